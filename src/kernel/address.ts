@@ -1,0 +1,19 @@
+/**
+ * Addresses: an actor's name is the path of ids from the root (`kubelet/pods/pod-<uid>/container-app`).
+ *
+ * Session ids come from a counter of the process, so they differ between a run and its replay; a path does not.
+ */
+import type { AnyActorRef } from 'xstate';
+
+export type Address = string;
+
+const known = new WeakMap<object, Address>();
+
+export function addressOf(actor: AnyActorRef): Address {
+  const cached = known.get(actor);
+  if (cached !== undefined) return cached;
+  const parent = (actor as AnyActorRef & { _parent?: AnyActorRef })._parent;
+  const address = parent ? `${addressOf(parent)}/${actor.id}` : actor.id;
+  known.set(actor, address);
+  return address;
+}

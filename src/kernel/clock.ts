@@ -1,0 +1,126 @@
+/**
+ * Virtual time of one kernel: every timer has an absolute deadline on the kernel's clock and a number.
+ *
+ * Owns: the table of pending timers. XState's `after` and delayed sends land here through its public `Clock`.
+ * Invariants:
+ *   C1 time never goes back, and is one value during a turn.
+ *   C2 a timer fires as an input of its own, in order of deadline, then of number.
+ *   C3 a timer can be described by addresses alone, so a checkpoint can arm it again with its original deadline.
+ */
+import type { Address } from './address.ts';
+import type { JsonEvent } from './json.ts';
+
+/** Where time comes from: the machine's monotonic clock, a replayed log, or a simulation. */
+export interface TimeSource {
+  /** Milliseconds since the epoch; must not go back. */
+  now(): number;
+  /** Calls `fire` once, not before `dueMs`. Returns how to call it off. */
+  arm(dueMs: number, fire: () => void): () => void;
+}
+
+/** What a timer will do, in words that survive a restart. */
+export interface TimerDescription {
+  readonly source: Address;
+  readonly target: Address;
+  readonly event: JsonEvent;
+  readonly sendId: string;
+}
+
+export interface PendingTimer extends TimerDescription {
+  readonly id: number;
+  /** Milliseconds since the epoch. */
+  readonly due: number;
+}
+
+interface Timer {
+  readonly id: number;
+  readonly due: number;
+  readonly run: () => void;
+  readonly description: TimerDescription;
+  disarm: (() => void) | undefined;
+}
+
+/** Longest delay that a host timer takes (2^31 - 1 ms); longer ones are armed in stages. */
+const HOST_TIMER_MAX_MS = 2_147_483_647;
+
+/** The wall clock at start, moved on by the monotonic clock: jumps of the wall clock do not reach the machines. */
+export function hostTime(): TimeSource {
+  const base = Date.now() - performance.now();
+  const now = () => Math.floor(base + performance.now());
+  const arm = (dueMs: number, fire: () => void): (() => void) => {
+    let handle: NodeJS.Timeout;
+    const stage = () => {
+      const rest = dueMs - now();
+      if (rest <= 0) fire();
+      else handle = setTimeout(stage, Math.min(rest, HOST_TIMER_MAX_MS));
+    };
+    handle = setTimeout(stage, Math.min(Math.max(0, dueMs - now()), HOST_TIMER_MAX_MS));
+    return () => clearTimeout(handle);
+  };
+  return { now, arm };
+}
+
+/** The timers of one kernel. */
+export class Timers {
+  nextId = 1;
+  now = 0;
+  /** Set while XState schedules: what the timer about to be made will do. */
+  describing: TimerDescription | undefined;
+  /** Set while a checkpoint is restored: the timer's former number and deadline. */
+  restoring: { id: number; due: number } | undefined;
+  private readonly pending = new Map<number, Timer>();
+  private readonly source: TimeSource | undefined;
+  private readonly due: (id: number) => void;
+
+  /** Without a time source (replay) timers are only kept; the log says when they fire. */
+  constructor(source: TimeSource | undefined, due: (id: number) => void) {
+    this.source = source;
+    this.due = due;
+  }
+
+  /** The `Clock` given to XState. */
+  readonly xstateClock = {
+    setTimeout: (run: () => void, delayMs: number): number => this.schedule(run, delayMs),
+    clearTimeout: (id: number): void => this.clear(id),
+  };
+
+  private schedule(run: () => void, delayMs: number): number {
+    if (!this.describing) throw new Error('a timer was set outside the scheduler of the actor system');
+    const id = this.restoring?.id ?? this.nextId++;
+    const due = this.restoring?.due ?? this.now + Math.max(0, Math.ceil(delayMs));
+    const timer: Timer = { id, due, run, description: this.describing, disarm: undefined };
+    this.pending.set(id, timer);
+    timer.disarm = this.source?.arm(due, () => this.due(id));
+    return id;
+  }
+
+  private clear(id: number): void {
+    this.pending.get(id)?.disarm?.();
+    this.pending.delete(id);
+  }
+
+  /** Takes a timer out of the table to run it; `undefined` when it was cancelled meanwhile. */
+  take(id: number): PendingTimer | undefined {
+    const timer = this.pending.get(id);
+    return timer && { id, due: timer.due, ...timer.description };
+  }
+
+  run(id: number): boolean {
+    const timer = this.pending.get(id);
+    if (!timer) return false;
+    this.clear(id);
+    timer.run();
+    return true;
+  }
+
+  /** By number, so that two equal kernels describe themselves in equal bytes. */
+  list(): PendingTimer[] {
+    return [...this.pending.values()]
+      .map((timer) => ({ id: timer.id, due: timer.due, ...timer.description }))
+      .sort((a, b) => a.id - b.id);
+  }
+
+  disarmAll(): void {
+    for (const id of [...this.pending.keys()]) this.clear(id);
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * The outbox: which operations are under way, and when each may begin.
+ *
+ * Owns: the table of outstanding requests and their numbers.
+ * Invariants:
+ *   E1 no request reaches the world before the turn that made it is written; `once` and `idempotent` wait until it is
+ *      durable.
+ *   E2 a request has at most one result; what comes later, twice, or after a cancel is dropped before the journal.
+ *   E3 leaving the state that asked aborts the request.
+ */
+import type { AnyActorRef } from 'xstate';
+import type { Address } from './address.ts';
+import { addressOf } from './address.ts';
+import type { JsonEvent, PlainError } from './json.ts';
+import type { OperationClass } from './operation.ts';
+
+export interface EffectRequest {
+  readonly id: number;
+  readonly at: Address;
+  readonly name: string;
+  readonly class: OperationClass;
+  readonly input: unknown;
+}
+
+export type EffectResult = { readonly output: unknown } | { readonly error: PlainError };
+
+/** Performs requests; the kernel's only hand in the world. Returns how to cancel. */
+export interface Performer {
+  perform(
+    request: EffectRequest & { readonly resume: boolean },
+    settle: (result: EffectResult) => void,
+    emit: (event: JsonEvent) => void,
+  ): () => void;
+}
+
+interface Outstanding {
+  readonly request: EffectRequest;
+  readonly actor: AnyActorRef;
+  resume: boolean;
+  cancel: (() => void) | undefined;
+}
+
+export class Outbox {
+  nextId = 1;
+  private readonly outstanding = new Map<number, Outstanding>();
+  private readonly byActor = new Map<AnyActorRef, number>();
+  private waiting: number[] = [];
+
+  /** Notes a request of this turn and gives it a number. */
+  request(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id = this.nextId++): EffectRequest {
+    const request = { id, at: addressOf(actor), name, class: cls, input };
+    this.outstanding.set(id, { request, actor, resume: false, cancel: undefined });
+    this.byActor.set(actor, id);
+    this.waiting.push(id);
+    return request;
+  }
+
+  /** The same after a restore: the request was made by an earlier incarnation of this kernel. */
+  reattach(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id: number): void {
+    this.request(actor, name, cls, input, id);
+    this.outstanding.get(id)!.resume = true;
+  }
+
+  actorOf(id: number): AnyActorRef | undefined {
+    return this.outstanding.get(id)?.actor;
+  }
+
+  requestOf(id: number): EffectRequest | undefined {
+    return this.outstanding.get(id)?.request;
+  }
+
+  settled(actor: AnyActorRef): void {
+    const id = this.byActor.get(actor);
+    if (id === undefined) return;
+    this.byActor.delete(actor);
+    this.outstanding.delete(id);
+  }
+
+  /** Returns the number of the cancelled request, if it was still open. */
+  cancelled(actor: AnyActorRef): number | undefined {
+    const id = this.byActor.get(actor);
+    if (id === undefined) return undefined;
+    const cancel = this.outstanding.get(id)?.cancel;
+    this.settled(actor);
+    this.waiting = this.waiting.filter((waiting) => waiting !== id);
+    cancel?.();
+    return id;
+  }
+
+  /** The requests of this turn, in order; the outbox forgets that they wait. */
+  takeWaiting(): EffectRequest[] {
+    const ids = this.waiting.sort((a, b) => a - b);
+    this.waiting = [];
+    return ids.map((id) => this.outstanding.get(id)!.request);
+  }
+
+  /** Hands one request to the world, unless it was cancelled while it waited. */
+  begin(id: number, performer: Performer, settle: (r: EffectResult) => void, emit: (e: JsonEvent) => void): void {
+    const open = this.outstanding.get(id);
+    if (open) open.cancel = performer.perform({ ...open.request, resume: open.resume }, settle, emit);
+  }
+
+  list(): EffectRequest[] {
+    return [...this.outstanding.values()].map((open) => open.request).sort((a, b) => a.id - b.id);
+  }
+
+  cancelAll(): void {
+    for (const open of this.outstanding.values()) open.cancel?.();
+  }
+}

@@ -1,0 +1,434 @@
+/**
+ * The kernel: one loop that takes an input, lets every actor run to rest, writes what happened, and only then touches
+ * the world.
+ *
+ * Owns: the queue of inputs, the numbers of records and turns, the time of a turn, the seeded generator.
+ * Hears: `dispatch` (events from outside), results of operations, timers. Nothing else reaches an actor.
+ * Asks: the sink to keep records, the performer to perform operations.
+ * Invariants:
+ *   K1 one input is one turn; a turn is synchronous and nothing interleaves with it.
+ *   K2 every message between actors, request, log line and state change of a turn is a derived record.
+ *   K3 the same inputs give the same records, bit for bit. There is no other way in.
+ *   K4 records of a turn reach the sink together, closed by an `end` with the digest of all that changed.
+ *   K5 the root never dies silently: its end and its failure are told to `onStopped`.
+ */
+import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
+import { type Address, addressOf } from './address.ts';
+import { makeAtomic } from './atomic.ts';
+import { type Checkpoint, restoreActors } from './checkpoint.ts';
+import { Timers, type TimeSource } from './clock.ts';
+import { digest } from './digest.ts';
+import { type EffectResult, Outbox, type Performer } from './effects.ts';
+import type { JournalSink } from './journal/sink.ts';
+import type { JsonEvent, PlainError } from './json.ts';
+import { type ActorHost, bindHost, isEffectLogic, type OperationClass } from './operation.ts';
+import { lift, purely } from './purity.ts';
+import { SeededRandom } from './random.ts';
+import type { HeaderRecord, InputRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
+
+/** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
+export const INPUT_QUEUE_MAX = 65_536;
+/** Turns taken before the event loop gets its turn: about 5 ms of work. */
+const TURNS_PER_SLICE = 200;
+
+export interface KernelOptions {
+  readonly machine: AnyStateMachine;
+  /** The first record, without its number. `input` goes to the root machine. */
+  readonly header: Omit<HeaderRecord, 'n' | 'k' | 't'>;
+  readonly sink: JournalSink;
+  /** Absent in replay: nothing is performed, no timer is armed, time comes with the records. */
+  readonly performer?: Performer;
+  readonly time?: TimeSource;
+  /** Sees the records of each turn after they are committed. */
+  readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  /** The root ended: with its output, or with the error that killed it. */
+  readonly onStopped?: (end: { output: unknown } | { error: PlainError }) => void;
+}
+
+type Unnumbered<R> = R extends KernelRecord ? Omit<R, 'n'> : never;
+type Draft = Unnumbered<KernelRecord>;
+
+export class Kernel implements ActorHost {
+  /** Number of the next record. */
+  n = 0;
+  /** Number of finished turns. */
+  turn = 0;
+  readonly timers: Timers;
+  readonly outbox = new Outbox();
+  readonly rng: SeededRandom;
+  private readonly options: KernelOptions;
+  private readonly actors = new Map<Address, AnyActorRef>();
+  private readonly shown = new Map<AnyActorRef, string>();
+  private readonly changed = new Map<AnyActorRef, unknown>();
+  private readonly heard = new Map<AnyActorRef, number>();
+  private queue: (() => void)[] = [];
+  private refused = 0;
+  private records: KernelRecord[] = [];
+  private inTurn = false;
+  private scheduled = false;
+  private stopped = false;
+  private restoring: Map<Address, number> | undefined;
+  private root!: AnyActorRef;
+  /** The event that this turn delivers from outside; its delivery is not a message. */
+  private delivering: object | undefined;
+  private speaker: AnyActorRef | undefined;
+
+  constructor(options: KernelOptions) {
+    this.options = options;
+    this.rng = new SeededRandom(options.header.seed);
+    this.timers = new Timers(options.time, (id) => this.enqueue(() => this.timerDue(id)));
+  }
+
+  get now(): number {
+    return this.timers.now;
+  }
+
+  random(): number {
+    return this.rng.next();
+  }
+
+  // ---- starting -----------------------------------------------------------------------------------------------------
+
+  /** Starts the root actor as turn 0. `at` is the time of the header (default: the time source). */
+  boot(at = this.options.time?.now() ?? 0): this {
+    this.timers.now = at;
+    purely(() => this.createRoot(undefined));
+    this.takeTurn(at, () => {
+      this.record({ k: 'header', t: this.now, ...this.options.header });
+      this.root.start();
+    });
+    return this;
+  }
+
+  /** Continues from a checkpoint: same actors, same timers with their deadlines, open requests begun with `resume`. */
+  restore(checkpoint: Checkpoint): this {
+    const fresh = structuredClone(checkpoint);
+    this.n = fresh.n;
+    this.turn = fresh.turn;
+    this.timers.now = fresh.t;
+    this.timers.nextId = fresh.nextTimer;
+    this.outbox.nextId = fresh.nextEffect;
+    this.rng.state = fresh.random;
+    this.restoring = new Map(fresh.effects.map((effect) => [effect.at, effect.id]));
+    purely(() => this.createRoot(fresh.root));
+    restoreActors(this.root, fresh, this.timers, (address) => this.actors.get(address));
+    this.restoring = undefined;
+    this.records = [];
+    this.changed.clear();
+    this.heard.clear();
+    for (const actor of this.actors.values()) this.shown.set(actor, shownState(actor.getSnapshot()));
+    this.beginEffects();
+    return this;
+  }
+
+  private createRoot(snapshot: unknown): void {
+    makeAtomic(this.options.machine);
+    this.root = createActor(this.options.machine, {
+      id: this.options.machine.id,
+      clock: this.timers.xstateClock as never,
+      inspect: (event: InspectionEvent) => this.inspected(event),
+      logger: (level: unknown, said: unknown) => this.logged(level as LogLevel, said as never),
+      input: this.options.header.input as never,
+      ...(snapshot === undefined ? {} : { snapshot: snapshot as never }),
+    });
+    bindHost(this.root.system, this);
+    this.describeTimers();
+    this.root.subscribe({
+      complete: () => this.ended({ output: (this.root.getSnapshot() as { output: unknown }).output }),
+      error: (error) => this.ended({ error: error as PlainError }),
+    });
+  }
+
+  /** XState's scheduler is the only place that knows whom a timer will tell what. */
+  private describeTimers(): void {
+    const scheduler = this.root.system.scheduler;
+    const schedule = scheduler.schedule;
+    scheduler.schedule = (source, target, event, delay, sendId = `timer-${this.timers.nextId}`) => {
+      const description = { source: addressOf(source), target: addressOf(target), event: event as JsonEvent, sendId };
+      this.timers.describing = description;
+      lift(() => schedule(source, target, event, delay, sendId));
+      this.timers.describing = undefined;
+    };
+  }
+
+  private ended(end: { output: unknown } | { error: PlainError }): void {
+    if (this.stopped) return;
+    this.stopped = true;
+    this.queue = [];
+    this.queueEnd = end;
+  }
+  private queueEnd: { output: unknown } | { error: PlainError } | undefined;
+
+  // ---- inputs -------------------------------------------------------------------------------------------------------
+
+  /** Queues an event from outside. False when the queue is full; the root then hears of it once there is room. */
+  dispatch(to: Address, event: JsonEvent, via: string): boolean {
+    if (this.queue.length >= INPUT_QUEUE_MAX) {
+      this.refused++;
+      return false;
+    }
+    this.enqueue(() => {
+      if (this.actors.has(to)) this.input({ k: 'in', t: this.time(), to, event, via });
+    });
+    return true;
+  }
+
+  /** Takes one input as a turn, now. Replay and simulation call it; live inputs come through the queue. */
+  input(draft: Unnumbered<InputRecord>): void {
+    this.takeTurn(draft.t, () => {
+      this.record(draft as Draft);
+      if (draft.k === 'in') this.deliver(this.actors.get(draft.to), draft.event);
+      else if (draft.k === 'timer') this.timers.run(draft.id);
+      else this.deliver(this.outbox.actorOf(draft.id), resultEvent(draft));
+    });
+  }
+
+  private timerDue(id: number): void {
+    const timer = this.timers.take(id);
+    if (!timer) return;
+    const t = Math.max(this.time(), timer.due);
+    this.input({ k: 'timer', t, id, at: timer.target, event: timer.event.type });
+  }
+
+  private settle(id: number, result: EffectResult): void {
+    this.enqueue(() => {
+      const request = this.outbox.requestOf(id);
+      if (request) this.input({ k: 'result', t: this.time(), id, at: request.at, name: request.name, ...result });
+    });
+  }
+
+  private time(): number {
+    return Math.max(this.timers.now, this.options.time?.now() ?? 0);
+  }
+
+  private enqueue(work: () => void): void {
+    if (this.stopped) return;
+    this.queue.push(work);
+    if (!this.inTurn && !this.scheduled) this.drain();
+  }
+
+  private drain(): void {
+    this.scheduled = false;
+    for (let turns = 0; turns < TURNS_PER_SLICE; turns++) {
+      const work = this.queue.shift();
+      if (!work) break;
+      work();
+    }
+    if (this.queue.length > 0) {
+      this.scheduled = true;
+      setImmediate(() => this.drain());
+    } else if (this.refused > 0) {
+      const event = { type: 'kernel.overrun', refused: this.refused };
+      this.refused = 0;
+      this.dispatch(this.root.id, event, 'kernel');
+    }
+  }
+
+  // ---- a turn -------------------------------------------------------------------------------------------------------
+
+  private takeTurn(t: number, body: () => void): void {
+    this.timers.now = Math.max(this.timers.now, t);
+    this.inTurn = true;
+    try {
+      purely(body);
+      this.recordStates();
+      this.record({ k: 'end', turn: this.turn, digest: digest(this.changed) });
+    } finally {
+      this.inTurn = false;
+    }
+    this.turn++;
+    this.changed.clear();
+    this.heard.clear();
+    this.commit();
+    if (this.queueEnd) this.finish(this.queueEnd);
+  }
+
+  private deliver(actor: AnyActorRef | undefined, event: JsonEvent): void {
+    if (!actor) return;
+    this.delivering = event;
+    actor.send(event);
+    this.delivering = undefined;
+  }
+
+  private commit(): void {
+    const { sink, onTurn } = this.options;
+    const records = this.records;
+    this.records = [];
+    for (const record of records) sink.append(record);
+    sink.commit();
+    this.beginEffects();
+    onTurn?.(records, this);
+    if (sink.wantsCheckpoint && !this.stopped) sink.writeCheckpoint(this.checkpoint());
+  }
+
+  private beginEffects(): void {
+    const requests = this.outbox.takeWaiting();
+    const { performer, sink } = this.options;
+    if (!performer) return;
+    for (const { id, class: cls, at } of requests) {
+      const asker = at.slice(0, at.lastIndexOf('/'));
+      const begin = () =>
+        this.outbox.begin(
+          id,
+          performer,
+          (result) => this.settle(id, result),
+          (event) => void this.dispatch(asker, event, `effect:${id}`),
+        );
+      if (cls === 'once' || cls === 'idempotent') sink.whenDurable(begin);
+      else begin();
+    }
+  }
+
+  private finish(end: { output: unknown } | { error: PlainError }): void {
+    this.queueEnd = undefined;
+    this.timers.disarmAll();
+    this.outbox.cancelAll();
+    this.options.onStopped?.(end);
+  }
+
+  // ---- records ------------------------------------------------------------------------------------------------------
+
+  private record(draft: Draft): number {
+    const n = this.n++;
+    this.records.push({ n, ...draft } as KernelRecord);
+    return n;
+  }
+
+  private inspected(event: InspectionEvent): void {
+    const actor = event.actorRef as AnyActorRef;
+    if (event.type === '@xstate.event')
+      this.messageSeen(event.sourceRef as AnyActorRef | undefined, actor, event.event);
+    else if (event.type === '@xstate.snapshot') this.changed.set(actor, event.snapshot);
+    else if (event.type === '@xstate.action' && event.action.type === 'xstate.log') this.speaker = actor;
+  }
+
+  private messageSeen(source: AnyActorRef | undefined, target: AnyActorRef, event: JsonEvent): void {
+    const init = event.type === 'xstate.init';
+    if (init) this.actors.set(addressOf(target), target);
+    if (this.restoring) return;
+    if (event === this.delivering || (init && !source)) {
+      this.heard.set(target, this.n - 1);
+      return;
+    }
+    if (!source) throw new Error(`${event.type} was sent to ${addressOf(target)} past the journal: use sendTo`);
+    if (this.timerIsFiring(source, target, event)) return;
+    if (isEffectLogic(logicOf(source))) this.heard.set(target, this.heard.get(source) ?? this.n - 1);
+    else if (!isEffectLogic(logicOf(target))) this.recordMessage(source, target, event);
+  }
+
+  private recordMessage(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): void {
+    const cause = this.heard.get(source);
+    const from = addressOf(source);
+    const n = this.record({
+      k: 'message',
+      from,
+      to: addressOf(target),
+      event,
+      ...(cause === undefined ? {} : { cause }),
+    });
+    this.heard.set(target, n);
+  }
+
+  /** The first message of a turn that a timer began is the timer itself. */
+  private timerIsFiring(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): boolean {
+    const last = this.records.at(-1);
+    if (last?.k !== 'timer' || last.event !== event.type || last.at !== addressOf(target)) return false;
+    if (this.heard.size > 0) return false;
+    this.heard.set(source, last.n).set(target, last.n);
+    return true;
+  }
+
+  private logged(level: LogLevel, said: { text: string; fields?: Record<string, unknown> }): void {
+    const at = this.speaker ? addressOf(this.speaker) : this.root.id;
+    this.record({ k: 'log', at, level, ...said });
+  }
+
+  private recordStates(): void {
+    for (const [actor, snapshot] of this.changed) {
+      if (isEffectLogic(logicOf(actor))) {
+        if ((snapshot as { status: string }).status !== 'active') this.forget(actor);
+        continue;
+      }
+      const state = shownState(snapshot);
+      if (this.shown.get(actor) === state) continue;
+      this.shown.set(actor, state);
+      this.record({ k: 'state', at: addressOf(actor), ...stateOf(snapshot) });
+      if ((snapshot as { status: string }).status !== 'active') this.forget(actor);
+    }
+  }
+
+  private forget(actor: AnyActorRef): void {
+    this.shown.delete(actor);
+    const address = addressOf(actor);
+    if (this.actors.get(address) === actor) this.actors.delete(address);
+  }
+
+  // ---- ActorHost ----------------------------------------------------------------------------------------------------
+
+  effectStarted(self: AnyActorRef, name: string, cls: OperationClass, input: unknown): void {
+    if (this.restoring) {
+      const id = this.restoring.get(addressOf(self));
+      if (id === undefined) throw new Error(`the checkpoint has no request at ${addressOf(self)}`);
+      this.outbox.reattach(self, name, cls, input, id);
+      return;
+    }
+    const parent = (self as AnyActorRef & { _parent?: AnyActorRef })._parent;
+    const cause = parent && this.heard.get(parent);
+    const request = this.outbox.request(self, name, cls, input);
+    this.record({ k: 'effect', ...request, ...(cause === undefined ? {} : { cause }) });
+  }
+
+  effectSettled(self: AnyActorRef): void {
+    this.outbox.settled(self);
+  }
+
+  effectCancelled(self: AnyActorRef): void {
+    const id = this.outbox.cancelled(self);
+    if (id !== undefined) this.record({ k: 'cancel', id });
+  }
+
+  // ---- looking in ---------------------------------------------------------------------------------------------------
+
+  /** The whole state at a turn's end; `restore` of it and the same later inputs give the same records. */
+  checkpoint(): Checkpoint {
+    if (this.inTurn) throw new Error('a checkpoint exists only between turns');
+    return {
+      n: this.n,
+      turn: this.turn,
+      t: this.now,
+      nextEffect: this.outbox.nextId,
+      nextTimer: this.timers.nextId,
+      random: this.rng.state,
+      timers: this.timers.list(),
+      effects: this.outbox.list(),
+      root: JSON.parse(JSON.stringify(this.root.getPersistedSnapshot())) as Checkpoint['root'],
+    };
+  }
+
+  /** Last snapshot of an actor, for read models (status pages, health checks). Never for another actor. */
+  snapshotOf(address: Address): unknown {
+    return this.actors.get(address)?.getSnapshot();
+  }
+
+  get addresses(): Address[] {
+    return [...this.actors.keys()];
+  }
+}
+
+const logicOf = (actor: AnyActorRef): object => (actor as unknown as { logic: object }).logic;
+
+function resultEvent(result: { output?: unknown; error?: PlainError }): JsonEvent {
+  return result.error ? { type: 'effect.failed', error: result.error } : { type: 'effect.done', output: result.output };
+}
+
+function stateOf(snapshot: unknown): Pick<StateRecord, 'value' | 'status' | 'error'> {
+  const { value, status, error } = snapshot as { value: unknown; status: string; error?: PlainError };
+  if (status === 'active') return { value };
+  const ended = status as NonNullable<StateRecord['status']>;
+  return ended === 'error' && error ? { value, status: ended, error } : { value, status: ended };
+}
+
+const shownState = (snapshot: unknown): string => {
+  const { status, value } = snapshot as { status: string; value: unknown };
+  return status + JSON.stringify(value);
+};

@@ -1,0 +1,143 @@
+/**
+ * Operations: the only way out of the actor system.
+ *
+ * A machine names an operation as the `src` of an `invoke`; the kernel journals the request, and performs it through a
+ * port after the turn is written. The result comes back as an input of a later turn, so `onDone`, `onError` and
+ * cancel-on-exit keep their XState meaning.
+ *
+ * The class of an operation says what may be done with it when its outcome is not known (a crash between request and
+ * result):
+ *
+ * | class        | meaning                                                   | after a crash              |
+ * | ------------ | --------------------------------------------------------- | -------------------------- |
+ * | `query`      | reads the world, changes nothing                          | ask again                  |
+ * | `idempotent` | doing it twice is doing it once                           | do it again                |
+ * | `once`       | doing it twice would be a mistake                         | look first, then decide    |
+ * | `stream`     | stays open and emits events to the actor that invoked it  | subscribe again            |
+ */
+import type { ActorLogic, ActorScope, ActorSystem, ActorSystemInfo, AnyActorRef, EventObject, Snapshot } from 'xstate';
+import type { JsonEvent, PlainError } from './json.ts';
+
+export type OperationClass = 'query' | 'idempotent' | 'once' | 'stream';
+
+/** The declaration of one operation. The type parameters exist for the compiler only. */
+export interface Operation<Input = unknown, Output = unknown, Item extends JsonEvent = never> {
+  readonly class: OperationClass;
+  /** Never present at run time. */
+  readonly types?: { input: Input; output: Output; item: Item };
+}
+
+export const query = <Input, Output>(): Operation<Input, Output> => ({ class: 'query' });
+export const idempotent = <Input, Output>(): Operation<Input, Output> => ({ class: 'idempotent' });
+export const once = <Input, Output>(): Operation<Input, Output> => ({ class: 'once' });
+/** A stream ends with `Output` when the world closes it; most never do. */
+export const stream = <Input, Item extends JsonEvent, Output = null>(): Operation<Input, Output, Item> => ({
+  class: 'stream',
+});
+
+// biome-ignore lint: a table holds operations of every type
+export type OperationTable = Readonly<Record<string, Operation<any, any, any>>>;
+export type InputOf<O> = O extends Operation<infer Input, infer _Output, infer _Item> ? Input : never;
+export type OutputOf<O> = O extends Operation<infer _Input, infer Output, infer _Item> ? Output : never;
+export type ItemOf<O> = O extends Operation<infer _Input, infer _Output, infer Item> ? Item : never;
+
+/** One request on its way to the world. */
+export interface PortCall<Input, Item extends JsonEvent = never> {
+  readonly id: number;
+  readonly input: Input;
+  /** True when the request was already made by an earlier incarnation and its outcome is unknown. */
+  readonly resume: boolean;
+  /** Aborted when the machine left the state that asked. */
+  readonly signal: AbortSignal;
+  /** Sends an event to the actor that invoked the stream. */
+  emit(item: Item): void;
+}
+
+/** Performs one operation. A rejection becomes a {@link PlainError} and reaches the machine as `onError`. */
+export type Port<O> = (call: PortCall<InputOf<O>, ItemOf<O>>) => Promise<OutputOf<O>>;
+export type Ports<Table extends OperationTable> = { readonly [Name in keyof Table]: Port<Table[Name]> };
+
+/** What actors need of the kernel that runs them. */
+export interface ActorHost {
+  /** Milliseconds since the epoch, one value per turn. */
+  readonly now: number;
+  /** The next seeded number in [0, 1). */
+  random(): number;
+  effectStarted(self: AnyActorRef, name: string, cls: OperationClass, input: unknown): void;
+  effectSettled(self: AnyActorRef): void;
+  effectCancelled(self: AnyActorRef): void;
+}
+
+export type AnyActorSystem = ActorSystem<ActorSystemInfo>;
+
+const hosts = new WeakMap<AnyActorSystem, ActorHost>();
+export const bindHost = (system: AnyActorSystem, host: ActorHost): void => void hosts.set(system, host);
+
+export function hostOf(system: AnyActorSystem): ActorHost {
+  const host = hosts.get(system);
+  if (!host) throw new Error('this actor runs outside a kernel: boot its machine with Kernel.boot()');
+  return host;
+}
+
+type EffectEvent =
+  | { type: 'effect.done'; output: unknown }
+  | { type: 'effect.failed'; error: PlainError }
+  | { type: 'xstate.stop' };
+
+/** The logic of one running request, as XState sees it. */
+export type EffectLogic<Input, Output> = ActorLogic<EffectSnapshot<Output>, EventObject, Input, AnyActorSystem>;
+export type EffectSnapshot<Output> = Snapshot<Output> & { input?: unknown };
+
+function transition(name: string, snapshot: EffectSnapshot<unknown>, event: EffectEvent, scope: Scope) {
+  if (snapshot.status !== 'active') return snapshot;
+  switch (event.type) {
+    case 'effect.done':
+      hostOf(scope.system).effectSettled(scope.self);
+      return { status: 'done', output: event.output, error: undefined } as EffectSnapshot<unknown>;
+    case 'effect.failed':
+      hostOf(scope.system).effectSettled(scope.self);
+      return { status: 'error', output: undefined, error: event.error } as EffectSnapshot<unknown>;
+    case 'xstate.stop':
+      hostOf(scope.system).effectCancelled(scope.self);
+      return { status: 'stopped', output: undefined, error: undefined } as EffectSnapshot<unknown>;
+    default:
+      throw new Error(`operation ${name} cannot understand ${(event as EventObject).type}`);
+  }
+}
+
+type Scope = ActorScope<EffectSnapshot<unknown>, EventObject, AnyActorSystem>;
+
+const effectLogics = new WeakSet<object>();
+/** True for the logic of an operation: its traffic is journaled as requests and results, not as messages. */
+export const isEffectLogic = (logic: object): boolean => effectLogics.has(logic);
+
+function effectLogic<Input, Output>(name: string, cls: OperationClass): EffectLogic<Input, Output> {
+  const logic: ActorLogic<EffectSnapshot<unknown>, EventObject, unknown, AnyActorSystem> = {
+    getInitialSnapshot: (_scope, input) => ({ status: 'active', output: undefined, error: undefined, input }),
+    start: (snapshot, scope) => {
+      if (snapshot.status !== 'active') return;
+      hostOf(scope.system).effectStarted(scope.self, name, cls, snapshot.input);
+    },
+    transition: (snapshot, event, scope) => transition(name, snapshot, event as EffectEvent, scope as Scope),
+    getPersistedSnapshot: (snapshot) => snapshot,
+    restoreSnapshot: (snapshot) => snapshot as EffectSnapshot<unknown>,
+  };
+  effectLogics.add(logic);
+  return logic as EffectLogic<Input, Output>;
+}
+
+/**
+ * The actor sources of a table, for `setup({ actors: { ...pick(operations, 'cri.version', 'host.hostname') } })`.
+ * The key of each is the operation's name, so `invoke: { src: 'cri.version' }` is typed in input and output.
+ */
+export function pick<Table extends OperationTable, Name extends keyof Table & string>(
+  table: Table,
+  ...names: readonly Name[]
+): { [K in Name]: EffectLogic<InputOf<Table[K]>, OutputOf<Table[K]>> } {
+  const logics = names.map((name) => {
+    const operation = table[name];
+    if (!operation) throw new Error(`no such operation: ${name}`);
+    return [name, effectLogic(name, operation.class)] as const;
+  });
+  return Object.fromEntries(logics) as never;
+}

@@ -1,0 +1,57 @@
+/**
+ * While a turn runs, the ambient sources of time and chance throw: what a machine knows it must have been told.
+ *
+ * XState's own scheduler reads the wall clock for its bookkeeping; `lift` lets exactly that through.
+ */
+const forbidden = (name: string, instead: string) => (): never => {
+  throw new Error(`${name} was called inside a turn; a machine must be replayable: ${instead}`);
+};
+
+const guards = {
+  dateNow: forbidden('Date.now()', 'use the time of the turn, now()'),
+  random: forbidden('Math.random()', "use the kernel's seeded random()"),
+  setTimeout: forbidden('setTimeout()', 'use `after` or a delayed send'),
+  setInterval: forbidden('setInterval()', 'use `after` or a delayed send'),
+  setImmediate: forbidden('setImmediate()', 'use raise or a message'),
+  fetch: forbidden('fetch()', 'invoke an operation'),
+};
+
+const real = {
+  dateNow: Date.now,
+  random: Math.random,
+  setTimeout: globalThis.setTimeout,
+  setInterval: globalThis.setInterval,
+  setImmediate: globalThis.setImmediate,
+  fetch: globalThis.fetch,
+};
+
+function install(functions: typeof real): void {
+  Date.now = functions.dateNow;
+  Math.random = functions.random;
+  globalThis.setTimeout = functions.setTimeout;
+  globalThis.setInterval = functions.setInterval;
+  globalThis.setImmediate = functions.setImmediate;
+  globalThis.fetch = functions.fetch;
+}
+
+let guarded = false;
+
+function withGuards<T>(on: boolean, body: () => T): T {
+  const before = guarded;
+  const set = (value: boolean) => {
+    if (guarded !== value) install(value ? (guards as unknown as typeof real) : real);
+    guarded = value;
+  };
+  set(on);
+  try {
+    return body();
+  } finally {
+    set(before);
+  }
+}
+
+/** Runs `body` with time and chance out of reach. */
+export const purely = <T>(body: () => T): T => withGuards(true, body);
+
+/** Runs `body` with them in reach again, inside {@link purely}. */
+export const lift = <T>(body: () => T): T => withGuards(false, body);

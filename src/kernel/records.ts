@@ -1,0 +1,164 @@
+/**
+ * The records of a journal: one incarnation of a node as a gap-free list. `docs/journal.md` is the same for readers.
+ *
+ * Inputs (`header`, `in`, `timer`, `result`) are what replay feeds; everything else is derived and is compared.
+ */
+import type { Address } from './address.ts';
+import type { JsonEvent, PlainError } from './json.ts';
+import type { OperationClass } from './operation.ts';
+
+/** Raised when the meaning of a record changes; old versions stay replayable. */
+export const FORMAT_VERSION = 1;
+
+interface Envelope {
+  /** Number of the record, without gaps, from 0. */
+  readonly n: number;
+}
+
+/** What makes a log self-contained. */
+export interface HeaderRecord extends Envelope {
+  readonly k: 'header';
+  /** Milliseconds since the epoch at the start of the incarnation: the base of the kernel's clock. */
+  readonly t: number;
+  readonly version: typeof FORMAT_VERSION;
+  readonly incarnation: string;
+  readonly seed: number;
+  readonly node: string;
+  readonly bootId: string;
+  readonly build: BuildInfo;
+  /** Input of the root machine: arguments, environment that matters, defaults. */
+  readonly input: unknown;
+}
+
+export interface BuildInfo {
+  readonly statelet: string;
+  readonly node: string;
+  readonly xstate: string;
+  /** sha256 of each machine's definition, by machine id. */
+  readonly machines: Readonly<Record<string, string>>;
+}
+
+/** INPUT: an event from outside (a stream item, a signal, a request). `via` names the port. */
+export interface InRecord extends Envelope {
+  readonly k: 'in';
+  readonly t: number;
+  readonly to: Address;
+  readonly event: JsonEvent;
+  readonly via: string;
+}
+
+/** INPUT: a timer was due. */
+export interface TimerRecord extends Envelope {
+  readonly k: 'timer';
+  readonly t: number;
+  readonly id: number;
+  readonly at: Address;
+  readonly event: string;
+}
+
+/** INPUT: an operation ended. `at` and `name` repeat the request so that a person can read the line alone. */
+export interface ResultRecord extends Envelope {
+  readonly k: 'result';
+  readonly t: number;
+  readonly id: number;
+  readonly at: Address;
+  readonly name: string;
+  readonly output?: unknown;
+  readonly error?: PlainError;
+}
+
+/** Derived: one actor told another. Spawning is a message of type `spawned`. `cause` is the record that made it. */
+export interface MessageRecord extends Envelope {
+  readonly k: 'message';
+  readonly from: Address;
+  readonly to: Address;
+  readonly event: JsonEvent;
+  readonly cause?: number;
+}
+
+/** Derived: an actor asked for an operation. `at` is the address of the request itself, child of the actor that asked. */
+export interface EffectRecord extends Envelope {
+  readonly k: 'effect';
+  readonly id: number;
+  readonly at: Address;
+  readonly name: string;
+  readonly class: OperationClass;
+  readonly input: unknown;
+  readonly cause?: number;
+}
+
+/** Derived: the actor left the state that asked. */
+export interface CancelRecord extends Envelope {
+  readonly k: 'cancel';
+  readonly id: number;
+}
+
+/** Derived: an actor said something for people. */
+export interface LogRecord extends Envelope {
+  readonly k: 'log';
+  readonly at: Address;
+  readonly level: LogLevel;
+  readonly text: string;
+  readonly fields?: Readonly<Record<string, unknown>>;
+}
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'fatal';
+
+/** Derived: an actor changed its state value. Kept for readers; the digest covers it too. */
+export interface StateRecord extends Envelope {
+  readonly k: 'state';
+  readonly at: Address;
+  readonly value: unknown;
+  readonly status?: 'done' | 'error' | 'stopped';
+  readonly error?: PlainError;
+}
+
+/** Derived: the turn is complete. `digest` covers status, value, context and output of every actor that changed. */
+export interface EndRecord extends Envelope {
+  readonly k: 'end';
+  readonly turn: number;
+  readonly digest: string;
+}
+
+/** Written by the journal when the disk was nearly full: records `n` to `upto`, all derived, were left out. */
+export interface DroppedRecord extends Envelope {
+  readonly k: 'dropped';
+  readonly upto: number;
+  readonly why: string;
+}
+
+/**
+ * Written by the journal: journaling was suspended, records `n` to `upto` were never kept, and replay cannot cross it.
+ * Without `upto` it is the last record before the suspension; with it, the next segment goes on after `upto`.
+ */
+export interface GapRecord extends Envelope {
+  readonly k: 'gap';
+  readonly upto?: number;
+  readonly why: string;
+}
+
+/** Unnumbered line of the journal's storage: this segment goes on from the state after record `after`. */
+export interface CheckpointRecord {
+  readonly k: 'checkpoint';
+  readonly after: number;
+  /** Relative to the journal's directory. */
+  readonly file: string;
+  readonly sha256: string;
+  /** The last link of the chain in the segment before; absent when that segment has none. */
+  readonly previous?: string;
+}
+
+/** Unnumbered line of the journal's storage: the batch of lines since the last link is whole. */
+export interface ChainRecord {
+  readonly k: 'chain';
+  readonly upto: number;
+  readonly sha256: string;
+}
+
+export type InputRecord = InRecord | TimerRecord | ResultRecord;
+export type DerivedRecord = MessageRecord | EffectRecord | CancelRecord | LogRecord | StateRecord | EndRecord;
+/** What the kernel numbers and appends. */
+export type KernelRecord = HeaderRecord | InputRecord | DerivedRecord;
+/** What a reader of the journal gets: the kernel's records, and where some are missing by intention. */
+export type JournalRecord = KernelRecord | DroppedRecord | GapRecord;
+/** What a line of a segment holds. */
+export type JournalLine = JournalRecord | CheckpointRecord | ChainRecord;

@@ -1,0 +1,163 @@
+/**
+ * Replay: feed the inputs of a log to fresh actors and demand that everything else comes out identical.
+ *
+ * Invariants:
+ *   R1 nothing is performed and no timer is armed: the world of a replay is the log.
+ *   R2 the first difference ends the replay; it names the record, what was expected and what came.
+ *   R3 a record that the log has and the actors did not produce is as much a difference as the reverse.
+ */
+import type { AnyStateMachine } from 'xstate';
+import type { Checkpoint } from './checkpoint.ts';
+import type { JournalSink } from './journal/sink.ts';
+import { Kernel } from './kernel.ts';
+import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
+
+/** The first place where the log and the replayed actors part. */
+export interface Divergence {
+  readonly n: number;
+  readonly turn: number;
+  readonly kind: 'different' | 'missing' | 'extra' | 'input-unusable';
+  readonly expected: JournalRecord | null;
+  readonly actual: JournalRecord | null;
+  /** JSON paths at which expected and actual differ, at most {@link PATHS_MAX}. */
+  readonly paths: readonly string[];
+  /** The input that began the turn. */
+  readonly input: JournalRecord | null;
+}
+
+export interface ReplayReport {
+  readonly records: number;
+  readonly turns: number;
+  readonly inputs: number;
+  readonly divergence: Divergence | null;
+  readonly kernel: Kernel;
+}
+
+/** More paths than this do not help a person. */
+const PATHS_MAX = 20;
+
+export interface ReplayOptions {
+  readonly machine: AnyStateMachine;
+  readonly records: Iterable<JournalRecord>;
+  /** Continue from here: `records` then begin with the record that follows it. */
+  readonly from?: { readonly checkpoint: Checkpoint; readonly header: HeaderRecord };
+  readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
+}
+
+class Comparison implements JournalSink {
+  readonly wantsCheckpoint = false;
+  divergence: Divergence | null = null;
+  records = 0;
+  private produced: KernelRecord[] = [];
+
+  append(record: KernelRecord): void {
+    this.produced.push(record);
+  }
+  commit(): void {}
+  whenDurable(callback: () => void): void {
+    callback();
+  }
+  writeCheckpoint(): void {}
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** Compares one turn as the log has it with what was produced for it. */
+  settle(turn: number, expected: readonly JournalRecord[]): void {
+    let actual: readonly KernelRecord[] = this.produced;
+    this.produced = [];
+    for (const record of expected) {
+      if (record.k === 'dropped') actual = actual.filter(({ n }) => n < record.n || n > record.upto);
+    }
+    const kept = expected.filter((record) => record.k !== 'dropped');
+    for (let i = 0; i < Math.max(kept.length, actual.length) && !this.divergence; i++) {
+      this.compare(turn, kept[i] ?? null, actual[i] ?? null, expected[0] ?? null);
+    }
+  }
+
+  private compare(
+    turn: number,
+    expected: JournalRecord | null,
+    actual: JournalRecord | null,
+    input: JournalRecord | null,
+  ) {
+    if (JSON.stringify(expected) === JSON.stringify(actual)) {
+      this.records++;
+      return;
+    }
+    const kind = expected === null ? 'extra' : actual === null ? 'missing' : 'different';
+    const n = (expected ?? actual)!.n;
+    this.divergence = { n, turn, kind, expected, actual, paths: differingPaths(expected, actual), input };
+  }
+}
+
+export function replay(options: ReplayOptions): ReplayReport {
+  const sink = new Comparison();
+  const turns = turnsOf(options.records)[Symbol.iterator]();
+  let inputs = 0;
+  let kernel: Kernel | undefined;
+  if (options.from) kernel = kernelFor(options, options.from.header, sink).restore(options.from.checkpoint);
+  for (let next = turns.next(); !next.done && !sink.divergence; next = turns.next()) {
+    const turn = next.value;
+    const first = turn[0]!;
+    if (!kernel) {
+      if (first.k !== 'header') throw new Error(`a log begins with its header, not with "${first.k}"`);
+      kernel = kernelFor(options, first, sink).boot(first.t);
+    } else {
+      feed(kernel, first, sink);
+      inputs++;
+    }
+    sink.settle(kernel.turn - 1, turn);
+  }
+  if (!kernel) throw new Error('the log is empty');
+  return { records: sink.records, turns: kernel.turn, inputs, divergence: sink.divergence, kernel };
+}
+
+function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: JournalSink): Kernel {
+  const { n: _n, k: _k, t: _t, ...rest } = header;
+  const { machine, onTurn } = options;
+  return new Kernel({ machine, header: rest, sink, ...(onTurn ? { onTurn } : {}) });
+}
+
+/** A fresh copy of the input goes in, so that nothing a machine does can reach back into the log. */
+function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
+  if (record.k === 'in' || record.k === 'timer' || record.k === 'result') {
+    const { n: _n, ...draft } = record satisfies InputRecord;
+    kernel.input(draft as never);
+    return;
+  }
+  sink.divergence = {
+    n: record.n,
+    turn: kernel.turn,
+    kind: 'missing',
+    expected: record,
+    actual: null,
+    paths: [],
+    input: null,
+  };
+}
+
+/** Groups records into turns, each closed by its `end`. What follows the last `end` is not a turn. */
+function* turnsOf(records: Iterable<JournalRecord>): Generator<readonly JournalRecord[]> {
+  let turn: JournalRecord[] = [];
+  for (const record of records) {
+    if (record.k === 'gap')
+      throw new Error(`the journal was suspended (${record.why}); replay cannot cross record ${record.n}`);
+    turn.push(record);
+    if (record.k !== 'end') continue;
+    yield turn;
+    turn = [];
+  }
+}
+
+function differingPaths(expected: unknown, actual: unknown, path = '', found: string[] = []): string[] {
+  if (found.length >= PATHS_MAX || JSON.stringify(expected) === JSON.stringify(actual)) return found;
+  if (!isContainer(expected) || !isContainer(actual)) return found.concat(path || '.').slice(0, PATHS_MAX);
+  for (const key of new Set([...Object.keys(expected), ...Object.keys(actual)])) {
+    const inner = differingPaths(expected[key], actual[key], `${path}.${key}`, []);
+    found.push(...inner.slice(0, PATHS_MAX - found.length));
+  }
+  return found;
+}
+
+const isContainer = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;

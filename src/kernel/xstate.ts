@@ -1,0 +1,25 @@
+/**
+ * The one door to XState. Machines import from here and from each other, nothing else; so the library can be replaced
+ * by its next major version in one place, and what may not be used in a machine (promises, callbacks, wall clocks) is
+ * not offered.
+ */
+
+export type { ActorRefFrom, AnyActorRef, AnyStateMachine, SnapshotFrom } from 'xstate';
+export {
+  assign,
+  cancel,
+  enqueueActions,
+  log,
+  raise,
+  sendParent,
+  sendTo,
+  setup,
+  spawnChild,
+  stateIn,
+  stopChild,
+} from 'xstate';
+export { line, now, random, to } from './helpers.ts';
+export type { JsonEvent, PlainError } from './json.ts';
+export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
+export { idempotent, once, pick, query, stream } from './operation.ts';
+export type { LogLevel } from './records.ts';

@@ -1,0 +1,95 @@
+/** What the node agent asks of its own machine. Implemented by `src/actors/host` and `src/actors/server`. */
+import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
+import type { Json } from '../../kernel/json.ts';
+
+type Nothing = Record<string, never>;
+
+/** A decoded configuration or manifest document, before defaults and validation. */
+export interface Document {
+  /** Path of the file it came from. */
+  readonly file: string;
+  readonly value: Json;
+}
+
+/** A manifest file that gave no pod, and why, in words for its author. */
+export interface ManifestError {
+  readonly file: string;
+  readonly message: string;
+}
+
+/** One static pod as its file has it: decoded, not yet defaulted. `uid` is the hash of content, node and path. */
+export interface Manifest {
+  readonly file: string;
+  readonly uid: string;
+  readonly value: Json;
+}
+
+export interface MachineInfo {
+  readonly cores: number;
+  readonly memoryBytes: string;
+  readonly kernelVersion: string;
+  readonly osImage: string;
+  readonly machineId: string;
+  readonly systemUuid: string;
+  readonly bootId: string;
+  readonly swapBytes: string;
+}
+
+/** Soft facts that the world does not keep and that survive a restart of the agent. */
+export interface SoftState {
+  /** By `<pod uid>/<container>`: crash-loop back-off and restart count. */
+  readonly containers: Readonly<
+    Record<string, { readonly restartCount: number; readonly backoffMs: number; readonly backoffUntilMs: number }>
+  >;
+}
+
+export const hostOperations = {
+  'host.permissions': query<Nothing, { uid: number }>(),
+  'host.hostname': query<Nothing, { hostname: string }>(),
+  /** `null` content: no such file. Larger than `maxBytes` is an error. */
+  'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
+  /** Reads and decodes YAML or JSON (YAML 1.1 scalars); fails with a message that names file, line and column. */
+  'host.readConfiguration': query<{ path: string }, Document>(),
+  /** flock; fails with code `EWOULDBLOCK` while another process holds it and `wait` is false. */
+  'host.acquireLock': once<{ path: string; wait: boolean }, null>(),
+  /** Says `lock.contended` when another process opens or deletes the lock file. */
+  'host.watchLock': stream<{ path: string }, { readonly type: 'lock.contended' }>(),
+  'host.machineInfo': query<Nothing, MachineInfo>(),
+  /** Which hierarchies exist: cgroup v1 controllers, or the unified v2 tree. */
+  'host.cgroups': query<Nothing, { version: 1 | 2; controllers: readonly string[] }>(),
+  'host.setOomScoreAdj': idempotent<{ value: number }, null>(),
+  'host.setOpenFilesLimit': idempotent<{ limit: number }, null>(),
+  'host.makeDirectories': idempotent<{ directories: readonly { path: string; mode: number }[] }, null>(),
+  /** sd_notify to NOTIFY_SOCKET; does nothing without one. */
+  'host.notify': once<{ state: string }, null>(),
+  /** Static pod files under a path (file or directory). Speaks when the set of decoded manifests or errors changed. */
+  'host.watchManifests': stream<
+    { path: string; nodeName: string; periodMs: number },
+    { readonly type: 'manifests.changed'; readonly manifests: readonly Manifest[]; readonly errors: readonly ManifestError[] }
+  >(),
+  /** Creates the pod's folders and writes its managed files (etc-hosts, termination logs). Paths stay below `root`. */
+  'host.preparePod': idempotent<
+    {
+      root: string;
+      directories: readonly { path: string; mode: number }[];
+      files: readonly { path: string; mode: number; content: string | null }[];
+    },
+    null
+  >(),
+  /** Removes a folder of a pod that is gone; refuses anything that is not below `root`. */
+  'host.removePod': idempotent<{ root: string; paths: readonly string[] }, null>(),
+  /** The message a container left: file first, then the log's tail when asked (`FallbackToLogsOnError`). */
+  'host.terminationMessage': query<
+    { file: string; logFile: string | null; maxBytes: number },
+    { message: string }
+  >(),
+  'host.symlink': idempotent<{ path: string; target: string }, null>(),
+  'host.loadSoftState': query<{ path: string }, SoftState>(),
+  'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),
+  /** Serves /healthz on its own port; says `healthz.listening` once, `healthz.failed` when it cannot. */
+  'server.healthz': stream<
+    { address: string; port: number },
+    | { readonly type: 'healthz.listening'; readonly address: string; readonly port: number }
+    | { readonly type: 'healthz.failed'; readonly message: string }
+  >(),
+};

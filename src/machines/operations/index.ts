@@ -1,0 +1,6 @@
+/** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
+import { criOperations } from './cri.ts';
+import { hostOperations } from './host.ts';
+
+export const operations = { ...criOperations, ...hostOperations };
+export type Operations = typeof operations;
