@@ -93,10 +93,24 @@ function enumText(type: protobuf.Enum): string {
   return `export type ${type.name} =\n${names.map((name) => `  | ${name}`).join('\n')};\n`;
 }
 
+/** The calls of a service by name, as pairs of request and response; those that answer with a stream apart. */
+function serviceText(service: protobuf.Service): string {
+  const methods = (stream: boolean) => {
+    const chosen = service.methodsArray.filter((method) => Boolean(method.responseStream) === stream);
+    return chosen.map((method) => `  readonly ${method.name}: [${method.requestType}, ${method.responseType}];\n`);
+  };
+  const comment = service.comment ? `/** ${service.comment.replaceAll('\n', ' ')} */\n` : '';
+  const unary = `${comment}export interface ${service.name}Calls {\n${methods(false).join('')}}\n`;
+  const streams = methods(true);
+  if (streams.length === 0) return unary;
+  return `${unary}\nexport interface ${service.name}Streams {\n${streams.join('')}}\n`;
+}
+
 function render(root: protobuf.Namespace): string {
   const all = typesBelow(root);
   const sent = sentMessages(all.filter((type) => type instanceof protobuf.Service));
   const texts = all.flatMap((type) => {
+    if (type instanceof protobuf.Service) return [serviceText(type)];
     if (type instanceof protobuf.Type) return [messageText(type, sent.has(type))];
     return type instanceof protobuf.Enum ? [enumText(type)] : [];
   });

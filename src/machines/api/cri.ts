@@ -4,6 +4,61 @@
  * CRI v1 as JSON: field names of the contract, enums by name, 64-bit integers as decimal text, bytes as base64.
  */
 
+/** Pods are sandboxes with containers in them. Stop and Remove are idempotent; Run, Create and Start are not. */
+export interface RuntimeServiceCalls {
+  readonly Version: [VersionRequest, VersionResponse];
+  readonly RunPodSandbox: [RunPodSandboxRequest, RunPodSandboxResponse];
+  readonly StopPodSandbox: [StopPodSandboxRequest, StopPodSandboxResponse];
+  readonly RemovePodSandbox: [RemovePodSandboxRequest, RemovePodSandboxResponse];
+  readonly PodSandboxStatus: [PodSandboxStatusRequest, PodSandboxStatusResponse];
+  readonly ListPodSandbox: [ListPodSandboxRequest, ListPodSandboxResponse];
+  readonly CreateContainer: [CreateContainerRequest, CreateContainerResponse];
+  readonly StartContainer: [StartContainerRequest, StartContainerResponse];
+  readonly StopContainer: [StopContainerRequest, StopContainerResponse];
+  readonly RemoveContainer: [RemoveContainerRequest, RemoveContainerResponse];
+  readonly ListContainers: [ListContainersRequest, ListContainersResponse];
+  readonly ContainerStatus: [ContainerStatusRequest, ContainerStatusResponse];
+  readonly UpdateContainerResources: [UpdateContainerResourcesRequest, UpdateContainerResourcesResponse];
+  readonly ReopenContainerLog: [ReopenContainerLogRequest, ReopenContainerLogResponse];
+  readonly ExecSync: [ExecSyncRequest, ExecSyncResponse];
+  readonly Exec: [ExecRequest, ExecResponse];
+  readonly Attach: [AttachRequest, AttachResponse];
+  readonly PortForward: [PortForwardRequest, PortForwardResponse];
+  readonly ContainerStats: [ContainerStatsRequest, ContainerStatsResponse];
+  readonly ListContainerStats: [ListContainerStatsRequest, ListContainerStatsResponse];
+  readonly PodSandboxStats: [PodSandboxStatsRequest, PodSandboxStatsResponse];
+  readonly ListPodSandboxStats: [ListPodSandboxStatsRequest, ListPodSandboxStatsResponse];
+  readonly UpdateRuntimeConfig: [UpdateRuntimeConfigRequest, UpdateRuntimeConfigResponse];
+  readonly Status: [StatusRequest, StatusResponse];
+  readonly CheckpointContainer: [CheckpointContainerRequest, CheckpointContainerResponse];
+  readonly ListMetricDescriptors: [ListMetricDescriptorsRequest, ListMetricDescriptorsResponse];
+  readonly ListPodSandboxMetrics: [ListPodSandboxMetricsRequest, ListPodSandboxMetricsResponse];
+  readonly RuntimeConfig: [RuntimeConfigRequest, RuntimeConfigResponse];
+  readonly UpdatePodSandboxResources: [UpdatePodSandboxResourcesRequest, UpdatePodSandboxResourcesResponse];
+}
+
+export interface RuntimeServiceStreams {
+  readonly StreamPodSandboxes: [StreamPodSandboxesRequest, StreamPodSandboxesResponse];
+  readonly StreamContainers: [StreamContainersRequest, StreamContainersResponse];
+  readonly StreamContainerStats: [StreamContainerStatsRequest, StreamContainerStatsResponse];
+  readonly StreamPodSandboxStats: [StreamPodSandboxStatsRequest, StreamPodSandboxStatsResponse];
+  readonly GetContainerEvents: [GetEventsRequest, ContainerEventResponse];
+  readonly StreamPodSandboxMetrics: [StreamPodSandboxMetricsRequest, StreamPodSandboxMetricsResponse];
+}
+
+/** The names and contents of images on the node. Its socket may differ from the runtime's. */
+export interface ImageServiceCalls {
+  readonly ListImages: [ListImagesRequest, ListImagesResponse];
+  readonly ImageStatus: [ImageStatusRequest, ImageStatusResponse];
+  readonly PullImage: [PullImageRequest, PullImageResponse];
+  readonly RemoveImage: [RemoveImageRequest, RemoveImageResponse];
+  readonly ImageFsInfo: [ImageFsInfoRequest, ImageFsInfoResponse];
+}
+
+export interface ImageServiceStreams {
+  readonly StreamImages: [StreamImagesRequest, StreamImagesResponse];
+}
+
 export interface VersionRequest {
   readonly version?: string;
 }
