@@ -1,0 +1,64 @@
+/**
+ * What the pods' machines need to know of this node: derived once, in startup, from flags, configuration, the runtime
+ * and the machine. Plain JSON; durations in milliseconds.
+ */
+export interface NodeSettings {
+  /** Lower-case name of the node, as registered. */
+  readonly nodeName: string;
+  readonly hostname: string;
+  /** Addresses for hostNetwork pods and `status.hostIP`, primary family first; may be empty. */
+  readonly nodeIPs: readonly string[];
+  /** `--root-dir`, absolute. */
+  readonly rootDir: string;
+  /** Absolute; `<namespace>_<name>_<uid>` folders live here. */
+  readonly podLogsDir: string;
+  /** Folder of the legacy log symlinks, `/var/log/containers`; empty where it could not be made. */
+  readonly containerLogsDir: string;
+  /** File or folder of static pods; empty when there is none. */
+  readonly staticPodPath: string;
+  readonly fileCheckFrequencyMs: number;
+  readonly syncFrequencyMs: number;
+  /** `containerd`, as the runtime names itself: the prefix of container ids. */
+  readonly runtimeName: string;
+  /** Base of `cgroup_parent`; empty when cgroups are not managed per QoS class. */
+  readonly cgroupRoot: string;
+  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  readonly cgroupsPerQOS: boolean;
+  readonly cpuCFSQuota: boolean;
+  readonly cpuCFSQuotaPeriodUs: number;
+  readonly podPidsLimit: number;
+  readonly seccompDefault: boolean;
+  readonly clusterDNS: readonly string[];
+  readonly clusterDomain: string;
+  /** Parsed `resolvConf` of the node. */
+  readonly resolver: {
+    readonly nameservers: readonly string[];
+    readonly searches: readonly string[];
+    readonly options: readonly string[];
+  };
+  /** Text of the node's /etc/hosts for hostNetwork pods. */
+  readonly hostsFile: string;
+  readonly serializeImagePulls: boolean;
+  /** 0: no limit. */
+  readonly maxParallelImagePulls: number;
+  /** Pulls a second; 0: no limit. */
+  readonly registryPullQPS: number;
+  readonly registryBurst: number;
+  /** Longest crash-loop back-off. */
+  readonly crashLoopBackOffMaxMs: number;
+  readonly memoryCapacityBytes: string;
+  readonly cpuCapacityMilli: number;
+  readonly maxPods: number;
+  /** Dead containers kept per (pod, container), minimum age and total; -1: no limit on the total. */
+  readonly containerGc: { readonly minAgeMs: number; readonly maxPerPodContainer: number; readonly maxContainers: number };
+  readonly imageGc: {
+    readonly highThresholdPercent: number;
+    readonly lowThresholdPercent: number;
+    readonly minAgeMs: number;
+    readonly maxAgeMs: number;
+  };
+  /** Where soft facts are kept between incarnations. */
+  readonly softStateFile: string;
+  /** How often the runtime is listed at most when its events prove right. */
+  readonly relistPeriodMs: number;
+}
