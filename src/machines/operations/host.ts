@@ -1,6 +1,7 @@
 /** What the node agent asks of its own machine. Implemented by `src/actors/host` and `src/actors/server`. */
-import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
+
 import type { Json } from '../../kernel/json.ts';
+import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
 
 type Nothing = Record<string, never>;
 
@@ -65,7 +66,11 @@ export const hostOperations = {
   /** Static pod files under a path (file or directory). Speaks when the set of decoded manifests or errors changed. */
   'host.watchManifests': stream<
     { path: string; nodeName: string; periodMs: number },
-    { readonly type: 'manifests.changed'; readonly manifests: readonly Manifest[]; readonly errors: readonly ManifestError[] }
+    {
+      readonly type: 'manifests.changed';
+      readonly manifests: readonly Manifest[];
+      readonly errors: readonly ManifestError[];
+    }
   >(),
   /** Creates the pod's folders and writes its managed files (etc-hosts, termination logs). Paths stay below `root`. */
   'host.preparePod': idempotent<
@@ -79,10 +84,7 @@ export const hostOperations = {
   /** Removes a folder of a pod that is gone; refuses anything that is not below `root`. */
   'host.removePod': idempotent<{ root: string; paths: readonly string[] }, null>(),
   /** The message a container left: file first, then the log's tail when asked (`FallbackToLogsOnError`). */
-  'host.terminationMessage': query<
-    { file: string; logFile: string | null; maxBytes: number },
-    { message: string }
-  >(),
+  'host.terminationMessage': query<{ file: string; logFile: string | null; maxBytes: number }, { message: string }>(),
   'host.symlink': idempotent<{ path: string; target: string }, null>(),
   'host.loadSoftState': query<{ path: string }, SoftState>(),
   'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),

@@ -1,6 +1,7 @@
 /** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
+import { runtimeOperations } from './runtime.ts';
 
-export const operations = { ...criOperations, ...hostOperations };
+export const operations = { ...criOperations, ...hostOperations, ...runtimeOperations };
 export type Operations = typeof operations;

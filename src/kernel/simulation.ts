@@ -1,0 +1,135 @@
+/**
+ * Simulation: the same kernel in a world made of a seed. Time is virtual, results come late, twice, wrong or never, and
+ * the same seed gives the same journal, byte for byte.
+ *
+ * Owns: virtual time and the faults. What the world answers is the caller's model of it.
+ * Invariants: S1 nothing here reads a clock or chance of its own. S2 events of one instant happen in the order in which
+ * they were armed.
+ */
+import type { TimeSource } from './clock.ts';
+import type { EffectRequest, EffectResult, Performer } from './effects.ts';
+import type { JsonEvent } from './json.ts';
+import { SeededRandom } from './random.ts';
+
+interface Armed {
+  readonly due: number;
+  readonly order: number;
+  readonly fire: () => void;
+}
+
+/** Time that moves only when told, from one armed moment to the next. */
+export class VirtualTime implements TimeSource {
+  private ms: number;
+  private order = 0;
+  private armed: Armed[] = [];
+
+  constructor(startMs: number) {
+    this.ms = startMs;
+  }
+
+  now(): number {
+    return this.ms;
+  }
+
+  arm(dueMs: number, fire: () => void): () => void {
+    const entry = { due: Math.max(dueMs, this.ms), order: this.order++, fire };
+    this.armed.push(entry);
+    return () => void (this.armed = this.armed.filter((other) => other !== entry));
+  }
+
+  /** Fires everything due until `untilMs`, in order of time, then of arming; stops early when `stop` says so. */
+  advanceTo(untilMs: number, stop: () => boolean = () => false): void {
+    while (!stop()) {
+      const next = this.armed.reduce<Armed | undefined>(
+        (best, entry) =>
+          entry.due <= untilMs &&
+          (!best || entry.due < best.due || (entry.due === best.due && entry.order < best.order))
+            ? entry
+            : best,
+        undefined,
+      );
+      if (!next) break;
+      this.armed = this.armed.filter((entry) => entry !== next);
+      this.ms = Math.max(this.ms, next.due);
+      next.fire();
+    }
+    if (!stop()) this.ms = Math.max(this.ms, untilMs);
+  }
+}
+
+/** Chances in [0, 1] of each fault, and the longest delay of an answer. */
+export interface Faults {
+  /** The operation fails and has no effect. */
+  readonly fail: number;
+  /** The operation is done and its answer is lost: the caller sees a failure. */
+  readonly loseAnswer: number;
+  /** The answer arrives a second time. */
+  readonly duplicate: number;
+  /** No answer ever comes. */
+  readonly hang: number;
+  readonly delayMaxMs: number;
+}
+
+export const NO_FAULTS: Faults = { fail: 0, loseAnswer: 0, duplicate: 0, hang: 0, delayMaxMs: 0 };
+
+/** The caller's model: does what was asked, and says what came of it. A stream keeps `emit` for later. */
+export type WorldModel = (
+  request: EffectRequest & { readonly resume: boolean },
+  emit: (event: JsonEvent) => void,
+) => EffectResult | 'stream';
+
+const LOST = { name: 'Error', message: 'the answer was lost', code: 'DEADLINE_EXCEEDED', retriable: true };
+const FAILED = { name: 'Error', message: 'the world refused', code: 'UNAVAILABLE', retriable: true };
+
+/** Performs operations by asking the model, with the seed's faults between. */
+export class FaultyWorld implements Performer {
+  readonly random: SeededRandom;
+  private readonly time: VirtualTime;
+  private readonly faults: Faults;
+  private readonly model: WorldModel;
+
+  constructor(seed: number, time: VirtualTime, faults: Faults, model: WorldModel) {
+    this.random = new SeededRandom(seed);
+    this.time = time;
+    this.faults = faults;
+    this.model = model;
+  }
+
+  perform(
+    request: EffectRequest & { readonly resume: boolean },
+    settle: (result: EffectResult) => void,
+    emit: (event: JsonEvent) => void,
+  ): () => void {
+    let open = true;
+    const timers: (() => void)[] = [];
+    const later = (delayMs: number, run: () => void) =>
+      void timers.push(this.time.arm(this.time.now() + delayMs, () => open && run()));
+    if (this.chance(this.faults.hang)) return () => void (open = false);
+    later(this.delay(), () => {
+      const answer = this.outcome(request, (event) => open && emit(event));
+      if (answer === 'stream') return;
+      later(this.delay(), () => {
+        settle(answer);
+        if (this.chance(this.faults.duplicate)) settle(answer);
+      });
+    });
+    return () => {
+      open = false;
+      for (const disarm of timers) disarm();
+    };
+  }
+
+  private outcome(request: EffectRequest & { readonly resume: boolean }, emit: (event: JsonEvent) => void) {
+    if (this.chance(this.faults.fail)) return { error: FAILED };
+    const answer = this.model(request, emit);
+    return answer !== 'stream' && this.chance(this.faults.loseAnswer) ? { error: LOST } : answer;
+  }
+
+  private chance(probability: number): boolean {
+    return probability > 0 && this.random.next() < probability;
+  }
+
+  private delay(): number {
+    return Math.floor(this.random.next() * (this.faults.delayMaxMs + 1));
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * Runtime state: may pods be synchronised at all?
+ *
+ * Decides: up or down, from what the runtime says of itself and from the health of PLEG.
+ * Owns: the list of runtime errors and network errors.
+ * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`.
+ * Tells: the supervisor `runtimeState.up` and `runtimeState.down` on each change, and nothing between.
+ * Invariants: T1 before the first status nothing is synchronised. T2 a missing network does not stop host-network pods:
+ * only RuntimeReady and PLEG decide.
+ * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
+ */
+import { assign, line, sendParent, setup } from '../../kernel/xstate.ts';
+import type { RuntimeCondition } from '../operations/runtime.ts';
+
+export interface RuntimeStateContext {
+  readonly runtimeError: string;
+  readonly networkError: string;
+  readonly plegError: string;
+}
+
+export type RuntimeStateEvent =
+  | { readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] }
+  | { readonly type: 'runtime.statusFailed'; readonly message: string }
+  | { readonly type: 'pleg.healthy' }
+  | { readonly type: 'pleg.unhealthy'; readonly message: string };
+
+const NEVER_CHECKED = 'container runtime status check may not have completed yet';
+
+/** What upstream says of a condition that is missing or false; empty when it is true. */
+export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
+  const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
+  const condition = conditions.find(({ type }) => type === kind);
+  if (!condition) return `${prefix}: ${kind} condition is not set`;
+  if (condition.status) return '';
+  return `${prefix}: ${kind}=false reason:${condition.reason} message:${condition.message}`;
+}
+
+export const errorsOf = (context: RuntimeStateContext): readonly string[] =>
+  [context.runtimeError, context.plegError].filter((error) => error !== '');
+
+const recordStatus = assign<
+  RuntimeStateContext,
+  Extract<RuntimeStateEvent, { type: 'runtime.statusChanged' }>,
+  undefined,
+  RuntimeStateEvent,
+  never
+>(({ event }) => ({
+  runtimeError: conditionError('RuntimeReady', event.conditions),
+  networkError: conditionError('NetworkReady', event.conditions),
+}));
+
+export const runtimeStateMachine = setup({
+  types: { context: {} as RuntimeStateContext, events: {} as RuntimeStateEvent },
+  guards: { isUp: ({ context }) => errorsOf(context).length === 0 },
+}).createMachine({
+  id: 'runtimeState',
+  context: { runtimeError: NEVER_CHECKED, networkError: '', plegError: '' },
+  initial: 'down',
+  on: {
+    'runtime.statusChanged': { actions: recordStatus, target: '.judging' },
+    'runtime.statusFailed': {
+      actions: assign({ runtimeError: ({ event }) => `container runtime is down: ${event.message}` }),
+      target: '.judging',
+    },
+    'pleg.healthy': { actions: assign({ plegError: '' }), target: '.judging' },
+    'pleg.unhealthy': { actions: assign({ plegError: ({ event }) => event.message }), target: '.judging' },
+  },
+  states: {
+    judging: { always: [{ guard: 'isUp', target: 'up' }, { target: 'down' }] },
+    up: {
+      entry: sendParent({ type: 'runtimeState.up' }),
+    },
+    down: {
+      meta: { waitsFor: 'RuntimeReady and a first complete relist' },
+      entry: [
+        sendParent(({ context }) => ({ type: 'runtimeState.down', errors: errorsOf(context) })),
+        line('debug', ({ context }) => ['Skipping pod synchronization', { err: errorsOf(context).join(', ') }]),
+      ],
+    },
+  },
+});

@@ -1,0 +1,57 @@
+/**
+ * Auth: who may talk to this node's API, and what they may do.
+ *
+ * Decides: which authenticators and which authorizer the configuration asks for, and whether they can be had.
+ * Owns: nothing after it has answered; the servers use the answer.
+ * Answers: the attributes of authentication and authorization, or upstream's refusal.
+ * Invariants: A1 a webhook without an API client is refused, never silently skipped. A2 an unknown mode is refused.
+ * Seeds: S064, S065. Upstream: cmd/kubelet/app/auth.go.
+ */
+import { setup } from '../../kernel/xstate.ts';
+import type { Answer } from './types.ts';
+
+export interface AuthInput {
+  readonly anonymous: boolean;
+  readonly webhookAuthentication: boolean;
+  readonly clientCAFile: string;
+  readonly authorizationMode: string;
+  readonly hasClient: boolean;
+}
+
+export interface AuthSettings {
+  readonly anonymous: boolean;
+  readonly clientCAFile: string;
+  readonly authorization: 'AlwaysAllow';
+}
+
+/** The whole decision, as upstream's BuildAuth takes it. */
+export function buildAuth(input: AuthInput): Answer<AuthSettings> {
+  if (input.webhookAuthentication && !input.hasClient) {
+    return { ok: false, message: 'no client provided, cannot use webhook authentication' };
+  }
+  if (input.authorizationMode === 'Webhook' && !input.hasClient) {
+    return { ok: false, message: 'no client provided, cannot use webhook authorization' };
+  }
+  if (input.authorizationMode !== 'AlwaysAllow') {
+    return { ok: false, message: `unknown authorization mode ${input.authorizationMode}` };
+  }
+  return {
+    ok: true,
+    value: { anonymous: input.anonymous, clientCAFile: input.clientCAFile, authorization: 'AlwaysAllow' },
+  };
+}
+
+export const authMachine = setup({
+  types: { input: {} as AuthInput, context: {} as AuthInput, output: {} as Answer<AuthSettings> },
+  guards: { isBuildable: ({ context }) => buildAuth(context).ok },
+}).createMachine({
+  id: 'auth',
+  context: ({ input }) => input,
+  initial: 'building',
+  states: {
+    building: { always: [{ guard: 'isBuildable', target: 'built' }, { target: 'refused' }] },
+    built: { type: 'final' },
+    refused: { type: 'final' },
+  },
+  output: ({ context }) => buildAuth(context),
+});

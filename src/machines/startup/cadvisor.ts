@@ -1,0 +1,43 @@
+/**
+ * cAdvisor's part in starting: what machine is this.
+ *
+ * Decides: nothing. Asks `host.machineInfo` and answers it, once.
+ * Owns: nothing after it has answered; usage is read from cgroups when somebody asks for it.
+ * Seeds: S070, S072, S077, S164. Upstream: pkg/kubelet/cadvisor.
+ */
+import { assign, pick, setup } from '../../kernel/xstate.ts';
+import type { MachineInfo } from '../operations/host.ts';
+import { operations } from '../operations/index.ts';
+import type { Answer } from './types.ts';
+
+export const cadvisorMachine = setup({
+  types: {
+    context: {} as { answer: Answer<MachineInfo> },
+    output: {} as Answer<MachineInfo>,
+  },
+  actors: pick(operations, 'host.machineInfo'),
+}).createMachine({
+  id: 'cadvisor',
+  context: { answer: { ok: false, message: 'machine info was not read' } },
+  initial: 'readingMachineInfo',
+  states: {
+    readingMachineInfo: {
+      meta: { waitsFor: 'cores, memory and identity of the machine' },
+      invoke: {
+        id: 'machineInfo',
+        src: 'host.machineInfo',
+        input: {},
+        onDone: {
+          target: 'answered',
+          actions: assign({ answer: ({ event }) => ({ ok: true, value: event.output }) }),
+        },
+        onError: {
+          target: 'answered',
+          actions: assign({ answer: ({ event }) => ({ ok: false, message: (event.error as Error).message }) }),
+        },
+      },
+    },
+    answered: { type: 'final' },
+  },
+  output: ({ context }) => context.answer,
+});

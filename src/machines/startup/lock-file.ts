@@ -1,0 +1,78 @@
+/**
+ * Lock file: at most one node agent on a machine.
+ *
+ * Decides: whether this process may go on, and whether it must give way.
+ * Owns: the lock on `--lock-file`.
+ * Hears: `lock.contended` from its watch, when another process opens or deletes the file.
+ * Asks: `host.acquireLock`, `host.watchLock`.
+ * Tells the supervisor: `lockFile.acquired`, `lockFile.failed`, `lockFile.contended`.
+ * Invariants: L1 nothing else of the node starts before the lock is held. L2 contention ends the process only with
+ * `--exit-on-lock-contention`.
+ * Seeds: S047 to S049. Upstream: cmd/kubelet/app/server.go, server_linux.go.
+ */
+import { line, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { operations } from '../operations/index.ts';
+
+export interface LockFileInput {
+  readonly path: string;
+  readonly exitOnContention: boolean;
+}
+
+export const lockFileMachine = setup({
+  types: {
+    input: {} as LockFileInput,
+    context: {} as LockFileInput,
+    events: {} as { type: 'lock.contended' },
+  },
+  actors: pick(operations, 'host.acquireLock', 'host.watchLock'),
+  guards: {
+    mustGiveWay: ({ context }) => context.exitOnContention,
+  },
+}).createMachine({
+  id: 'lockFile',
+  context: ({ input }) => input,
+  initial: 'acquiring',
+  states: {
+    acquiring: {
+      meta: { waitsFor: 'the lock on the lock file' },
+      entry: line('info', ({ context }) => ['Acquiring file lock', { path: context.path }]),
+      invoke: {
+        id: 'acquireLock',
+        src: 'host.acquireLock',
+        input: ({ context }) => ({ path: context.path, wait: true }),
+        onDone: 'held',
+        onError: {
+          target: 'failed',
+          actions: sendParent(({ context, event }) => ({
+            type: 'lockFile.failed',
+            message: `unable to acquire file lock on ${JSON.stringify(context.path)}: ${(event.error as Error).message}`,
+          })),
+        },
+      },
+    },
+    held: {
+      entry: sendParent({ type: 'lockFile.acquired' }),
+      initial: 'deciding',
+      states: {
+        deciding: { always: [{ guard: 'mustGiveWay', target: 'watching' }, { target: 'keeping' }] },
+        keeping: {},
+        watching: {
+          invoke: {
+            id: 'watchLock',
+            src: 'host.watchLock',
+            input: ({ context }) => ({ path: context.path }),
+            onError: {
+              target: 'keeping',
+              actions: line('error', ({ context, event }) => [
+                'Cannot watch the lock file; contention will not be noticed',
+                { path: context.path, err: (event.error as Error).message },
+              ]),
+            },
+          },
+          on: { 'lock.contended': { target: 'keeping', actions: sendParent({ type: 'lockFile.contended' }) } },
+        },
+      },
+    },
+    failed: {},
+  },
+});

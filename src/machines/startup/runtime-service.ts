@@ -1,0 +1,180 @@
+/**
+ * Runtime service: the connection to the container runtime, from the first call to the last.
+ *
+ * Decides: which runtime is used (the configured endpoint, or the embedded one when there is no socket and nobody asked
+ * for a certain one), and whether the runtime is up.
+ * Owns: the endpoint, the runtime's name and version, its last known conditions.
+ * Hears: `runtime.statusChanged` and `runtime.statusFailed` from its watch.
+ * Asks: `runtime.exists`, `runtime.startEmbedded`, `runtime.connect`, `cri.runtimeConfig`, `runtime.watchStatus`.
+ * Tells: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
+ * Invariants: R1 the embedded runtime is used only where no endpoint was named and no socket exists. R2 what the runtime
+ * says of its cgroup driver wins over the configuration. R3 a runtime that goes away later never ends the node.
+ * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
+ */
+import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { operations } from '../operations/index.ts';
+import type { RuntimeCondition } from '../operations/runtime.ts';
+import type { RuntimeFacts } from './types.ts';
+
+export interface RuntimeServiceInput {
+  readonly endpoint: string;
+  readonly imageEndpoint: string;
+  /** True when the endpoint came from a flag or a file, not from the defaults. */
+  readonly endpointNamed: boolean;
+  readonly requestTimeoutMs: number;
+  readonly rootDir: string;
+}
+
+interface RuntimeServiceContext extends RuntimeServiceInput {
+  readonly facts: RuntimeFacts;
+}
+
+type RuntimeServiceEvent =
+  | { readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] }
+  | { readonly type: 'runtime.statusFailed'; readonly message: string };
+
+/** How often upstream asks for the runtime's status. */
+const STATUS_PERIOD_MS = 5_000;
+/** Upstream's wait between tries of RuntimeConfig, and how many. */
+const RUNTIME_CONFIG_RETRY_MS = 2_000;
+
+const messageOf = (error: unknown): string => (error as Error).message;
+
+export const runtimeServiceMachine = setup({
+  types: {
+    input: {} as RuntimeServiceInput,
+    context: {} as RuntimeServiceContext,
+    events: {} as RuntimeServiceEvent,
+  },
+  actors: pick(
+    operations,
+    'runtime.exists',
+    'runtime.startEmbedded',
+    'runtime.connect',
+    'runtime.watchStatus',
+    'cri.runtimeConfig',
+  ),
+  guards: { isNamed: ({ context }) => context.endpointNamed },
+  delays: { runtimeConfigRetry: RUNTIME_CONFIG_RETRY_MS },
+}).createMachine({
+  id: 'runtimeService',
+  context: ({ input }) => ({
+    ...input,
+    facts: { endpoint: input.endpoint, embedded: false, name: '', version: '', cgroupDriver: null },
+  }),
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'isNamed', target: 'connecting' }, { target: 'looking' }] },
+    looking: {
+      meta: { waitsFor: 'a look at the default runtime socket' },
+      invoke: {
+        id: 'exists',
+        src: 'runtime.exists',
+        input: ({ context }) => ({ endpoint: context.endpoint }),
+        onDone: [{ guard: ({ event }) => event.output.exists, target: 'connecting' }, { target: 'embedding' }],
+        onError: { target: 'failed', actions: sendParent(({ event }) => failure(messageOf(event.error))) },
+      },
+    },
+    embedding: {
+      meta: { waitsFor: 'the embedded runtime to serve its socket' },
+      entry: line('warn', ({ context }) => [
+        'No container runtime found; using the embedded runtime, which runs containers as plain host processes without isolation',
+        { endpoint: context.endpoint },
+      ]),
+      invoke: {
+        id: 'startEmbedded',
+        src: 'runtime.startEmbedded',
+        input: ({ context }) => ({ rootDir: context.rootDir }),
+        onDone: {
+          target: 'connecting',
+          actions: assign({
+            facts: ({ context, event }) => ({ ...context.facts, endpoint: event.output.endpoint, embedded: true }),
+          }),
+        },
+        onError: { target: 'failed', actions: sendParent(({ event }) => failure(messageOf(event.error))) },
+      },
+    },
+    connecting: {
+      meta: { waitsFor: 'the CRI endpoint to answer Version' },
+      invoke: {
+        id: 'connect',
+        src: 'runtime.connect',
+        input: ({ context }) => ({
+          endpoint: context.facts.endpoint,
+          imageEndpoint: context.imageEndpoint,
+          requestTimeoutMs: context.requestTimeoutMs,
+        }),
+        onDone: {
+          target: 'discoveringCgroupDriver',
+          actions: assign({
+            facts: ({ context, event }) => ({
+              ...context.facts,
+              name: event.output.runtimeName,
+              version: event.output.runtimeVersion,
+            }),
+          }),
+        },
+        onError: { target: 'failed', actions: sendParent(({ event }) => failure(messageOf(event.error))) },
+      },
+    },
+    discoveringCgroupDriver: {
+      meta: { waitsFor: 'the runtime to name its cgroup driver' },
+      initial: 'first',
+      states: {
+        first: { invoke: runtimeConfigAttempt('waitingForSecond') },
+        waitingForSecond: { after: { runtimeConfigRetry: 'second' } },
+        second: { invoke: runtimeConfigAttempt('waitingForThird') },
+        waitingForThird: { after: { runtimeConfigRetry: 'third' } },
+        third: { invoke: runtimeConfigAttempt('given') },
+        given: { type: 'final' },
+      },
+      onDone: 'connected',
+    },
+    connected: {
+      entry: [
+        line('info', ({ context }) => ['Container runtime initialized', { ...context.facts }]),
+        sendParent(({ context }) => ({ type: 'runtimeService.ready', runtime: context.facts })),
+      ],
+      invoke: {
+        id: 'watchStatus',
+        src: 'runtime.watchStatus',
+        input: { periodMs: STATUS_PERIOD_MS },
+        onError: 'connected',
+      },
+      on: {
+        'runtime.statusChanged': { actions: sendTo(to('runtimeState'), ({ event }) => event) },
+        'runtime.statusFailed': {
+          actions: [
+            line('error', ({ event }) => ['Container runtime sanity check failed', { err: event.message }]),
+            sendTo(to('runtimeState'), ({ event }) => event),
+          ],
+        },
+      },
+    },
+    failed: {},
+  },
+});
+
+const failure = (message: string) => ({ type: 'runtimeService.failed', message }) as const;
+
+/** One try of RuntimeConfig. A runtime without it answers `null`, and the configuration's driver stays. */
+function runtimeConfigAttempt(otherwise: 'waitingForSecond' | 'waitingForThird' | 'given') {
+  return {
+    id: 'runtimeConfig',
+    src: 'cri.runtimeConfig' as const,
+    input: {},
+    onDone: {
+      target: 'given' as const,
+      actions: assign<
+        RuntimeServiceContext,
+        { type: string; output: { cgroupDriver: RuntimeFacts['cgroupDriver'] } },
+        undefined,
+        RuntimeServiceEvent,
+        never
+      >({
+        facts: ({ context, event }) => ({ ...context.facts, cgroupDriver: event.output.cgroupDriver }),
+      }),
+    },
+    onError: otherwise,
+  };
+}

@@ -1,0 +1,78 @@
+/** What the supervisor is told, what it knows, and what it hears. */
+
+import type { NodeSettings } from '../node-settings.ts';
+import type { MachineInfo, SoftState } from '../operations/host.ts';
+import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
+
+/** Input of the root machine: what the process was given. It is in the journal's header. */
+export interface KubeletInput {
+  /** Arguments after `run`. */
+  readonly argv: readonly string[];
+  /** `v1.36.x+statelet.<version>`. */
+  readonly version: string;
+  /** Where the journal of this node is; soft facts live beside it. */
+  readonly journalDir: string;
+}
+
+/** Why starting ended, in the words of the phase that failed. */
+export interface Failure {
+  /** State of the chart that was active, such as `run.lockFile`. */
+  readonly phase: string;
+  readonly message: string;
+  readonly exitCode: number;
+}
+
+/** What a one-shot subsystem answers. */
+export type Answer<Value> =
+  | { readonly ok: true; readonly value: Value }
+  | { readonly ok: false; readonly message: string };
+
+export interface RuntimeFacts {
+  /** Endpoint that answered; the embedded runtime's own when there was no other. */
+  readonly endpoint: string;
+  readonly embedded: boolean;
+  readonly name: string;
+  readonly version: string;
+  /** As the runtime says, or `null` where it cannot say (containerd 1.6). */
+  readonly cgroupDriver: 'cgroupfs' | 'systemd' | null;
+}
+
+export interface NodeIdentity {
+  readonly hostname: string;
+  readonly nodeName: string;
+  readonly nodeIPs: readonly string[];
+}
+
+export interface KubeletContext {
+  readonly input: KubeletInput;
+  readonly flags: KubeletFlags | null;
+  readonly config: KubeletConfiguration | null;
+  readonly node: NodeIdentity | null;
+  readonly runtime: RuntimeFacts | null;
+  readonly machineInfo: MachineInfo | null;
+  readonly resolvConf: string;
+  readonly hostsFile: string;
+  readonly softState: SoftState | null;
+  readonly settings: NodeSettings | null;
+  readonly failure: Failure | null;
+  /** Crashes since start, by subsystem: the base of its restart back-off. */
+  readonly crashes: Readonly<Record<string, number>>;
+}
+
+export type KubeletEvent =
+  /** From the process: SIGTERM or SIGINT. */
+  | { readonly type: 'signal.received'; readonly signal: string }
+  | { readonly type: 'lockFile.acquired' }
+  | { readonly type: 'lockFile.failed'; readonly message: string }
+  | { readonly type: 'lockFile.contended' }
+  | { readonly type: 'runtimeService.ready'; readonly runtime: RuntimeFacts }
+  | { readonly type: 'runtimeService.failed'; readonly message: string }
+  | { readonly type: 'containerManager.created' }
+  | { readonly type: 'containerManager.started' }
+  | { readonly type: 'containerManager.failed'; readonly message: string }
+  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'healthz.serving'; readonly address: string; readonly port: number }
+  | { readonly type: 'runtimeState.up' }
+  | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }
+  /** Raised by a phase: this subsystem may start now. */
+  | { readonly type: `create.${string}` };
