@@ -1,0 +1,231 @@
+/**
+ * The connection to a container runtime: gRPC over its Unix socket, with typed calls and one shape of error.
+ *
+ * Invariants: every unary call ends, by answer, deadline or abort (a call without a deadline says so by `null`); nothing
+ * is retried here; only API v1 is spoken. The contract is loaded at the first connection, once per process.
+ */
+import { fileURLToPath } from 'node:url';
+import * as grpc from '@grpc/grpc-js';
+import { type AnyDefinition, loadSync, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
+import { OperationError } from '../../kernel/json.ts';
+import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/api/cri.ts';
+
+/** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
+const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+/** First wait before a lost connection is tried again; a runtime's restart takes tenths of a second. */
+const MIN_RECONNECT_MS = 100;
+/** Longest wait between two attempts to connect, as in the Go kubelet. */
+const MAX_RECONNECT_MS = 3_000;
+
+const CHANNEL_OPTIONS: grpc.ChannelOptions = {
+  'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+  'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+  'grpc.initial_reconnect_backoff_ms': MIN_RECONNECT_MS,
+  'grpc.min_reconnect_backoff_ms': MIN_RECONNECT_MS,
+  'grpc.max_reconnect_backoff_ms': MAX_RECONNECT_MS,
+  'grpc.enable_retries': 0,
+  'grpc.enable_channelz': 0,
+  'grpc.enable_http_proxy': 0,
+  'grpc.service_config_disable_resolution': 1,
+};
+
+const RETRIABLE: ReadonlySet<grpc.status> = new Set([
+  grpc.status.UNAVAILABLE,
+  grpc.status.DEADLINE_EXCEEDED,
+  grpc.status.RESOURCE_EXHAUSTED,
+]);
+
+type Calls = RuntimeServiceCalls & ImageServiceCalls;
+export type CallName = keyof Calls;
+
+/** What the event service of containerd sends; `value` holds, as base64, the message that `type_url` names. */
+export interface Envelope {
+  readonly topic: string;
+  readonly namespace: string;
+  readonly event?: { readonly type_url: string; readonly value: string } | null;
+}
+
+interface Streams extends RuntimeServiceStreams {
+  readonly Subscribe: [{ readonly filters: readonly string[] }, Envelope];
+}
+export type StreamName = 'GetContainerEvents' | 'Subscribe';
+
+export interface CallOptions {
+  /** `null`: as long as it takes. */
+  readonly timeoutMs: number | null;
+  readonly signal?: AbortSignal;
+}
+
+export interface RuntimeClient {
+  call<Name extends CallName>(name: Name, request: Calls[Name][0], options: CallOptions): Promise<Calls[Name][1]>;
+  /** Delivers every message until the stream ends; resolves when the runtime or the signal ended it. */
+  stream<Name extends StreamName>(
+    name: Name,
+    request: Streams[Name][0],
+    onMessage: (message: Streams[Name][1]) => void,
+    signal: AbortSignal,
+  ): Promise<void>;
+  close(): void;
+}
+
+let contract: PackageDefinition | undefined;
+
+function loadContract(): PackageDefinition {
+  contract ??= loadSync(
+    ['cri/v1/api.proto', 'containerd/services/events/v1/events.proto', 'containerd/events/events.proto'],
+    {
+      includeDirs: [fileURLToPath(new URL('../../../proto', import.meta.url))],
+      keepCase: true,
+      longs: String,
+      enums: String,
+      bytes: String,
+      defaults: true,
+    },
+  );
+  return contract;
+}
+
+type Method<Request, Response> = grpc.MethodDefinition<Request, Response>;
+
+const RUNTIME = 'runtime.v1.RuntimeService';
+const IMAGES = 'runtime.v1.ImageService';
+const EVENTS = 'containerd.services.events.v1.Events';
+
+/** The definition of one call. Its types are the caller's word; src/machines/api/cri.ts comes from the same contract. */
+function methodOf<Request, Response>(service: string, name: string): Method<Request, Response> | undefined {
+  const definition: Readonly<Record<string, unknown>> = { ...loadContract()[service] };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
+  return definition[name] as Method<Request, Response> | undefined;
+}
+
+/** The socket of an endpoint such as `unix:///run/containerd/containerd.sock`. */
+export function socketTarget(endpoint: string): string {
+  const path = endpoint.startsWith('unix://') ? endpoint.slice('unix://'.length) : endpoint;
+  if (!path.startsWith('/')) {
+    throw new OperationError(
+      `runtime endpoint ${JSON.stringify(endpoint)}: only support unix socket endpoint; ` +
+        'write it as unix:///path/to/runtime.sock',
+      { code: 'INVALID_ARGUMENT' },
+    );
+  }
+  return `unix://${path}`;
+}
+
+/** `NOT_FOUND` as Go spells it: `NotFound`. */
+function goCodeName(code: grpc.status): string {
+  if (code === grpc.status.OK || code === grpc.status.CANCELLED) return code === grpc.status.OK ? 'OK' : 'Canceled';
+  return grpc.status[code]
+    .split('_')
+    .map((word) => word.charAt(0) + word.slice(1).toLowerCase())
+    .join('');
+}
+
+function isServiceError(thrown: unknown): thrown is grpc.ServiceError {
+  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number' && thrown.code in grpc.status;
+}
+
+/** An error of gRPC with the text that the Go kubelet puts into events and statuses. */
+export function toOperationError(thrown: unknown): OperationError {
+  if (!isServiceError(thrown)) return new OperationError(thrown instanceof Error ? thrown.message : String(thrown));
+  return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${thrown.details}`, {
+    name: 'RuntimeError',
+    code: grpc.status[thrown.code],
+    retriable: RETRIABLE.has(thrown.code),
+  });
+}
+
+function unary<Request, Response>(
+  client: grpc.Client,
+  method: Method<Request, Response>,
+  request: Request,
+  { timeoutMs, signal }: CallOptions,
+): Promise<Response> {
+  const { path, requestSerialize, responseDeserialize } = method;
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(new OperationError(`${path} was cancelled`, { code: 'CANCELLED' }));
+    const deadline = timeoutMs === null ? {} : { deadline: Date.now() + timeoutMs };
+    const cancel = () => call.cancel();
+    const call = client.makeUnaryRequest(
+      path,
+      requestSerialize,
+      responseDeserialize,
+      request,
+      deadline,
+      (error, reply) => {
+        signal?.removeEventListener('abort', cancel);
+        if (reply === undefined) reject(toOperationError(error));
+        else resolve(reply);
+      },
+    );
+    signal?.addEventListener('abort', cancel, { once: true });
+  });
+}
+
+function serverStream<Request, Message>(
+  client: grpc.Client,
+  method: Method<Request, Message>,
+  request: Request,
+  onMessage: (message: Message) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const { path, requestSerialize, responseDeserialize } = method;
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return resolve();
+    const call = client.makeServerStreamRequest(path, requestSerialize, responseDeserialize, request);
+    const cancel = () => call.cancel();
+    const settle = (error?: Error) => {
+      signal.removeEventListener('abort', cancel);
+      if (error && !signal.aborted) reject(toOperationError(error));
+      else resolve();
+    };
+    signal.addEventListener('abort', cancel, { once: true });
+    call.on('data', onMessage).on('error', settle).on('end', settle);
+  });
+}
+
+export interface Endpoints {
+  readonly endpoint: string;
+  /** Where the image service listens, when it is not the runtime's socket. */
+  readonly imageEndpoint?: string;
+}
+
+/** Opens no socket yet: the first call does. */
+export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeClient {
+  const open = (at: string) => new grpc.Client(socketTarget(at), grpc.credentials.createInsecure(), CHANNEL_OPTIONS);
+  const runtime = open(endpoint);
+  const images = imageEndpoint === undefined || imageEndpoint === endpoint ? runtime : open(imageEndpoint);
+  return {
+    call: <Name extends CallName>(name: Name, request: Calls[Name][0], options: CallOptions) => {
+      const ofRuntime = methodOf<Calls[Name][0], Calls[Name][1]>(RUNTIME, name);
+      if (ofRuntime) return unary(runtime, ofRuntime, request, options);
+      const ofImages = methodOf<Calls[Name][0], Calls[Name][1]>(IMAGES, name);
+      if (ofImages) return unary(images, ofImages, request, options);
+      throw new Error(`proto/cri/v1/api.proto has no call ${name}`);
+    },
+    stream: <Name extends StreamName>(
+      name: Name,
+      request: Streams[Name][0],
+      onMessage: (message: Streams[Name][1]) => void,
+      signal: AbortSignal,
+    ) => {
+      const method = methodOf<Streams[Name][0], Streams[Name][1]>(name === 'Subscribe' ? EVENTS : RUNTIME, name);
+      if (!method) throw new Error(`proto/ has no stream ${name}`);
+      return serverStream(runtime, method, request, onMessage, signal);
+    },
+    close: () => {
+      runtime.close();
+      if (images !== runtime) images.close();
+    },
+  };
+}
+
+/** Reads one message of package `containerd.events`; `null` when the contract does not have it. */
+export function decodeEvent(typeUrl: string, value: string): Readonly<Record<string, unknown>> | null {
+  const definition = loadContract()[typeUrl.slice(typeUrl.lastIndexOf('/') + 1)];
+  if (!definition || !isMessage(definition)) return null;
+  return { ...definition.deserialize(Buffer.from(value, 'base64')) };
+}
+
+function isMessage(definition: AnyDefinition): definition is MessageTypeDefinition<object, object> {
+  return 'deserialize' in definition && typeof definition['deserialize'] === 'function';
+}

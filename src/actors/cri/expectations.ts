@@ -1,0 +1,57 @@
+/**
+ * What an event promised and the runtime's statuses do not show yet.
+ *
+ * containerd publishes an event before its CRI part has taken it in, so an inspection right after the event can still
+ * see the old state. Each promise is checked again after a short, growing wait, a limited number of times; after that
+ * the relist is the judge. Pure: the caller owns the clock.
+ */
+import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+
+/** What a sandbox or container should have become; `changed` promises nothing that can be checked. */
+export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
+
+/** First wait before an unmet promise is checked again: CRI follows its events within a few milliseconds. */
+const FIRST_WAIT_MS = 10;
+/** Checks of one promise: 10 ms doubled seven times, 1.3 s in all, then the relist takes over. */
+const MAX_CHECKS = 8;
+
+export interface Expectation {
+  readonly outcome: Outcome;
+  readonly checks: number;
+}
+/** By id of the sandbox or container. */
+export type Expectations = ReadonlyMap<string, Expectation>;
+
+function isMet(outcome: Outcome, id: string, status: PodRuntimeStatus): boolean {
+  if (outcome === 'changed') return true;
+  const sandbox = status.sandboxes.find((candidate) => candidate.id === id);
+  const container = status.containers.find((candidate) => candidate.id === id);
+  switch (outcome) {
+    case 'gone':
+      return !sandbox && !container;
+    case 'exited':
+      return sandbox?.state !== 'SANDBOX_READY' && !isAlive(container?.state);
+    default:
+      return sandbox !== undefined || (container !== undefined && container.state !== 'CONTAINER_CREATED');
+  }
+}
+
+const isAlive = (state: string | undefined) => state === 'CONTAINER_RUNNING' || state === 'CONTAINER_CREATED';
+
+/** A new promise replaces an older one about the same id. */
+export function expecting(known: Expectations, id: string, outcome: Outcome): Expectations {
+  return outcome === 'changed' ? known : new Map(known).set(id, { outcome, checks: 0 });
+}
+
+/** The promises that a status leaves open, and when to look again (`null`: never). */
+export function stillOpen(
+  expectations: Expectations,
+  status: PodRuntimeStatus,
+): { readonly open: Expectations; readonly waitMs: number | null } {
+  const open = new Map<string, Expectation>();
+  for (const [id, { outcome, checks }] of expectations) {
+    if (!isMet(outcome, id, status) && checks + 1 < MAX_CHECKS) open.set(id, { outcome, checks: checks + 1 });
+  }
+  const fewest = Math.min(...[...open.values()].map(({ checks }) => checks));
+  return { open, waitMs: open.size === 0 ? null : FIRST_WAIT_MS * 2 ** (fewest - 1) };
+}

@@ -1,0 +1,121 @@
+/**
+ * Who tells us that something changed: the runtime's container events, or containerd's own event service.
+ *
+ * A hint names an id and what should have become of it. It is never the truth, may come twice, late or not at all; the
+ * watcher looks for itself. The stream is kept open with a jittered back-off for as long as the signal lasts.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { ContainerEventResponse, ContainerEventType } from '../../machines/api/cri.ts';
+import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
+import type { Outcome } from './expectations.ts';
+import { POD_UID_LABEL } from './relist.ts';
+
+export interface Hint {
+  /** Of a sandbox or a container. */
+  readonly id: string;
+  /** Where the event names its pod. */
+  readonly uid?: string;
+  readonly outcome: Outcome;
+}
+
+/** First wait after a stream broke. */
+const MIN_BACKOFF_MS = 100;
+/** Longest wait: the relist is fast meanwhile. */
+const MAX_BACKOFF_MS = 10_000;
+/** A runtime that has no event stream is asked again after this time: it may have been upgraded. */
+const UNSUPPORTED_RETRY_MS = 300_000;
+/** A stream that lived this long was good: the back-off starts anew. */
+const GOOD_STREAM_MS = 10_000;
+/** containerd keeps the containers of CRI in this namespace. */
+const CRI_NAMESPACE = 'k8s.io';
+
+const OUTCOME_OF_TOPIC: Readonly<Record<string, Outcome>> = {
+  '/tasks/start': 'running',
+  '/tasks/exit': 'exited',
+  '/tasks/delete': 'exited',
+  '/tasks/oom': 'changed',
+  '/containers/delete': 'gone',
+};
+const OUTCOME_OF_EVENT: Readonly<Record<ContainerEventType, Outcome>> = {
+  CONTAINER_CREATED_EVENT: 'changed',
+  CONTAINER_STARTED_EVENT: 'running',
+  CONTAINER_STOPPED_EVENT: 'exited',
+  CONTAINER_DELETED_EVENT: 'gone',
+};
+const FILTERS = Object.keys(OUTCOME_OF_TOPIC).map((topic) => `namespace==${CRI_NAMESPACE},topic==${topic}`);
+
+/** The hint in an event of CRI. */
+export function hintOfContainerEvent(event: ContainerEventResponse): Hint {
+  const uid = event.pod_sandbox_status?.labels[POD_UID_LABEL];
+  return {
+    id: event.container_id,
+    outcome: OUTCOME_OF_EVENT[event.container_event_type] ?? 'changed',
+    ...(uid === undefined ? {} : { uid }),
+  };
+}
+
+/** The hint in an event of containerd; `null` for what is none (an exec that ended, an event of a later release). */
+export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | null {
+  const outcome = OUTCOME_OF_TOPIC[topic];
+  if (!outcome || namespace !== CRI_NAMESPACE || !event) return null;
+  const payload = decodeEvent(event.type_url, event.value);
+  const container = payload?.['container_id'];
+  const own = payload?.['id'];
+  const id = typeof container === 'string' ? container : own;
+  if (typeof id !== 'string' || id === '') return null;
+  const isExec = typeof container === 'string' && typeof own === 'string' && own !== '' && own !== container;
+  return isExec ? null : { id, outcome };
+}
+
+export interface HintListener {
+  onHint(hint: Hint): void;
+  /** The stream broke or was refused; what happened meanwhile is lost. */
+  onLost(): void;
+  /** A stream was asked for. Whether it works shows in what it delivers. */
+  onOpen(): void;
+}
+
+async function listen(client: RuntimeClient, source: StreamName, to: HintListener, signal: AbortSignal): Promise<void> {
+  to.onOpen();
+  if (source === 'GetContainerEvents') {
+    await client.stream(source, {}, (event) => to.onHint(hintOfContainerEvent(event)), signal);
+    return;
+  }
+  const onEnvelope = (envelope: Envelope) => {
+    const hint = hintOfEnvelope(envelope);
+    if (hint) to.onHint(hint);
+  };
+  await client.stream(source, { filters: FILTERS }, onEnvelope, signal);
+}
+
+/** Keeps one source open until the signal ends or the runtime says that it does not have it. */
+async function keepListening(client: RuntimeClient, source: StreamName, to: HintListener, signal: AbortSignal) {
+  let backoffMs = MIN_BACKOFF_MS;
+  while (!signal.aborted) {
+    const openedAt = performance.now();
+    try {
+      await listen(client, source, to, signal);
+    } catch (error) {
+      if (error instanceof OperationError && error.code === 'UNIMPLEMENTED') return;
+    } finally {
+      to.onLost();
+    }
+    backoffMs = performance.now() - openedAt > GOOD_STREAM_MS ? MIN_BACKOFF_MS : backoffMs * 2;
+    await pause(Math.min(backoffMs, MAX_BACKOFF_MS) * (0.5 + Math.random() / 2), signal);
+  }
+}
+
+const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+  sleep(ms, undefined, { signal }).catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+  });
+
+/** Listens to the best source that the runtime has; resolves when the signal ends. */
+export async function listenForHints(client: RuntimeClient, to: HintListener, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await keepListening(client, 'GetContainerEvents', to, signal);
+    if (!signal.aborted) await keepListening(client, 'Subscribe', to, signal);
+    if (!signal.aborted) await pause(UNSUPPORTED_RETRY_MS, signal);
+  }
+}

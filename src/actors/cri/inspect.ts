@@ -1,0 +1,55 @@
+/** One pod as the runtime has it now: the full status of each sandbox and container, asked in parallel. */
+import { OperationError } from '../../kernel/json.ts';
+import type { ContainerStatus, PodSandboxStatus } from '../../machines/api/cri.ts';
+import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+import type { CallOptions, RuntimeClient } from './client.ts';
+import { type ListedPod, POD_UID_LABEL, podRuntimeStatus } from './relist.ts';
+
+type Ids = Pick<ListedPod, 'sandboxIds' | 'containerIds'>;
+
+async function listIds(client: RuntimeClient, uid: string, options: CallOptions): Promise<Ids> {
+  const filter = { label_selector: { [POD_UID_LABEL]: uid } };
+  const [{ items }, { containers }] = await Promise.all([
+    client.call('ListPodSandbox', { filter }, options),
+    client.call('ListContainers', { filter }, options),
+  ]);
+  return { sandboxIds: items.map(({ id }) => id), containerIds: containers.map(({ id }) => id) };
+}
+
+/** What was removed between the list and the look is no error. */
+async function unlessGone<Status>(status: Promise<{ status?: Status }>): Promise<Status | undefined> {
+  try {
+    return (await status).status ?? undefined;
+  } catch (error) {
+    if (error instanceof OperationError && error.code === 'NOT_FOUND') return undefined;
+    throw error;
+  }
+}
+
+const present = <Status>(statuses: readonly (Status | undefined)[]): Status[] =>
+  statuses.filter((status) => status !== undefined);
+
+/**
+ * Inspects one pod. `ids` spares the two lists where a list was just made; `observedAtMs` is when that list, or else
+ * this inspection, began.
+ */
+export async function inspectPod(
+  client: RuntimeClient,
+  uid: string,
+  options: CallOptions & { readonly observedAtMs: number; readonly ids?: Ids },
+): Promise<PodRuntimeStatus> {
+  const { sandboxIds, containerIds } = options.ids ?? (await listIds(client, uid, options));
+  const [sandboxes, containers] = await Promise.all([
+    Promise.all(
+      sandboxIds.map((id) =>
+        unlessGone<PodSandboxStatus>(client.call('PodSandboxStatus', { pod_sandbox_id: id }, options)),
+      ),
+    ),
+    Promise.all(
+      containerIds.map((id) =>
+        unlessGone<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options)),
+      ),
+    ),
+  ]);
+  return podRuntimeStatus(uid, present(sandboxes), present(containers), options.observedAtMs);
+}

@@ -1,0 +1,303 @@
+/**
+ * The operations `cri.*` on a real runtime: CRI v1 over its socket.
+ *
+ * Invariants: an operation of class `once` whose outcome is not known is looked up before it is done again, and a name
+ * that the runtime reserved for us is adopted; after each change of our own the watchers look at that pod; sandboxes
+ * start only so many at a time, for the CPU is the limit of a batch and a queue in here is fairer than one in there.
+ */
+import { availableParallelism } from 'node:os';
+import pLimit from 'p-limit';
+import { OperationError } from '../../kernel/json.ts';
+import type { PortCall, Ports } from '../../kernel/operation.ts';
+import type { ContainerStatus } from '../../machines/api/cri.ts';
+import type { criOperations } from '../../machines/operations/cri.ts';
+import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
+import type { Outcome } from './expectations.ts';
+import { inspectPod } from './inspect.ts';
+import { canonical, POD_UID_LABEL } from './relist.ts';
+import { DEFAULT_RELIST_PERIODS, PodWatcher, type RelistPeriods } from './watch-pods.ts';
+
+/** The default of runtimeRequestTimeout. */
+const REQUEST_TIMEOUT_MS = 120_000;
+/** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
+const SANDBOX_TIMEOUT_FACTOR = 2;
+/** Sandboxes that start at once, for each core. */
+const SANDBOXES_PER_CORE = 2;
+const CGROUP_DRIVERS = { SYSTEMD: 'systemd', CGROUPFS: 'cgroupfs' } as const;
+
+export interface CriOptions extends Endpoints {
+  /** runtimeRequestTimeout. Default 2 m. */
+  readonly requestTimeoutMs?: number;
+  readonly relistPeriods?: RelistPeriods;
+  /** Milliseconds of the clock that stamps observations. */
+  readonly now?: () => number;
+}
+
+export interface CriPorts {
+  readonly ports: Ports<typeof criOperations>;
+  /** Closes the connection; whatever is under way fails. */
+  close(): void;
+}
+
+/** What the groups of ports share. */
+class Adapter {
+  readonly client: RuntimeClient;
+  readonly timeoutMs: number;
+  readonly now: () => number;
+  readonly periods: RelistPeriods;
+  readonly watchers = new Set<PodWatcher>();
+  readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
+
+  constructor(options: CriOptions) {
+    this.client = connectRuntime(options);
+    this.timeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
+    this.now = options.now ?? Date.now;
+    this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
+  }
+
+  limits(call: { readonly signal: AbortSignal }, timeoutMs: number | null = this.timeoutMs): CallOptions {
+    return { timeoutMs, signal: call.signal };
+  }
+
+  learn(id: string, uid: string | undefined): void {
+    if (uid !== undefined) for (const watcher of this.watchers) watcher.learn(id, uid);
+  }
+
+  changed(id: string, outcome: Outcome): void {
+    for (const watcher of this.watchers) watcher.hint({ id, outcome });
+  }
+
+  /** Does what changes a sandbox or container, then has its pod looked at, whatever came of it. */
+  async changing(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
+    const came = await change.then(
+      () => outcome,
+      () => 'changed' as const,
+    );
+    this.changed(id, came);
+    await change;
+    return null;
+  }
+}
+
+/** containerd and CRI-O say so in different words, and with different codes. */
+const isNameReserved = (error: unknown) => error instanceof OperationError && /reserved/.test(error.message);
+
+/** Creates what has a name of its own, unless the runtime has it already. */
+async function createOnce(
+  resume: boolean,
+  find: () => Promise<string | undefined>,
+  create: () => Promise<string>,
+): Promise<string> {
+  const existing = resume ? await find() : undefined;
+  if (existing !== undefined) return existing;
+  try {
+    return await create();
+  } catch (error) {
+    const adopted = isNameReserved(error) ? await find() : undefined;
+    if (adopted === undefined) throw error;
+    return adopted;
+  }
+}
+
+function sandboxPorts(adapter: Adapter) {
+  const { client } = adapter;
+  return {
+    'cri.runPodSandbox': async (call) => {
+      const { config, runtimeHandler } = call.input;
+      const { uid, attempt = 0 } = config.metadata ?? {};
+      const limits = adapter.limits(call, adapter.timeoutMs * SANDBOX_TIMEOUT_FACTOR);
+      const find = async () => {
+        const filter = { state: { state: 'SANDBOX_READY' }, label_selector: { [POD_UID_LABEL]: uid ?? '' } } as const;
+        const { items } = await client.call('ListPodSandbox', { filter }, adapter.limits(call));
+        return items.find(({ metadata }) => metadata?.attempt === attempt)?.id;
+      };
+      const create = () => client.call('RunPodSandbox', { config, runtime_handler: runtimeHandler }, limits);
+      const podSandboxId = await createOnce(call.resume, find, () =>
+        adapter.sandboxStarts(async () => (await create()).pod_sandbox_id),
+      );
+      adapter.learn(podSandboxId, uid);
+      adapter.changed(podSandboxId, 'running');
+      return { podSandboxId };
+    },
+    'cri.stopPodSandbox': (call) => {
+      const { podSandboxId: id } = call.input;
+      return adapter.changing(
+        id,
+        'exited',
+        client.call('StopPodSandbox', { pod_sandbox_id: id }, adapter.limits(call)),
+      );
+    },
+    'cri.removePodSandbox': (call) => {
+      const { podSandboxId: id } = call.input;
+      return adapter.changing(
+        id,
+        'gone',
+        client.call('RemovePodSandbox', { pod_sandbox_id: id }, adapter.limits(call)),
+      );
+    },
+  } satisfies Partial<Ports<typeof criOperations>>;
+}
+
+function containerPorts(adapter: Adapter) {
+  const { client } = adapter;
+  return {
+    'cri.createContainer': async (call) => {
+      const { podSandboxId, config, sandboxConfig } = call.input;
+      const { name, attempt = 0 } = config.metadata ?? {};
+      const find = async () => {
+        const filter = { pod_sandbox_id: podSandboxId };
+        const { containers } = await client.call('ListContainers', { filter }, adapter.limits(call));
+        return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
+      };
+      const request = { pod_sandbox_id: podSandboxId, config, sandbox_config: sandboxConfig };
+      const create = async () => (await client.call('CreateContainer', request, adapter.limits(call))).container_id;
+      const containerId = await createOnce(call.resume, find, create);
+      adapter.learn(containerId, sandboxConfig.metadata?.uid);
+      return { containerId };
+    },
+    'cri.startContainer': async (call) => {
+      const { containerId } = call.input;
+      if (call.resume && (await hasStarted(adapter, call, containerId))) return null;
+      return adapter.changing(
+        containerId,
+        'running',
+        client.call('StartContainer', { container_id: containerId }, adapter.limits(call)),
+      );
+    },
+    'cri.stopContainer': (call) => {
+      const { containerId, timeoutSeconds } = call.input;
+      const limits = adapter.limits(call, timeoutSeconds * 1000 + adapter.timeoutMs);
+      const request = { container_id: containerId, timeout: String(timeoutSeconds) };
+      return adapter.changing(containerId, 'exited', client.call('StopContainer', request, limits));
+    },
+    'cri.removeContainer': (call) => {
+      const { containerId } = call.input;
+      return adapter.changing(
+        containerId,
+        'gone',
+        client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call)),
+      );
+    },
+    'cri.reopenContainerLog': async (call) => {
+      await client.call('ReopenContainerLog', { container_id: call.input.containerId }, adapter.limits(call));
+      return null;
+    },
+    'cri.execSync': (call) => execSync(adapter, call),
+  } satisfies Partial<Ports<typeof criOperations>>;
+}
+
+async function hasStarted(adapter: Adapter, call: PortCall<unknown>, containerId: string): Promise<boolean> {
+  const { status } = await adapter.client.call('ContainerStatus', { container_id: containerId }, adapter.limits(call));
+  const started: readonly (ContainerStatus['state'] | undefined)[] = ['CONTAINER_RUNNING', 'CONTAINER_EXITED'];
+  return started.includes(status?.state);
+}
+
+type ExecInput = { containerId: string; command: readonly string[]; timeoutSeconds: number };
+
+async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
+  const { containerId, command, timeoutSeconds } = call.input;
+  if (call.resume) {
+    throw new OperationError(
+      `exec of ${JSON.stringify(command[0])} in container ${containerId} was cut off by a restart of the node agent; ` +
+        'it may have run, so it is not run again',
+      { code: 'ABORTED' },
+    );
+  }
+  const limits = adapter.limits(call, timeoutSeconds === 0 ? null : timeoutSeconds * 1000 + adapter.timeoutMs);
+  const request = { container_id: containerId, cmd: command, timeout: String(timeoutSeconds) };
+  const { exit_code: exitCode, stdout, stderr } = await adapter.client.call('ExecSync', request, limits);
+  return { exitCode, stdout: textOf(stdout), stderr: textOf(stderr) };
+}
+
+/** What is not UTF-8 becomes U+FFFD. */
+const textOf = (base64: string) => Buffer.from(base64, 'base64').toString('utf8');
+
+function imagePorts(adapter: Adapter) {
+  const { client } = adapter;
+  return {
+    'cri.imageStatus': async (call) => {
+      const request = { image: { image: call.input.image } };
+      const { image } = await client.call('ImageStatus', request, adapter.limits(call));
+      return { image: image ? canonical(image) : null };
+    },
+    'cri.pullImage': async (call) => {
+      const { image, sandboxConfig } = call.input;
+      const request = { image: { image }, ...(sandboxConfig ? { sandbox_config: sandboxConfig } : {}) };
+      // A pull takes as long as the network does; leaving the state cancels it.
+      const { image_ref: imageRef } = await client.call('PullImage', request, adapter.limits(call, null));
+      return { imageRef };
+    },
+    'cri.listImages': async (call) => {
+      const { images } = await client.call('ListImages', {}, adapter.limits(call));
+      return { images: images.map((image) => canonical(image)) };
+    },
+    'cri.removeImage': async (call) => {
+      await client.call('RemoveImage', { image: { image: call.input.image } }, adapter.limits(call));
+      return null;
+    },
+    'cri.imageFsInfo': async (call) => {
+      const { image_filesystems: found } = await client.call('ImageFsInfo', {}, adapter.limits(call));
+      const first = found[0];
+      if (!first) throw new OperationError('the runtime reported no image filesystem', { code: 'NOT_FOUND' });
+      return {
+        mountpoint: first.fs_id?.mountpoint ?? '',
+        usedBytes: first.used_bytes?.value ?? '0',
+        inodesUsed: first.inodes_used?.value ?? '0',
+      };
+    },
+  } satisfies Partial<Ports<typeof criOperations>>;
+}
+
+function runtimePorts(adapter: Adapter) {
+  const { client } = adapter;
+  return {
+    'cri.version': async (call) => {
+      const version = await client.call('Version', { version: 'v1' }, adapter.limits(call));
+      return {
+        runtimeName: version.runtime_name,
+        runtimeVersion: version.runtime_version,
+        runtimeApiVersion: version.runtime_api_version,
+      };
+    },
+    'cri.status': async (call) => {
+      const { status } = await client.call('Status', {}, adapter.limits(call));
+      return { conditions: status?.conditions ?? [] };
+    },
+    'cri.runtimeConfig': async (call) => {
+      try {
+        const { linux } = await client.call('RuntimeConfig', {}, adapter.limits(call));
+        return { cgroupDriver: linux ? (CGROUP_DRIVERS[linux.cgroup_driver] ?? null) : null };
+      } catch (error) {
+        if (error instanceof OperationError && error.code === 'UNIMPLEMENTED') return { cgroupDriver: null };
+        throw error;
+      }
+    },
+    'cri.podStatus': (call) =>
+      inspectPod(client, call.input.uid, { ...adapter.limits(call), observedAtMs: adapter.now() }),
+    'cri.watchPods': async (call) => {
+      const { client, periods, now, timeoutMs: requestTimeoutMs } = adapter;
+      const emit = (item: Parameters<typeof call.emit>[0]) => call.emit(item);
+      const watcher = new PodWatcher({
+        ...call.input,
+        client,
+        emit,
+        signal: call.signal,
+        requestTimeoutMs,
+        periods,
+        now,
+      });
+      adapter.watchers.add(watcher);
+      await watcher.run().finally(() => adapter.watchers.delete(watcher));
+      return null;
+    },
+  } satisfies Partial<Ports<typeof criOperations>>;
+}
+
+/** Everything a machine may ask of the runtime behind these endpoints. No socket is opened before the first call. */
+export function criPorts(options: CriOptions): CriPorts {
+  const adapter = new Adapter(options);
+  return {
+    ports: { ...runtimePorts(adapter), ...sandboxPorts(adapter), ...containerPorts(adapter), ...imagePorts(adapter) },
+    close: () => adapter.client.close(),
+  };
+}

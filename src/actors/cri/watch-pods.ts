@@ -1,0 +1,238 @@
+/**
+ * The stream `cri.watchPods`: hints make it fast, relisting makes it right.
+ *
+ * Owns the relist loop, at most one inspection a pod at a time, and the ledger that decides what is told (relist.ts).
+ *
+ * Invariants: one writer, so what is told of a pod is in the order in which it was observed; a pod whose inspection hangs
+ * delays no other pod beyond its place among the parallel inspections; at most one relist is in flight; the first
+ * `runtime.relisted` comes after a word about every pod that the runtime has.
+ */
+import pLimit, { type LimitFunction } from 'p-limit';
+import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/operations/cri.ts';
+import { type Cadence, initialCadence, nextCadence } from './cadence.ts';
+import type { RuntimeClient } from './client.ts';
+import { type Expectations, expecting, stillOpen } from './expectations.ts';
+import { type Hint, listenForHints } from './hints.ts';
+import { inspectPod } from './inspect.ts';
+import { groupByPod, type ListedPod, PodLedger } from './relist.ts';
+
+export interface RelistPeriods {
+  /** While the event stream has proved itself. Default 10 s. */
+  readonly settledMs: number;
+  /** While it has, and nothing happens. Default 60 s. */
+  readonly quietMs: number;
+}
+export const DEFAULT_RELIST_PERIODS: RelistPeriods = { settledMs: 10_000, quietMs: 60_000 };
+
+export interface WatchOptions {
+  readonly client: RuntimeClient;
+  readonly emit: (item: WatchPodsItem) => void;
+  readonly signal: AbortSignal;
+  /** While the event stream has not proved itself, and the least time between two relists. */
+  readonly relistPeriodMs: number;
+  readonly inspectDeadlineMs: number;
+  readonly inspectParallel: number;
+  readonly requestTimeoutMs: number;
+  readonly periods: RelistPeriods;
+  readonly now: () => number;
+}
+
+interface Inspection {
+  expectations: Expectations;
+  /** Asked for again while it ran. */
+  again: boolean;
+  done: Promise<void> | null;
+  timer: NodeJS.Timeout | null;
+}
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
+
+export class PodWatcher {
+  readonly #options: WatchOptions;
+  readonly #ledger = new PodLedger();
+  readonly #inspections = new Map<string, Inspection>();
+  readonly #limit: LimitFunction;
+  #cadence: Cadence = initialCadence;
+  #failing = false;
+  #complete = false;
+  #hinted = false;
+  /** A hint named an id that no list has shown yet. */
+  #strangers = false;
+  #listeningSinceMs: number | null = null;
+  /** Ends the pause before the next relist: at once, or when the fast period is over. */
+  #endPause: (when: 'now' | 'soon') => void = () => {};
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+    this.#limit = pLimit(options.inspectParallel);
+  }
+
+  /** Runs until the signal ends it. */
+  async run(): Promise<void> {
+    const { client, signal } = this.#options;
+    const listener = {
+      onHint: (hint: Hint) => this.hint(hint),
+      onOpen: () => {
+        this.#listeningSinceMs = this.#options.now();
+      },
+      onLost: () => {
+        this.#listeningSinceMs = null;
+        this.#endPause('soon');
+      },
+    };
+    const end = () => this.#endPause('now');
+    signal.addEventListener('abort', end);
+    const listening = listenForHints(client, listener, signal);
+    try {
+      while (!signal.aborted) {
+        const startedAtMs = this.#options.now();
+        await this.#relist(startedAtMs);
+        await this.#pause(startedAtMs);
+      }
+      await listening;
+    } finally {
+      signal.removeEventListener('abort', end);
+      for (const { timer } of this.#inspections.values()) if (timer) clearTimeout(timer);
+    }
+  }
+
+  /** Something happened to this sandbox or container: look at its pod, and only at it. */
+  hint({ id, uid, outcome }: Hint): void {
+    if (this.#options.signal.aborted) return;
+    this.#hinted = true;
+    const pod = uid ?? this.#ledger.podOf(id);
+    if (pod === undefined) {
+      if (outcome === 'gone') return;
+      this.#strangers = true;
+      this.#endPause('soon');
+      return;
+    }
+    const inspection = this.#inspectionOf(pod);
+    inspection.expectations = expecting(inspection.expectations, id, outcome);
+    void this.#inspect(pod, inspection);
+  }
+
+  /** An id that a call of our own got from the runtime. */
+  learn(id: string, uid: string): void {
+    this.#ledger.learn(id, uid, this.#options.now());
+  }
+
+  #tell(items: readonly WatchPodsItem[]): void {
+    if (this.#options.signal.aborted) return;
+    for (const item of items) this.#options.emit(item);
+  }
+
+  async #list(): Promise<ReadonlyMap<string, ListedPod>> {
+    const { client, requestTimeoutMs: timeoutMs, signal } = this.#options;
+    const [{ items }, { containers }] = await Promise.all([
+      client.call('ListPodSandbox', {}, { timeoutMs, signal }),
+      client.call('ListContainers', {}, { timeoutMs, signal }),
+    ]);
+    return groupByPod(items, containers);
+  }
+
+  async #relist(startedAtMs: number): Promise<void> {
+    let listed: ReadonlyMap<string, ListedPod>;
+    const announced = this.#strangers;
+    this.#strangers = false;
+    try {
+      listed = await this.#list();
+    } catch (error) {
+      if (!this.#failing) this.#tell([{ type: 'runtime.relistFailing', message: messageOf(error) }]);
+      this.#failing = true;
+      this.#judge(startedAtMs, false);
+      return;
+    }
+    if (this.#failing) this.#tell([{ type: 'runtime.relistWorking' }]);
+    this.#failing = false;
+    const { inspect, items } = this.#ledger.relisted(listed, startedAtMs);
+    this.#tell(items);
+    const unannounced = inspect.filter((uid) => !this.#inspections.has(uid));
+    this.#judge(startedAtMs, !announced && unannounced.length + items.length > 0);
+    const inspected = inspect.map((uid) => this.#inspect(uid, this.#inspectionOf(uid), listed.get(uid), startedAtMs));
+    if (this.#complete) return;
+    await Promise.all(inspected);
+    this.#complete = true;
+    this.#tell([{ type: 'runtime.relisted', uids: [...listed.keys()] }]);
+  }
+
+  /** Lets the relist judge the event stream, and so decide when the next relist is due. */
+  #judge(startedAtMs: number, surprised: boolean): void {
+    const since = this.#listeningSinceMs;
+    this.#cadence = nextCadence(this.#cadence, {
+      listening: since !== null && startedAtMs - since >= this.#options.relistPeriodMs,
+      missed: this.#complete && surprised,
+      troubled: this.#failing || this.#ledger.staleCount > 0,
+      active: this.#hinted,
+    });
+    this.#hinted = false;
+  }
+
+  /** Waits for the next relist: its period, or less when one is asked for, but never under the fast period. */
+  async #pause(startedAtMs: number): Promise<void> {
+    const { signal, now, relistPeriodMs, periods } = this.#options;
+    const periodMs = { fast: relistPeriodMs, settled: periods.settledMs, quiet: periods.quietMs }[this.#cadence.phase];
+    const dueIn = (ms: number) => Math.max(0, startedAtMs + ms - now());
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const waitMs = this.#strangers ? relistPeriodMs : Math.max(periodMs, relistPeriodMs);
+      let timer = setTimeout(resolve, dueIn(waitMs));
+      this.#endPause = (when) => {
+        clearTimeout(timer);
+        if (when === 'now') resolve();
+        else timer = setTimeout(resolve, dueIn(relistPeriodMs));
+      };
+    });
+    this.#endPause = () => {};
+  }
+
+  #inspectionOf(uid: string): Inspection {
+    const known = this.#inspections.get(uid);
+    if (known) return known;
+    const inspection: Inspection = { expectations: new Map(), again: false, done: null, timer: null };
+    this.#inspections.set(uid, inspection);
+    return inspection;
+  }
+
+  /** Inspects now, or once more after the inspection that is under way. */
+  #inspect(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
+    if (inspection.timer) clearTimeout(inspection.timer);
+    inspection.timer = null;
+    if (inspection.done) {
+      inspection.again = true;
+      return inspection.done;
+    }
+    inspection.done = this.#inspectUntilRest(uid, inspection, ids, listedAtMs).finally(() => {
+      inspection.done = null;
+      if (!inspection.timer) this.#inspections.delete(uid);
+    });
+    return inspection.done;
+  }
+
+  async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
+    let status = await this.#limit(() => this.#look(uid, ids, listedAtMs));
+    while (inspection.again && !this.#options.signal.aborted) {
+      inspection.again = false;
+      status = await this.#limit(() => this.#look(uid));
+    }
+    if (!status || this.#options.signal.aborted) return;
+    const { open, waitMs } = stillOpen(inspection.expectations, status);
+    inspection.expectations = open;
+    if (waitMs === null) return;
+    inspection.timer = setTimeout(() => void this.#inspect(uid, inspection), waitMs);
+  }
+
+  async #look(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {
+    const { client, inspectDeadlineMs, signal, now } = this.#options;
+    const observedAtMs = listedAtMs ?? now();
+    try {
+      const options = { timeoutMs: inspectDeadlineMs, signal, observedAtMs, ...(ids ? { ids } : {}) };
+      const status = await inspectPod(client, uid, options);
+      this.#tell(this.#ledger.inspected(status));
+      return status;
+    } catch (error) {
+      if (!signal.aborted) this.#tell(this.#ledger.failed(uid, messageOf(error)));
+      return null;
+    }
+  }
+}
