@@ -48,9 +48,19 @@ export interface NodeSettings {
   readonly crashLoopBackOffMaxMs: number;
   readonly memoryCapacityBytes: string;
   readonly cpuCapacityMilli: number;
+  /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. */
+  readonly cgroupVersion?: 1 | 2;
+  /** Huge page sizes of the machine as the runtime names them (`2MB`, `1GB`). */
+  readonly hugePageSizes?: readonly string[];
+  /** `status.allocatable` of the node: what `limits.*` resolves to in a container without limits. */
+  readonly allocatable?: Readonly<Record<string, string>>;
   readonly maxPods: number;
   /** Dead containers kept per (pod, container), minimum age and total; -1: no limit on the total. */
-  readonly containerGc: { readonly minAgeMs: number; readonly maxPerPodContainer: number; readonly maxContainers: number };
+  readonly containerGc: {
+    readonly minAgeMs: number;
+    readonly maxPerPodContainer: number;
+    readonly maxContainers: number;
+  };
   readonly imageGc: {
     readonly highThresholdPercent: number;
     readonly lowThresholdPercent: number;

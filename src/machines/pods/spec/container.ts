@@ -1,0 +1,119 @@
+/**
+ * CreateContainer from a container of a Pod.
+ *
+ * Decides nothing that needs the world: image, addresses and mounted volumes are given. Invariant: either a complete
+ * config or an error with the waiting reason and upstream's text; never a config that lacks something the pod asked for.
+ */
+import type { ContainerConfig, Image, KeyValue, Mount } from '../../api/cri.ts';
+import type { Container, Pod } from '../../api/pod.ts';
+import type { NodeSettings } from '../../node-settings.ts';
+import { waitingReasons } from '../../reasons.ts';
+import { containerAnnotations } from './annotations.ts';
+import { environment, type References } from './environment.ts';
+import { expand } from './expansion.ts';
+import { containerLogPath, etcHostsFile } from './paths.ts';
+import { containerResources } from './resources.ts';
+import { podLabels } from './sandbox.ts';
+import { containerSecurityContext, imageUser, nonRootViolation } from './security.ts';
+import { localVolumes, type MountedVolumes, volumeMounts } from './volumes.ts';
+
+export type ContainerKind = 'init' | 'sidecar' | 'regular';
+
+export interface ContainerConfigInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly kind: ContainerKind;
+  readonly restartCount: number;
+  /** What the runtime calls the image: the reference that PullImage or ImageStatus gave. */
+  readonly imageRef: string;
+  /** What ImageStatus knows of the image's user. */
+  readonly image: Image | null;
+  readonly podIPs: readonly string[];
+  readonly node: NodeSettings;
+  readonly terminationLogFile: string;
+  /** Volumes that are set up; without it, those that need only the pod's folder. */
+  readonly volumes?: MountedVolumes;
+  readonly serviceVariables?: readonly KeyValue[];
+  readonly references?: References;
+}
+
+export type ContainerConfigResult =
+  | { readonly config: ContainerConfig }
+  | { readonly error: { readonly reason: string; readonly message: string } };
+
+export const CONTAINER_NAME_LABEL = 'io.kubernetes.container.name';
+const ETC_HOSTS = '/etc/hosts';
+const DEFAULT_TERMINATION_MESSAGE_PATH = '/dev/termination-log';
+
+export function containerConfig(input: ContainerConfigInput): ContainerConfigResult {
+  const violation = nonRootViolation(input.pod, input.container, imageUser(input.image));
+  if (violation !== null) return configError(violation);
+  try {
+    return { config: buildConfig(input) };
+  } catch (error) {
+    return configError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+const configError = (message: string): ContainerConfigResult => ({
+  error: { reason: waitingReasons.createContainerConfigError, message },
+});
+
+function buildConfig(input: ContainerConfigInput): ContainerConfig {
+  const { pod, container, restartCount, node } = input;
+  const envs = environment(input);
+  const variables = new Map(envs.map(({ key, value }) => [key, value]));
+  const expanded = (words: readonly string[]): readonly string[] =>
+    words.map((word) => expand(word, (name) => variables.get(name)));
+  const command = expanded(container.command ?? []);
+  const args = expanded(container.args ?? []);
+  return {
+    metadata: { name: container.name, attempt: restartCount },
+    image: { image: input.imageRef, user_specified_image: container.image ?? '' },
+    ...(command.length === 0 ? {} : { command }),
+    ...(args.length === 0 ? {} : { args }),
+    ...(container.workingDir === undefined ? {} : { working_dir: container.workingDir }),
+    envs,
+    mounts: mounts(input, (name) => variables.get(name)),
+    labels: { ...podLabels(pod), [CONTAINER_NAME_LABEL]: container.name },
+    annotations: containerAnnotations(pod, container, restartCount),
+    log_path: containerLogPath(container.name, restartCount),
+    ...terminal(container),
+    ...stopSignal(container),
+    linux: {
+      resources: containerResources(pod, container, node),
+      security_context: containerSecurityContext(pod, container, imageUser(input.image), node),
+    },
+  };
+}
+
+function mounts(input: ContainerConfigInput, lookup: (name: string) => string | undefined): readonly Mount[] {
+  const { pod, container, node } = input;
+  const volumes = input.volumes ?? localVolumes(pod, node);
+  const hosts: readonly Mount[] = wantsManagedHosts(input)
+    ? [{ container_path: ETC_HOSTS, host_path: etcHostsFile(pod, node) }]
+    : [];
+  const path = container.terminationMessagePath ?? DEFAULT_TERMINATION_MESSAGE_PATH;
+  const messages: readonly Mount[] = path === '' ? [] : [{ container_path: path, host_path: input.terminationLogFile }];
+  return [...volumeMounts(pod, container, volumes, lookup), ...hosts, ...messages];
+}
+
+function wantsManagedHosts({ pod, container, podIPs }: ContainerConfigInput): boolean {
+  if ((container.volumeMounts ?? []).some(({ mountPath }) => mountPath === ETC_HOSTS)) return false;
+  return pod.spec.hostNetwork === true || podIPs.length > 0;
+}
+
+const terminal = ({ stdin, stdinOnce, tty }: Container): Pick<ContainerConfig, 'stdin' | 'stdin_once' | 'tty'> => ({
+  ...(stdin === true ? { stdin: true } : {}),
+  ...(stdinOnce === true ? { stdin_once: true } : {}),
+  ...(tty === true ? { tty: true } : {}),
+});
+
+type StopSignal = NonNullable<ContainerConfig['stop_signal']>;
+
+/** The API's names are CRI's, but for the sign of the real-time ones. */
+function stopSignal({ lifecycle }: Container): Pick<ContainerConfig, 'stop_signal'> {
+  const signal = lifecycle?.stopSignal;
+  if (signal === undefined || signal === '') return {};
+  return { stop_signal: signal.replace('+', 'PLUS').replace('-', 'MINUS') as StopSignal };
+}

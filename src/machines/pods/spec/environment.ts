@@ -1,0 +1,101 @@
+/**
+ * The environment of a container.
+ *
+ * Decides order and precedence: service variables, then `envFrom`, then `env`; the later one wins, and a reference sees
+ * what stands before it. Invariant: never a value of another container; an unresolvable source is an error with
+ * upstream's text.
+ */
+import type { KeyValue } from '../../api/cri.ts';
+import type { Container, EnvFromSource, EnvVar, Pod } from '../../api/pod.ts';
+import type { NodeSettings } from '../../node-settings.ts';
+import { fieldValue, type ResourceFieldRef, resourceValue } from './downward-api.ts';
+import { expand } from './expansion.ts';
+
+/** Contents of the ConfigMaps and Secrets that a pod names, by name, as text. Without an API server there are none. */
+export interface References {
+  readonly configMaps: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly secrets: Readonly<Record<string, Readonly<Record<string, string>>>>;
+}
+
+export interface EnvironmentInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly podIPs: readonly string[];
+  readonly node: NodeSettings;
+  /** Variables of the services that the pod may see, oldest convention first. */
+  readonly serviceVariables?: readonly KeyValue[];
+  readonly references?: References;
+}
+
+/** Throws an `Error` whose message is the reason for the container to wait. */
+export function environment(input: EnvironmentInput): readonly KeyValue[] {
+  const services = new Map((input.serviceVariables ?? []).map(({ key, value }) => [key ?? '', value ?? '']));
+  const result = new Map<string, string>();
+  for (const source of input.container.envFrom ?? []) {
+    for (const [key, value] of sourceVariables(source, input)) result.set(key, value);
+  }
+  const own = new Map(result);
+  for (const variable of input.container.env ?? []) {
+    const value = variableValue(variable, (name) => own.get(name) ?? services.get(name), input);
+    if (value === undefined) continue;
+    own.set(variable.name, value);
+  }
+  const merged = new Map([...own, ...[...services].filter(([key]) => !own.has(key))]);
+  return [...merged].map(([key, value]) => ({ key, value }));
+}
+
+function variableValue(
+  variable: EnvVar,
+  lookup: (name: string) => string | undefined,
+  input: EnvironmentInput,
+): string | undefined {
+  const source = variable.valueFrom;
+  if (source === undefined) return expand(variable.value ?? '', lookup);
+  const { pod, container, podIPs, node } = input;
+  if (source.fieldRef !== undefined) return fieldValue(pod, source.fieldRef.fieldPath, podIPs, node);
+  if (source.resourceFieldRef !== undefined) {
+    return resourceValue(pod, container, source.resourceFieldRef as ResourceFieldRef, node);
+  }
+  if (source.configMapKeyRef !== undefined) return keyValue('configMap', source.configMapKeyRef, input);
+  if (source.secretKeyRef !== undefined) return keyValue('secret', source.secretKeyRef, input);
+  throw new Error(`environment variable ${variable.name}: the node agent does not know where its value comes from`);
+}
+
+interface KeyRef {
+  readonly name?: string;
+  readonly key: string;
+  readonly optional?: boolean;
+}
+
+function keyValue(kind: 'configMap' | 'secret', ref: KeyRef, input: EnvironmentInput): string | undefined {
+  const object = referenced(kind, ref, input);
+  const value = object?.[ref.key];
+  if (value !== undefined || ref.optional === true) return value;
+  const label = kind === 'configMap' ? 'ConfigMap' : 'Secret';
+  throw new Error(`couldn't find key ${ref.key} in ${label} ${input.pod.metadata.namespace}/${ref.name ?? ''}`);
+}
+
+function sourceVariables(source: EnvFromSource, input: EnvironmentInput): ReadonlyArray<readonly [string, string]> {
+  const isConfigMap = source.configMapRef !== undefined;
+  const ref = source.configMapRef ?? source.secretRef;
+  if (ref === undefined) return [];
+  const object = referenced(isConfigMap ? 'configMap' : 'secret', ref, input) ?? {};
+  return Object.entries(object)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => [`${source.prefix ?? ''}${key}`, value] as const);
+}
+
+function referenced(
+  kind: 'configMap' | 'secret',
+  ref: { readonly name?: string; readonly optional?: boolean },
+  input: EnvironmentInput,
+): Readonly<Record<string, string>> | undefined {
+  const name = ref.name ?? '';
+  const { references } = input;
+  if (references === undefined) {
+    throw new Error(`couldn't get ${kind} ${input.pod.metadata.namespace}/${name}, no kubeClient defined`);
+  }
+  const object = (kind === 'configMap' ? references.configMaps : references.secrets)[name];
+  if (object === undefined && ref.optional !== true) throw new Error(`${kind.toLowerCase()} "${name}" not found`);
+  return object;
+}

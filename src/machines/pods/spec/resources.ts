@@ -1,0 +1,193 @@
+/**
+ * From requests and limits to what the kernel is told: shares, quotas, limits, OOM scores.
+ *
+ * Owns the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
+ */
+import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
+import type { Container, Pod, ResourceRequirements } from '../../api/pod.ts';
+import type { NodeSettings } from '../../node-settings.ts';
+import { hasPodLevelResources, podQOS } from './qos.ts';
+import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
+
+/** Bounds of `cpu.shares`; one CPU is 1024. */
+const MIN_SHARES = 2n;
+const MAX_SHARES = 262_144n;
+const SHARES_PER_CPU = 1024n;
+/** Microseconds of CPU time a period: the smallest quota that the kernel takes. */
+const MIN_QUOTA_US = 1000n;
+const MILLI_PER_CPU = 1000n;
+
+/** Scores by which the kernel chooses whom to kill; -1000 is never, 1000 is first. */
+const GUARANTEED_OOM_SCORE = -997;
+const BEST_EFFORT_OOM_SCORE = 1000;
+const MAX_BURSTABLE_OOM_SCORE = 999;
+const MIN_BURSTABLE_OOM_SCORE = 1000 + GUARANTEED_OOM_SCORE;
+const NODE_CRITICAL_PRIORITY = 2_000_001_000;
+
+export type Amounts = Readonly<Record<string, Nano>>;
+
+export const isSidecar = (container: Pick<Container, 'restartPolicy'>): boolean => container.restartPolicy === 'Always';
+
+export const amountsOf = (list: Readonly<Record<string, string>> | undefined): Amounts =>
+  Object.fromEntries(Object.entries(list ?? {}).map(([name, quantity]) => [name, parseQuantity(quantity)]));
+
+/** Requests as the API server would have completed them: a limit alone is also a request. */
+export const requestsOf = (resources: ResourceRequirements | undefined): Amounts => ({
+  ...amountsOf(resources?.limits),
+  ...amountsOf(resources?.requests),
+});
+
+const sum = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => x + y);
+const largest = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => (x > y ? x : y));
+
+function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amounts {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return Object.fromEntries([...names].map((name) => [name, join(a[name] ?? 0n, b[name] ?? 0n)]));
+}
+
+/** What a pod needs at once: its containers and sidecars together, or an init container with the sidecars before it. */
+export function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
+  let sidecars: Amounts = {};
+  let initialising: Amounts = {};
+  for (const container of pod.spec.initContainers ?? []) {
+    const own = amounts(container.resources);
+    if (isSidecar(container)) sidecars = sum(sidecars, own);
+    initialising = largest(initialising, isSidecar(container) ? sidecars : sum(sidecars, own));
+  }
+  const running = pod.spec.containers.reduce((total, { resources }) => sum(total, amounts(resources)), sidecars);
+  const aggregate = largest(running, initialising);
+  return hasPodLevelResources(pod.spec.resources) ? { ...aggregate, ...amounts(pod.spec.resources) } : aggregate;
+}
+
+export function podRequests(pod: Pod): Amounts {
+  return podAmounts(pod, requestsOf);
+}
+
+export function podLimits(pod: Pod): Amounts {
+  return podAmounts(pod, (resources) => amountsOf(resources?.limits));
+}
+
+export function cpuShares(milli: bigint): bigint {
+  if (milli === 0n) return MIN_SHARES;
+  const shares = (milli * SHARES_PER_CPU) / MILLI_PER_CPU;
+  return shares < MIN_SHARES ? MIN_SHARES : shares > MAX_SHARES ? MAX_SHARES : shares;
+}
+
+/** 0: no quota. */
+export function cpuQuota(milli: bigint, periodUs: bigint): bigint {
+  if (milli === 0n) return 0n;
+  const quota = (milli * periodUs) / MILLI_PER_CPU;
+  return quota < MIN_QUOTA_US ? MIN_QUOTA_US : quota;
+}
+
+type ResourceSettings = Pick<
+  NodeSettings,
+  'cpuCFSQuota' | 'cpuCFSQuotaPeriodUs' | 'cgroupVersion' | 'hugePageSizes' | 'memoryCapacityBytes'
+>;
+
+/** CPU and memory in CRI's words; zeros are left out, as the contract reads them as "not specified". */
+function linuxResources(requests: Amounts, limits: Amounts, node: ResourceSettings): LinuxContainerResources {
+  const limitMilli = milliUnits(limits.cpu ?? 0n);
+  const requestMilli = milliUnits(requests.cpu ?? 0n);
+  const period = BigInt(node.cpuCFSQuotaPeriodUs);
+  const quota = node.cpuCFSQuota ? cpuQuota(limitMilli, period) : 0n;
+  const memory = wholeUnits(limits.memory ?? 0n);
+  return {
+    ...(node.cpuCFSQuota ? { cpu_period: String(period) } : {}),
+    ...(quota === 0n ? {} : { cpu_quota: String(quota) }),
+    cpu_shares: String(cpuShares(requestMilli === 0n && limitMilli !== 0n ? limitMilli : requestMilli)),
+    ...(memory === 0n ? {} : { memory_limit_in_bytes: String(memory) }),
+  };
+}
+
+/** `resources` of a sandbox: all containers together, without the overhead. */
+export const sandboxResources = (pod: Pod, node: ResourceSettings): LinuxContainerResources =>
+  linuxResources(podRequests(pod), podLimits(pod), node);
+
+/** `overhead` of a sandbox; empty when its runtime class has none. */
+export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContainerResources {
+  const overhead = amountsOf(pod.spec.overhead);
+  return Object.keys(overhead).length === 0 ? {} : linuxResources(overhead, overhead, node);
+}
+
+/** A container without its own limits is bounded by those of its pod. */
+export function containerResources(pod: Pod, container: Container, node: ResourceSettings): LinuxContainerResources {
+  const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
+  const limits = { ...pick(podLevel), ...amountsOf(container.resources?.limits) };
+  const resources = linuxResources(requestsOf(container.resources), limits, node);
+  const memory = resources.memory_limit_in_bytes;
+  const unified = node.cgroupVersion === 1 ? {} : { unified: { 'memory.oom.group': '1', 'memory.swap.max': '0' } };
+  return {
+    ...resources,
+    oom_score_adj: String(oomScoreAdj(pod, container, node)),
+    ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
+      ? {}
+      : { hugepage_limits: hugepageLimits(limits, node.hugePageSizes) }),
+    ...(node.cgroupVersion === 1 && memory !== undefined ? { memory_swap_limit_in_bytes: memory } : {}),
+    ...unified,
+  };
+}
+
+const pick = ({ cpu, memory }: Amounts): Amounts => ({
+  ...(cpu === undefined ? {} : { cpu }),
+  ...(memory === undefined ? {} : { memory }),
+});
+
+const HUGEPAGES_PREFIX = 'hugepages-';
+const KIBIBYTE = 1024n;
+const PAGE_UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Every page size of the machine gets a limit: what a container did not ask for, it may not use. */
+function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly HugepageLimit[] {
+  const asked = new Map(
+    Object.entries(limits)
+      .filter(([name]) => name.startsWith(HUGEPAGES_PREFIX))
+      .map(([name, amount]) => [pageSizeName(name.slice(HUGEPAGES_PREFIX.length)), wholeUnits(amount)]),
+  );
+  return sizes.map((size) => {
+    const limit = asked.get(size);
+    return limit === undefined || limit === 0n ? { page_size: size } : { page_size: size, limit: String(limit) };
+  });
+}
+
+/** `2Mi` as the kernel's directories have it: `2MB`. */
+function pageSizeName(quantity: string): string {
+  let size = wholeUnits(parseQuantity(quantity));
+  let unit = 0;
+  while (size % KIBIBYTE === 0n && size > 0n && unit < PAGE_UNITS.length - 1) {
+    size /= KIBIBYTE;
+    unit += 1;
+  }
+  return `${size}${PAGE_UNITS[unit]}`;
+}
+
+/** `oom_score_adj` of a container's processes: the more of its memory a pod asked for, the later it is killed. */
+export function oomScoreAdj(pod: Pod, container: Container, node: Pick<NodeSettings, 'memoryCapacityBytes'>): number {
+  if ((pod.spec.priority ?? 0) >= NODE_CRITICAL_PRIORITY) return GUARANTEED_OOM_SCORE;
+  const qos = podQOS(pod);
+  if (qos === 'Guaranteed') return GUARANTEED_OOM_SCORE;
+  if (qos === 'BestEffort') return BEST_EFFORT_OOM_SCORE;
+  const score = burstableScore(pod, container, node);
+  if (!(pod.spec.initContainers ?? []).some((init) => init.name === container.name && isSidecar(init))) return score;
+  const regular = pod.spec.containers.map((each) => burstableScore(pod, each, node));
+  return Math.min(score, ...regular);
+}
+
+function burstableScore(pod: Pod, container: Container, node: Pick<NodeSettings, 'memoryCapacityBytes'>): number {
+  const capacity = BigInt(node.memoryCapacityBytes);
+  if (capacity === 0n) return MAX_BURSTABLE_OOM_SCORE;
+  const request = wholeUnits(requestsOf(container.resources).memory ?? 0n) + sharedRequest(pod);
+  const score = 1000 - Number((1000n * request) / capacity);
+  if (score < MIN_BURSTABLE_OOM_SCORE) return MIN_BURSTABLE_OOM_SCORE;
+  return score === BEST_EFFORT_OOM_SCORE ? MAX_BURSTABLE_OOM_SCORE : score;
+}
+
+/** What a pod asked for as a whole beyond its containers, in equal parts. */
+function sharedRequest(pod: Pod): bigint {
+  const podLevel = pod.spec.resources?.requests?.memory;
+  if (podLevel === undefined) return 0n;
+  const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? []).filter(isSidecar)];
+  const own = all.reduce((total, { resources }) => total + wholeUnits(requestsOf(resources).memory ?? 0n), 0n);
+  const rest = wholeUnits(parseQuantity(podLevel)) - own;
+  return rest > 0n ? rest / BigInt(all.length) : 0n;
+}

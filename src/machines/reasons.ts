@@ -1,0 +1,176 @@
+/**
+ * Every reason and message that the world sees about a pod: events, waiting and terminated states, conditions.
+ *
+ * Decides nothing; owns the exact texts. Invariant: byte for byte what kubelet 1.36 says (the recordings of `test/golden`
+ * hold them), because people and programs match on them.
+ */
+
+/** How an event looks before the recorder adds object, source and time. */
+export interface EventText {
+  readonly type: 'Normal' | 'Warning';
+  readonly reason: string;
+  readonly message: string;
+}
+
+const normal = (reason: string, message: string): EventText => ({ type: 'Normal', reason, message });
+const warning = (reason: string, message: string): EventText => ({ type: 'Warning', reason, message });
+
+/** Reasons of `state.waiting`, in the order in which a container meets them. */
+export const waitingReasons = {
+  containerCreating: 'ContainerCreating',
+  podInitializing: 'PodInitializing',
+  invalidImageName: 'InvalidImageName',
+  imageInspectError: 'ImageInspectError',
+  errImageNeverPull: 'ErrImageNeverPull',
+  errImagePull: 'ErrImagePull',
+  imagePullBackOff: 'ImagePullBackOff',
+  registryUnavailable: 'RegistryUnavailable',
+  signatureValidationFailed: 'SignatureValidationFailed',
+  createContainerConfigError: 'CreateContainerConfigError',
+  preCreateHookError: 'PreCreateHookError',
+  createContainerError: 'CreateContainerError',
+  preStartHookError: 'PreStartHookError',
+  runContainerError: 'RunContainerError',
+  postStartHookError: 'PostStartHookError',
+  crashLoopBackOff: 'CrashLoopBackOff',
+} as const;
+
+/** Reasons of `state.terminated` that the node agent gives itself; all others are the runtime's. */
+export const terminatedReasons = {
+  containerStatusUnknown: 'ContainerStatusUnknown',
+  completed: 'Completed',
+  error: 'Error',
+  oomKilled: 'OOMKilled',
+  startError: 'StartError',
+} as const;
+
+/** The exit code of a container whose end nobody saw: 128 + SIGKILL. */
+export const UNKNOWN_EXIT_CODE = 137;
+
+export const lostContainerMessages = {
+  deleted: 'The container could not be located when the pod was deleted.  The container used to be Running',
+  terminated: 'The container could not be located when the pod was terminated',
+} as const;
+
+export const podReasons = {
+  deadlineExceeded: 'DeadlineExceeded',
+  evicted: 'Evicted',
+  preempting: 'Preempting',
+  terminated: 'Terminated',
+} as const;
+
+export const podMessages = {
+  deadlineExceeded: 'Pod was active on the node longer than the specified deadline',
+  nodeShutdown: 'Pod was terminated in response to imminent node shutdown.',
+  preempted: 'Preempted in order to admit critical pod',
+  rejected: (message: string): string => `Pod was rejected: ${message}`,
+} as const;
+
+export const conditionReasons = {
+  containersNotInitialized: 'ContainersNotInitialized',
+  containersNotReady: 'ContainersNotReady',
+  unknownContainerStatuses: 'UnknownContainerStatuses',
+  readinessGatesNotReady: 'ReadinessGatesNotReady',
+  podCompleted: 'PodCompleted',
+  podFailed: 'PodFailed',
+  terminationByKubelet: 'TerminationByKubelet',
+} as const;
+
+const list = (names: readonly string[]): string => `[${names.join(' ')}]`;
+
+export const conditionMessages = {
+  incompleteStatus: (names: readonly string[]): string => `containers with incomplete status: ${list(names)}`,
+  unreadyStatus: (names: readonly string[]): string => `containers with unready status: ${list(names)}`,
+  unknownStatus: (names: readonly string[]): string => `containers with unknown status: ${list(names)}`,
+  gateMissing: (gate: string): string => `corresponding condition of pod readiness gate "${gate}" does not exist.`,
+  gateNotTrue: (gate: string, status: string): string =>
+    `the status of pod readiness gate "${gate}" is not "True", but ${status}`,
+} as const;
+
+/** Messages of `state.waiting` and of the errors behind it. */
+export const waitingMessages = {
+  crashLoopBackOff: (backoff: string, container: string, pod: string): string =>
+    `back-off ${backoff} restarting failed container=${container} pod=${pod}`,
+  imagePullBackOff: (image: string, previous: string): string =>
+    previous === '' ? `Back-off pulling image "${image}"` : `Back-off pulling image "${image}": ${previous}`,
+  neverPull: (image: string): string => `Container image "${image}" is not present with pull policy of Never`,
+  invalidImageName: (image: string, error: string): string =>
+    `Failed to apply default image tag "${image}": couldn't parse image name "${image}": ${error}`,
+} as const;
+
+/** Why a kill is asked for: the message of the event `Killing`. */
+export const killMessages = {
+  stopping: (container: string): string => `Stopping container ${container}`,
+  definitionChanged: (container: string): string => `Container ${container} definition changed, will be restarted`,
+  livenessFailed: (container: string): string => `Container ${container} failed liveness probe, will be restarted`,
+  startupFailed: (container: string): string => `Container ${container} failed startup probe, will be restarted`,
+  resizeRequiresRestart: (container: string): string => `Container ${container} resize requires restart`,
+  unknownState: 'Container is in "unknown" state, try killing it before restart',
+  failedPostStartHook: 'FailedPostStartHook',
+} as const;
+
+/** Events about one container; the recorder adds `fieldPath` of {@link containerFieldPath}. */
+export const containerEvents = {
+  pulling: (image: string): EventText => normal('Pulling', `Pulling image "${image}"`),
+  pulled: (image: string, duration: string, withWaiting: string, bytes: string): EventText =>
+    normal(
+      'Pulled',
+      `Successfully pulled image "${image}" in ${duration} (${withWaiting} including waiting). Image size: ${bytes} bytes.`,
+    ),
+  present: (image: string): EventText =>
+    normal('Pulled', `Container image "${image}" already present on machine and can be accessed by the pod`),
+  pullFailed: (image: string, error: string): EventText =>
+    warning('Failed', `Failed to pull image "${image}": ${error}`),
+  pullBackOff: (image: string): EventText => normal('BackOff', `Back-off pulling image "${image}"`),
+  inspectFailed: (message: string): EventText => warning('InspectFailed', message),
+  neverPull: (image: string): EventText => warning('ErrImageNeverPull', waitingMessages.neverPull(image)),
+  created: (): EventText => normal('Created', 'Container created'),
+  started: (): EventText => normal('Started', 'Container started'),
+  failed: (error: string): EventText => warning('Failed', `Error: ${error}`),
+  backOff: (container: string, pod: string): EventText =>
+    warning('BackOff', `Back-off restarting failed container ${container} in pod ${pod}`),
+  killing: (message: string): EventText => normal('Killing', message),
+  exceededGracePeriod: (): EventText =>
+    warning('ExceededGracePeriod', 'Container runtime did not kill the pod within specified grace period.'),
+  failedPostStartHook: (): EventText => warning('FailedPostStartHook', 'PostStartHook failed'),
+  failedPreStopHook: (): EventText => warning('FailedPreStopHook', 'PreStopHook failed'),
+  unhealthy: (probe: 'Liveness' | 'Readiness' | 'Startup', output: string): EventText =>
+    warning('Unhealthy', `${probe} probe failed: ${output}`),
+  probeErrored: (probe: 'Liveness' | 'Readiness' | 'Startup', error: string): EventText =>
+    warning('Unhealthy', `${probe} probe errored and resulted in unknown state: ${error}`),
+  probeWarning: (probe: 'Liveness' | 'Readiness' | 'Startup', output: string): EventText =>
+    warning('ProbeWarning', `${probe} probe warning: ${output}`),
+} as const;
+
+/** Events about a whole pod. */
+export const podEvents = {
+  sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),
+  failedCreatePodSandBox: (error: string): EventText =>
+    warning('FailedCreatePodSandBox', `Failed to create pod sandbox: ${error}`),
+  failedPodSandBoxStatus: (error: string): EventText =>
+    warning('FailedPodSandBoxStatus', `Unable to get pod sandbox status: ${error}`),
+  failedMount: (volume: string, error: string): EventText =>
+    warning('FailedMount', `MountVolume.SetUp failed for volume "${volume}" : ${error}`),
+  failedMakeDirectories: (error: string): EventText => warning('Failed', `error making pod data directories: ${error}`),
+  failedCreatePodContainer: (uid: string, error: string): EventText =>
+    warning(
+      'FailedCreatePodContainer',
+      `unable to ensure pod container exists: failed to create container for ${uid} : ${error}`,
+    ),
+  failedKillPod: (error: string): EventText => warning('FailedKillPod', `error killing pod: ${error}`),
+  failedSync: (error: string): EventText => warning('FailedSync', `error determining status: ${error}`),
+  networkNotReady: (error: string): EventText => warning('NetworkNotReady', `network is not ready: ${error}`),
+  deadlineExceeded: (): EventText => normal('DeadlineExceeded', podMessages.deadlineExceeded),
+  rejected: (reason: string, message: string): EventText => warning(reason, message),
+  missingClusterDNS: (pod: string): EventText =>
+    warning(
+      'MissingClusterDNS',
+      `pod: ${pod}. kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.` +
+        ' Falling back to "Default" policy.',
+    ),
+  dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
+} as const;
+
+/** Where in a pod an event belongs: `spec.containers{name}`. */
+export const containerFieldPath = (kind: 'init' | 'sidecar' | 'regular', container: string): string =>
+  kind === 'regular' ? `spec.containers{${container}}` : `spec.initContainers{${container}}`;
