@@ -1,0 +1,155 @@
+/**
+ * Where everything of a chart is: sizes from the text, places from ELK's layered layout.
+ *
+ * Runs when the project is built; neither the daemon nor the browser knows a layout engine. The same chart always gets
+ * the same places.
+ */
+import { createRequire } from 'node:module';
+import type { ELK, ElkExtendedEdge, ElkNode } from 'elkjs/lib/elk-api.js';
+import type { Chart, ChartEdge, ChartLine, ChartState } from './chart.ts';
+
+/** The package is CommonJS whose types claim a default export: `require` says what is really there. */
+const Elk = createRequire(import.meta.url)('elkjs/lib/elk.bundled.js') as new () => ELK;
+
+/** Advance of one character, as a part of the font size: the widest of the common monospace fonts. */
+const MONO_ADVANCE = 0.61;
+const TITLE_ADVANCE = 0.62;
+export const TITLE_PX = 13;
+export const TEXT_PX = 11;
+export const LINE_PX = 15;
+export const HEADER_PX = 26;
+const PADDING_PX = 12;
+/** Longer lines are cut: a chart is no place for prose. */
+const TEXT_MAX_CHARS = 48;
+
+const ROOT_OPTIONS: Readonly<Record<string, string>> = {
+  'elk.algorithm': 'layered',
+  'elk.direction': 'DOWN',
+  'elk.hierarchyHandling': 'INCLUDE_CHILDREN',
+  'elk.edgeRouting': 'ORTHOGONAL',
+  'elk.json.shapeCoords': 'ROOT',
+  'elk.json.edgeCoords': 'ROOT',
+  'elk.randomSeed': '1',
+  'elk.padding': '[top=8,left=8,bottom=8,right=8]',
+};
+const SPACING: Readonly<Record<string, string>> = {
+  'elk.spacing.nodeNode': '28',
+  'elk.spacing.edgeNode': '18',
+  'elk.spacing.edgeEdge': '14',
+  'elk.spacing.edgeLabel': '4',
+  'elk.layered.spacing.nodeNodeBetweenLayers': '30',
+  'elk.layered.spacing.edgeNodeBetweenLayers': '16',
+  'elk.layered.spacing.edgeEdgeBetweenLayers': '14',
+  'elk.layered.nodePlacement.strategy': 'BRANDES_KOEPF',
+  'elk.layered.nodePlacement.bk.fixedAlignment': 'BALANCED',
+};
+
+/** For edges that should keep their direction when the layout breaks cycles. */
+const DOWNWARD: Readonly<Record<string, string>> = { 'elk.layered.priority.direction': '10' };
+
+export interface Box {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+}
+export interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+export interface PlacedEdge {
+  readonly edge: ChartEdge | undefined;
+  readonly points: readonly (readonly Point[])[];
+  readonly label: Box | undefined;
+}
+export interface Layout {
+  readonly width: number;
+  readonly height: number;
+  readonly boxes: ReadonlyMap<string, Box>;
+  readonly edges: readonly PlacedEdge[];
+}
+
+export const initialDot = (state: string): string => `${state}#initial`;
+export const shortened = (text: string): string =>
+  text.length > TEXT_MAX_CHARS ? `${text.slice(0, TEXT_MAX_CHARS - 1)}…` : text;
+
+/** The lines inside a state, as they are shown. */
+export const shownLines = (state: ChartState): ChartLine[] =>
+  state.lines.map((l) => ({ ...l, text: shortened(l.text) }));
+
+export async function layOut(chart: Chart): Promise<Layout> {
+  const initials: ElkExtendedEdge[] = [];
+  const root = nodeOf(chart.root, initials);
+  const order = definitionOrder(chart.root);
+  const edges = chart.edges.map((edge, index) => elkEdge(edge, index, order));
+  const graph = { id: '#chart', layoutOptions: { ...ROOT_OPTIONS }, children: [root], edges: [...edges, ...initials] };
+  const placed = (await new Elk().layout(graph)) as ElkNode;
+  const boxes = new Map<string, Box>();
+  collectBoxes(placed, boxes);
+  const placedEdges = (placed.edges ?? []).map((edge, index) => placedEdge(edge, chart.edges[index]));
+  return { width: placed.width ?? 0, height: placed.height ?? 0, boxes, edges: placedEdges };
+}
+
+function nodeOf(state: ChartState, initials: ElkExtendedEdge[]): ElkNode {
+  const { width, height } = ownSize(state);
+  if (state.children.length === 0) return { id: state.id, width, height };
+  const children = state.children.map((child) => nodeOf(child, initials));
+  if (state.initial !== undefined) {
+    const dot = initialDot(state.id);
+    children.unshift({ id: dot, width: 10, height: 10 });
+    initials.push({ id: `${dot} ->`, sources: [dot], targets: [state.initial], layoutOptions: DOWNWARD });
+  }
+  const layoutOptions = {
+    ...SPACING,
+    'elk.padding': `[top=${height + PADDING_PX},left=${PADDING_PX + 4},bottom=${PADDING_PX + 4},right=${PADDING_PX + 4}]`,
+    'elk.nodeSize.constraints': 'MINIMUM_SIZE',
+    'elk.nodeSize.minimum': `(${width},${height})`,
+  };
+  return { id: state.id, layoutOptions, children };
+}
+
+/** Room that the title and the lines of a state need. */
+function ownSize(state: ChartState): { width: number; height: number } {
+  if (state.kind === 'history') return { width: 24, height: 24 };
+  const lines = shownLines(state);
+  const texts = lines.map((line) => line.text.length * TEXT_PX * MONO_ADVANCE);
+  const width = Math.max(56, state.title.length * TITLE_PX * TITLE_ADVANCE, ...texts) + 2 * PADDING_PX;
+  const height = HEADER_PX + (lines.length > 0 ? lines.length * LINE_PX + 8 : 0);
+  return { width: Math.ceil(width), height: state.children.length > 0 ? height : height + 4 };
+}
+
+/** The states by their place in the definition: an author writes the usual way forward from top to bottom. */
+function definitionOrder(state: ChartState, order = new Map<string, number>()): Map<string, number> {
+  order.set(state.id, order.size);
+  for (const child of state.children) definitionOrder(child, order);
+  return order;
+}
+
+function elkEdge(edge: ChartEdge, index: number, order: ReadonlyMap<string, number>): ElkExtendedEdge {
+  const width = Math.max(...edge.labels.map((label) => shortened(label.text).length)) * TEXT_PX * MONO_ADVANCE + 8;
+  const label = { id: `label ${index}`, text: '-', width: Math.ceil(width), height: edge.labels.length * LINE_PX + 4 };
+  return {
+    id: `edge ${index}`,
+    sources: [edge.source],
+    targets: [edge.target],
+    layoutOptions: (order.get(edge.source) ?? 0) < (order.get(edge.target) ?? 0) ? DOWNWARD : {},
+    labels: [{ ...label, layoutOptions: { 'elk.edgeLabels.inline': 'true', 'elk.edgeLabels.placement': 'CENTER' } }],
+  };
+}
+
+function collectBoxes(node: ElkNode, into: Map<string, Box>): void {
+  into.set(node.id, boxOf(node));
+  for (const child of node.children ?? []) collectBoxes(child, into);
+}
+
+const boxOf = ({ x = 0, y = 0, width = 0, height = 0 }: Partial<Box>): Box => ({ x, y, width, height });
+
+function placedEdge(edge: ElkExtendedEdge, chartEdge: ChartEdge | undefined): PlacedEdge {
+  const points = (edge.sections ?? []).map((section) => [
+    section.startPoint,
+    ...(section.bendPoints ?? []),
+    section.endPoint,
+  ]);
+  const label = edge.labels?.[0];
+  return { edge: chartEdge, points, label: label && boxOf(label) };
+}

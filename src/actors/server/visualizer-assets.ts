@@ -1,0 +1,34 @@
+/**
+ * The files of the page. The browser gets the sources themselves with their types taken away: there is no build, and
+ * what one reads in the browser's tools is what is in the repository, line for line.
+ */
+import { readFile } from 'node:fs/promises';
+import { stripTypeScriptTypes } from 'node:module';
+
+const APP = new URL('../../visualizer/', import.meta.url);
+
+const TYPES: Readonly<Record<string, string>> = {
+  css: 'text/css; charset=utf-8',
+  html: 'text/html; charset=utf-8',
+  svg: 'image/svg+xml; charset=utf-8',
+  ts: 'text/javascript; charset=utf-8',
+};
+
+export interface Asset {
+  readonly type: string;
+  readonly body: string;
+}
+
+/** A file of the page, or undefined when there is none of that name. */
+export async function readAsset(name: string, directory: URL = APP): Promise<Asset | undefined> {
+  const extension = /^[\w-][\w.-]*\.(css|html|svg|ts)$/.exec(name)?.[1];
+  if (extension === undefined) return undefined;
+  const source = await readFile(new URL(name, directory), 'utf8').catch(absent);
+  if (source === undefined) return undefined;
+  return { type: TYPES[extension] as string, body: extension === 'ts' ? stripTypeScriptTypes(source) : source };
+}
+
+function absent(error: NodeJS.ErrnoException): undefined {
+  if (error.code === 'ENOENT') return undefined;
+  throw error;
+}

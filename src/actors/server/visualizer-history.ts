@@ -1,0 +1,128 @@
+/**
+ * The last records of a kernel, each with its time, its turn and its cause.
+ *
+ * The journal writes a cause where it cannot be derived; the others follow from the record itself: a result from its
+ * request, a timer from the entry into the state that armed it, a change of state from what the actor heard last.
+ * Invariants: numbers rise; a cause is always smaller than its effect; at most RECORDS_MAX records are held.
+ */
+import type { Address } from '../../kernel/address.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+import type { RecordsView, ShownRecord } from './visualizer-protocol.ts';
+import { trimmed } from './visualizer-trim.ts';
+
+/** Records that can be looked back at: the boot of a node with a dozen pods, about 2 MB. */
+export const RECORDS_MAX = 2_000;
+
+export interface SeenTurn {
+  readonly n: number;
+  readonly turn: number;
+  readonly t: number;
+  readonly records: readonly ShownRecord[];
+  /** Actors whose view changed. */
+  readonly touched: ReadonlySet<Address>;
+  /** Actors that are no longer shown. */
+  readonly gone: readonly Address[];
+}
+
+/** What the history must know of the actors to name a cause. */
+export interface CauseSource {
+  /** Number of the record by which an actor entered a state that it is still in. */
+  enteredBy(address: Address, state: string): number | undefined;
+  /** Number of the record that made a request which is still open. */
+  requestedBy(id: number): number | undefined;
+}
+
+export const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
+
+/** The actor that a record is about: for requests and their results the one that asked. */
+export function actorOf(record: KernelRecord): Address | undefined {
+  if (record.k === 'in' || record.k === 'message') return record.to;
+  if (record.k === 'effect' || record.k === 'result') return parentOf(record.at);
+  return 'at' in record ? record.at : undefined;
+}
+
+export class History {
+  private turns: SeenTurn[] = [];
+  private held = 0;
+  private readonly source: CauseSource;
+  /** What each actor heard last in the turn that is being read. */
+  private heard = new Map<Address, number>();
+
+  constructor(source: CauseSource) {
+    this.source = source;
+  }
+
+  /** Reads one record of the current turn: gives it its cause. To be called before the actors learn of it. */
+  read(record: KernelRecord, turn: number, t: number, root: Address): ShownRecord {
+    const cause = this.causeOf(record);
+    const hearer = record.k === 'header' ? root : actorOf(record);
+    const hears = record.k !== 'state' && record.k !== 'log' && record.k !== 'effect';
+    if (hears && hearer !== undefined) this.heard.set(hearer, record.n);
+    return { n: record.n, t, turn, ...(cause === undefined ? {} : { cause }), record };
+  }
+
+  private causeOf(record: KernelRecord): number | undefined {
+    switch (record.k) {
+      case 'message':
+      case 'effect':
+        return record.cause;
+      case 'result':
+      case 'cancel':
+        return this.source.requestedBy(record.id);
+      case 'in':
+        return record.via.startsWith('effect:') ? this.source.requestedBy(Number(record.via.slice(7))) : undefined;
+      case 'timer':
+        return this.source.enteredBy(record.at, record.event.replace(/^xstate\.after\.[^.]+\./, ''));
+      case 'state':
+      case 'log':
+        return this.heardBy(record.at);
+      default:
+        return undefined;
+    }
+  }
+
+  /** What the actor heard last in this turn; one that heard nothing was moved by what its parent heard. */
+  private heardBy(address: Address): number | undefined {
+    for (let at = address; at !== ''; at = parentOf(at)) {
+      const n = this.heard.get(at);
+      if (n !== undefined) return n;
+    }
+    return undefined;
+  }
+
+  endTurn(turn: SeenTurn): void {
+    this.heard.clear();
+    const records = turn.records.slice(-RECORDS_MAX);
+    this.turns.push({ ...turn, records });
+    this.held += records.length;
+    while (this.held > RECORDS_MAX) this.held -= this.turns.shift()?.records.length ?? 0;
+  }
+
+  /** The turns after record `n`, or undefined when some of them are already forgotten. */
+  turnsAfter(n: number): SeenTurn[] | undefined {
+    const oldest = this.turns[0]?.records[0]?.n ?? 0;
+    if (n + 1 < oldest) return undefined;
+    return this.turns.filter((turn) => turn.n > n);
+  }
+
+  /** Up to `limit` records after `n`, the newest. */
+  recordsAfter(n: number, limit: number): RecordsView {
+    const all = this.turns.flatMap((turn) => turn.records).filter((shown) => shown.n > n);
+    const records = all.slice(-limit);
+    return { records: records.map(shownTrimmed), forgotten: (records[0]?.n ?? n + 1) > n + 1 };
+  }
+
+  /** The last records that an actor heard, asked or said. */
+  recordsOf(address: Address, limit: number): ShownRecord[] {
+    const all = this.turns.flatMap((turn) => turn.records);
+    const own = all.filter(
+      ({ record }) => actorOf(record) === address || (record.k === 'message' && record.from === address),
+    );
+    return own.slice(-limit).map(shownTrimmed);
+  }
+}
+
+export const shownTrimmed = (shown: ShownRecord): ShownRecord => ({
+  ...shown,
+  record: trimmed(shown.record) as KernelRecord,
+});

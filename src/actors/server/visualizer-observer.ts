@@ -1,0 +1,189 @@
+/**
+ * The read model of the visualizer: what a kernel's records say about its actors and about the start of its root.
+ *
+ * Owns: the actors with their active states and open requests, the phases of the root.
+ * Hears: `onTurn` of a kernel, from its first turn or from any later one.
+ * Invariants: it never sends, never writes, never keeps a turn waiting for a reader; everything it holds is bounded.
+ */
+import { type AnyMachineSnapshot, type AnyStateMachine, type AnyStateNode, getStateNodes } from 'xstate';
+import type { Address } from '../../kernel/address.ts';
+import type { Kernel } from '../../kernel/kernel.ts';
+import type { EffectRecord, KernelRecord, StateRecord } from '../../kernel/records.ts';
+import { type CauseSource, History, parentOf, type SeenTurn } from './visualizer-history.ts';
+import { Phases } from './visualizer-phases.ts';
+import type { ActorView, RequestView } from './visualizer-protocol.ts';
+import { shortText, trimmed } from './visualizer-trim.ts';
+
+/** Actors that ended and are still shown, so that a pod that died can be looked at. */
+const ENDED_MAX = 200;
+/** Characters of an error in the tree. */
+const ERROR_MAX_CHARS = 500;
+
+interface Actor {
+  readonly address: Address;
+  readonly machine: AnyStateMachine;
+  value: unknown;
+  status: ActorView['status'];
+  error: string | undefined;
+  active: Map<string, { readonly since: number; readonly n: number; readonly waitsFor: string | undefined }>;
+}
+
+export class Observer implements CauseSource {
+  incarnation = '';
+  node = '';
+  root: Address = '';
+  n = -1;
+  turn = -1;
+  readonly phases = new Phases();
+  readonly history = new History(this);
+  private readonly actors = new Map<Address, Actor>();
+  private readonly requests = new Map<Address, Map<number, RequestView>>();
+  private readonly askers = new Map<number, Address>();
+  /** Addresses of ended actors, the oldest first. */
+  private ended: Address[] = [];
+
+  /** Takes one turn into the model. */
+  observe(records: readonly KernelRecord[], kernel: Kernel): SeenTurn {
+    const t = kernel.now;
+    if (this.n === -1) this.adopt(kernel, t);
+    this.turn = kernel.turn - 1;
+    const touched = new Set<Address>();
+    const shown = records.map((record) => {
+      const seen = this.history.read(record, this.turn, t, this.root);
+      this.take(record, t, kernel, touched);
+      return seen;
+    });
+    this.n = records.at(-1)?.n ?? this.n;
+    const turn = { n: this.n, turn: this.turn, t, records: shown, touched, gone: this.forgetEnded() };
+    this.history.endTurn(turn);
+    return turn;
+  }
+
+  /** The first turn seen may be any: a kernel restored from a checkpoint has its actors already. */
+  private adopt(kernel: Kernel, t: number): void {
+    this.phases.started = t;
+    for (const address of kernel.addresses) {
+      if (!address.includes('/')) this.root = address;
+      const snapshot = kernel.snapshotOf(address) as AnyMachineSnapshot;
+      if (!snapshot.machine) continue;
+      const actor = newActor(address, snapshot.machine);
+      this.actors.set(address, actor);
+      this.enter(actor, snapshot.value, t, kernel.n - 1);
+    }
+  }
+
+  private take(record: KernelRecord, t: number, kernel: Kernel, touched: Set<Address>): void {
+    if (record.k === 'header') {
+      this.incarnation = record.incarnation;
+      this.node = record.node;
+    } else if (record.k === 'state') {
+      this.stateChanged(record, t, kernel);
+      touched.add(record.at);
+    } else if (record.k === 'effect') {
+      this.requested(record, t);
+      touched.add(parentOf(record.at));
+    } else if (record.k === 'result' || record.k === 'cancel') {
+      const asker = this.settled(record.id);
+      if (asker !== undefined) touched.add(asker);
+    }
+  }
+
+  private stateChanged(record: StateRecord, t: number, kernel: Kernel): void {
+    const former = this.actors.get(record.at);
+    const snapshot = kernel.snapshotOf(record.at) as AnyMachineSnapshot | undefined;
+    const restarted = former?.status !== 'active' && record.status === undefined;
+    const machine = snapshot?.machine ?? former?.machine;
+    if (!machine) return;
+    const actor = former && !restarted ? former : newActor(record.at, machine);
+    this.actors.set(record.at, actor);
+    if (restarted) this.ended = this.ended.filter((address) => address !== record.at);
+    actor.status = record.status ?? 'active';
+    actor.error = record.error && shortText(record.error.message, ERROR_MAX_CHARS);
+    this.enter(actor, record.value, t, record.n);
+    if (actor.status !== 'active') this.ended.push(record.at);
+  }
+
+  private enter(actor: Actor, value: unknown, t: number, n: number): void {
+    const nodes = activeNodes(actor.machine, value);
+    const before = actor.active;
+    actor.value = value;
+    actor.active = new Map(
+      nodes.map((node) => [node.id, before.get(node.id) ?? { since: t, n, waitsFor: waitsFor(node) }]),
+    );
+    if (actor.address === this.root) this.phases.changed(actor.status === 'active' ? nodes : [], t, n);
+  }
+
+  private requested(record: EffectRecord, t: number): void {
+    const asker = parentOf(record.at);
+    const open = this.requests.get(asker) ?? new Map<number, RequestView>();
+    this.requests.set(asker, open);
+    this.askers.set(record.id, asker);
+    open.set(record.id, { id: record.id, name: record.name, since: t, n: record.n });
+  }
+
+  private settled(id: number): Address | undefined {
+    const asker = this.askers.get(id);
+    if (asker === undefined) return undefined;
+    this.askers.delete(id);
+    const open = this.requests.get(asker);
+    open?.delete(id);
+    if (open?.size === 0) this.requests.delete(asker);
+    return asker;
+  }
+
+  private forgetEnded(): Address[] {
+    const gone = this.ended.splice(0, Math.max(0, this.ended.length - ENDED_MAX));
+    for (const address of gone) this.actors.delete(address);
+    return gone;
+  }
+
+  // ---- CauseSource --------------------------------------------------------------------------------------------------
+
+  enteredBy(address: Address, state: string): number | undefined {
+    return this.actors.get(address)?.active.get(state)?.n;
+  }
+
+  requestedBy(id: number): number | undefined {
+    return this.requests.get(this.askers.get(id) ?? '')?.get(id)?.n;
+  }
+
+  // ---- views --------------------------------------------------------------------------------------------------------
+
+  views(): ActorView[] {
+    return [...this.actors.keys()].sort().flatMap((address) => this.view(address) ?? []);
+  }
+
+  view(address: Address): ActorView | undefined {
+    const actor = this.actors.get(address);
+    if (!actor) return undefined;
+    const { machine, value, status, error } = actor;
+    const active = [...actor.active].map(([id, { since, waitsFor }]) => ({
+      id,
+      since,
+      ...(waitsFor === undefined ? {} : { waitsFor }),
+    }));
+    const requests = [...(this.requests.get(address)?.values() ?? [])];
+    const ending = error === undefined ? {} : { error };
+    return { address, machine: machine.id, value: trimmed(value), status, active, requests, ...ending };
+  }
+}
+
+/** The active states in the order of the definition: parents before children. */
+function activeNodes(machine: AnyStateMachine, value: unknown): AnyStateNode[] {
+  const nodes = new Set(getStateNodes(machine.root, value as never));
+  return [...nodes].sort((a, b) => a.order - b.order);
+}
+
+const newActor = (address: Address, machine: AnyStateMachine): Actor => ({
+  address,
+  machine,
+  value: undefined,
+  status: 'active',
+  error: undefined,
+  active: new Map(),
+});
+
+function waitsFor(node: AnyStateNode): string | undefined {
+  const text = (node.meta as { waitsFor?: unknown } | undefined)?.waitsFor;
+  return typeof text === 'string' ? text : undefined;
+}

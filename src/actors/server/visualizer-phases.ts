@@ -1,0 +1,82 @@
+/**
+ * The phases of a start: each stretch of time that the root actor spent in one of its states.
+ *
+ * A phase is a state whose `meta` names a `step` or what it `waitsFor`; a machine that names none has its innermost
+ * states as phases. Every visit is kept, the second as well as the first. Invariants: no phase ends before it began; at
+ * most PHASES_MAX are held, and one that is open is never dropped.
+ */
+import type { AnyStateNode } from 'xstate';
+import type { PhaseView } from './visualizer-protocol.ts';
+
+/** Visits that are kept: a start has about 40, the rest is room for restarts of subsystems. */
+const PHASES_MAX = 500;
+
+interface Meta {
+  readonly step?: string;
+  readonly waitsFor?: string;
+}
+
+export class Phases {
+  started = 0;
+  private visits: PhaseView[] = [];
+  private readonly open = new Map<string, PhaseView>();
+
+  /** The root is now in these states. */
+  changed(nodes: readonly AnyStateNode[], t: number, n: number): void {
+    const now = phaseNodes(nodes);
+    const ids = new Set(now.map((node) => node.id));
+    for (const [id, visit] of this.open) {
+      if (ids.has(id)) continue;
+      this.open.delete(id);
+      this.visits[this.visits.indexOf(visit)] = { ...visit, left: t, leftBy: n };
+    }
+    for (const node of now) {
+      if (this.open.has(node.id)) continue;
+      const visit: PhaseView = { ...described(node), entered: t, enteredBy: n };
+      this.open.set(node.id, visit);
+      this.visits.push(visit);
+    }
+    while (this.visits.length > PHASES_MAX) {
+      const oldest = this.visits.findIndex((visit) => visit.left !== undefined);
+      if (oldest === -1) break;
+      this.visits.splice(oldest, 1);
+    }
+  }
+
+  list(): readonly PhaseView[] {
+    return this.visits;
+  }
+}
+
+function phaseNodes(nodes: readonly AnyStateNode[]): AnyStateNode[] {
+  const root = nodes[0]?.machine.root as AnyStateNode | undefined;
+  if (root && namesPhases(root)) return nodes.filter(isNamed);
+  return nodes.filter((node) => Object.keys(node.states).length === 0);
+}
+
+const metaOf = (node: AnyStateNode): Meta => (node.meta ?? {}) as Meta;
+const isNamed = (node: AnyStateNode): boolean =>
+  typeof metaOf(node).step === 'string' || typeof metaOf(node).waitsFor === 'string';
+
+const naming = new WeakMap<AnyStateNode, boolean>();
+function namesPhases(node: AnyStateNode): boolean {
+  const known = naming.get(node);
+  if (known !== undefined) return known;
+  const names = isNamed(node) || Object.values(node.states).some((child) => namesPhases(child as AnyStateNode));
+  naming.set(node, names);
+  return names;
+}
+
+function described(node: AnyStateNode): Pick<PhaseView, 'id' | 'name' | 'depth' | 'step' | 'waitsFor'> {
+  const { step, waitsFor } = metaOf(node);
+  let depth = 0;
+  for (let up = node.parent as AnyStateNode | undefined; up; up = up.parent as AnyStateNode | undefined)
+    if (isNamed(up)) depth++;
+  return {
+    id: node.id,
+    name: node.path.join('.') || node.key,
+    depth,
+    ...(typeof step === 'string' ? { step } : {}),
+    ...(typeof waitsFor === 'string' ? { waitsFor } : {}),
+  };
+}

@@ -1,0 +1,114 @@
+/**
+ * What the visualizer's server tells its page, as JSON. Types only: the page imports them, too.
+ *
+ * Times are milliseconds of the kernel's clock, numbers `n` are those of the journal's records. Every value is trimmed:
+ * a page shows what happened, the journal holds it whole.
+ */
+import type { Address } from '../../kernel/address.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+
+/** A request that an actor waits for. */
+export interface RequestView {
+  readonly id: number;
+  readonly name: string;
+  readonly since: number;
+  readonly n: number;
+}
+
+/** A state that is active, and what it waits for if it says so. */
+export interface ActiveState {
+  readonly id: string;
+  readonly since: number;
+  readonly waitsFor?: string;
+}
+
+export interface ActorView {
+  readonly address: Address;
+  readonly machine: string;
+  readonly value: unknown;
+  readonly status: 'active' | 'done' | 'error' | 'stopped';
+  readonly active: readonly ActiveState[];
+  readonly requests: readonly RequestView[];
+  /** Why it ended, when it failed. */
+  readonly error?: string;
+}
+
+/** A record with its time, its turn and the record that made it happen. */
+export interface ShownRecord {
+  readonly n: number;
+  readonly t: number;
+  readonly turn: number;
+  readonly cause?: number;
+  readonly record: KernelRecord;
+}
+
+export interface TreeView {
+  readonly incarnation: string;
+  readonly node: string;
+  readonly root: Address;
+  /** Number of the last record that this answer covers. */
+  readonly n: number;
+  readonly turn: number;
+  /** The kernel's clock now, to count on from. */
+  readonly now: number;
+  readonly actors: readonly ActorView[];
+}
+
+export interface TimerView {
+  readonly event: string;
+  readonly due: number;
+}
+
+export interface ActorDetail {
+  readonly actor: ActorView;
+  /** JSON text, cut at a limit. Absent when the actor has ended. */
+  readonly context?: string;
+  readonly timers: readonly TimerView[];
+  readonly records: readonly ShownRecord[];
+}
+
+/** A stretch of time that the root actor spent in one of its states. */
+export interface PhaseView {
+  readonly id: string;
+  readonly name: string;
+  readonly depth: number;
+  /** The step of the documented start-up sequence. */
+  readonly step?: string;
+  readonly waitsFor?: string;
+  readonly entered: number;
+  readonly enteredBy: number;
+  readonly left?: number;
+  readonly leftBy?: number;
+}
+
+export interface PhasesView {
+  readonly started: number;
+  readonly now: number;
+  readonly phases: readonly PhaseView[];
+}
+
+export interface RecordsView {
+  readonly records: readonly ShownRecord[];
+  /** True when older records than the first one asked for were already forgotten. */
+  readonly forgotten: boolean;
+}
+
+/** Data of the SSE event `turn`; its id is `n`. */
+export interface TurnMessage {
+  /** Number of the turn's last record. */
+  readonly n: number;
+  readonly turn: number;
+  readonly t: number;
+  readonly records: readonly ShownRecord[];
+  /** Actors that this turn touched, as they are now. */
+  readonly actors: readonly ActorView[];
+  /** Actors that ended long ago and are no longer shown. */
+  readonly gone: readonly Address[];
+}
+
+/** Data of the SSE event `hello`, the first of each connection. `resumed` is false when turns were missed. */
+export interface HelloMessage {
+  readonly incarnation: string;
+  readonly resumed: boolean;
+  readonly now: number;
+}
