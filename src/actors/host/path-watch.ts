@@ -1,0 +1,75 @@
+/**
+ * Hints that something changed at a path, by inotify: in the folder, or to the name of the folder or file itself.
+ *
+ * Owns two watches: the folder, and its parent for the one name. A watch belongs to an inode, not to a name, so
+ * {@link PathWatch.arm} compares the inode and hangs the watch on what the name means now.
+ *
+ * A watch that cannot be had (the path is missing, the user's inotify watches are used up) is tried again at the next
+ * `arm`; until then only the caller's own period finds changes.
+ */
+import { type FSWatcher, watch } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+
+interface Armed {
+  readonly inode: string;
+  readonly watcher: FSWatcher;
+}
+
+export class PathWatch {
+  readonly #path: string;
+  readonly #onHint: () => void;
+  #folder: Armed | null = null;
+  #parent: Armed | null = null;
+  #closed = false;
+
+  constructor(path: string, onHint: () => void) {
+    this.#path = path;
+    this.#onHint = onHint;
+  }
+
+  async arm(): Promise<void> {
+    const parent = dirname(this.#path);
+    const [folderInode, parentInode] = await Promise.all([folderInodeOf(this.#path), folderInodeOf(parent)]);
+    if (this.#closed) return;
+    this.#folder = this.#hang(this.#folder, this.#path, folderInode, () => true);
+    const name = basename(this.#path);
+    this.#parent = this.#hang(this.#parent, parent, parentInode, (changed) => changed === null || changed === name);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#folder?.watcher.close();
+    this.#parent?.watcher.close();
+  }
+
+  #hang(
+    armed: Armed | null,
+    path: string,
+    inode: string | null,
+    concerns: (name: string | null) => boolean,
+  ): Armed | null {
+    if (armed?.inode === inode) return armed;
+    armed?.watcher.close();
+    if (inode === null) return null;
+    try {
+      const watcher = watch(path, { persistent: true }, (_event, name) => {
+        if (!this.#closed && concerns(name)) this.#onHint();
+      });
+      watcher.on('error', () => watcher.close());
+      return { inode, watcher };
+    } catch {
+      return null;
+    }
+  }
+}
+
+/** What identifies the folder behind a name, or `null` when there is none. */
+async function folderInodeOf(path: string): Promise<string | null> {
+  try {
+    const found = await stat(path);
+    return found.isDirectory() ? `${found.dev}:${found.ino}` : null;
+  } catch {
+    return null;
+  }
+}
