@@ -1,0 +1,117 @@
+/**
+ * ExecSync: one more process beside a running container, with its environment, directory and user.
+ *
+ * Invariants: an answer always fits into one message; the process ends with its deadline, with its caller and with the
+ * container (it carries the container's marker); nothing waits forever for a pipe that a stranger holds.
+ */
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { constants } from 'node:os';
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { status } from '@grpc/grpc-js';
+import type { ExecSyncResponse } from '../../machines/api/cri.ts';
+import { CriError, invalid, wrongState } from './errors.ts';
+import { errnoOf } from './files.ts';
+import { sendSignal } from './proc.ts';
+import { stateOf } from './status.ts';
+import type { Container } from './store.ts';
+
+/** Bytes of both streams together: what a node agent accepts in one message, less the envelope. */
+export const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
+/** Processes at once: probes of a full node; beyond it something is wrong. */
+const MAX_RUNNING = 256;
+/** Milliseconds that output may still come after the process ended. */
+const DRAIN_MS = 1_000;
+/** The longest that a timer of Node can wait, in milliseconds. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+let running = 0;
+
+export interface ExecRequest {
+  readonly container: Container;
+  readonly command: readonly string[];
+  /** 0: no deadline. */
+  readonly timeoutSeconds: number;
+  readonly signal: AbortSignal;
+}
+
+export async function execSync({ container, command, timeoutSeconds, signal }: ExecRequest): Promise<ExecSyncResponse> {
+  if (command.length === 0 || command[0] === '') throw invalid('failed to exec in container: no command specified');
+  if (command.some((argument) => argument.includes('\0'))) throw invalid('failed to exec in container: zero byte');
+  if (!container.running) throw wrongState(`failed to exec in container: container is in ${stateOf(container)} state`);
+  if (running >= MAX_RUNNING) {
+    throw new CriError(status.RESOURCE_EXHAUSTED, `failed to exec in container: ${MAX_RUNNING} commands already run`);
+  }
+  running += 1;
+  try {
+    return await execute(container, command, timeoutSeconds, signal);
+  } finally {
+    running -= 1;
+  }
+}
+
+type Child = ChildProcessByStdio<null, Readable, Readable>;
+
+async function execute(container: Container, command: readonly string[], timeoutSeconds: number, signal: AbortSignal) {
+  const { env, cwd, uid, gid } = container.record.process;
+  const [file = '', ...args] = command;
+  const child: Child = spawn(file, args, {
+    env: { ...env },
+    cwd,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    ...(uid === undefined ? {} : { uid }),
+    ...(gid === undefined ? {} : { gid }),
+  });
+  const output = collect(child);
+  try {
+    const exit_code = await exitOf(child, file, timeoutSeconds, signal);
+    await Promise.race([output.closed, sleep(DRAIN_MS, undefined, { ref: false })]);
+    return { stdout: output.take('stdout'), stderr: output.take('stderr'), exit_code };
+  } finally {
+    if (child.exitCode === null && child.signalCode === null && child.pid) sendSignal(-child.pid, 'SIGKILL');
+    child.stdout.destroy();
+    child.stderr.destroy();
+  }
+}
+
+/** Rejects when it cannot be executed, when its time is over and when the caller went away. */
+function exitOf(child: Child, file: string, timeoutSeconds: number, signal: AbortSignal): Promise<number> {
+  const timeout = AbortSignal.timeout(
+    timeoutSeconds > 0 ? Math.min(timeoutSeconds * 1_000, MAX_TIMER_MS) : MAX_TIMER_MS,
+  );
+  return new Promise((resolve, reject) => {
+    child.once('error', (thrown) => reject(wrongState(explain(file, thrown))));
+    child.once('exit', (code, by) => resolve(by === null ? (code ?? 0) : 128 + constants.signals[by]));
+    timeout.addEventListener('abort', () => {
+      const message = `failed to exec in container: timeout ${timeoutSeconds}s exceeded: context deadline exceeded`;
+      reject(new CriError(status.DEADLINE_EXCEEDED, message));
+    });
+    const gone = () => reject(new CriError(status.CANCELLED, 'failed to exec in container: context canceled'));
+    if (signal.aborted) gone();
+    signal.addEventListener('abort', gone);
+  });
+}
+
+function explain(file: string, thrown: Error): string {
+  const why = errnoOf(thrown) === 'ENOENT' ? 'executable file not found in $PATH' : thrown.message;
+  return `failed to exec in container: failed to start exec: exec: "${file}": ${why}`;
+}
+
+/** Keeps what fits and reads on past the limit, so that the process never blocks on a full pipe. */
+function collect(child: Child) {
+  const chunks = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
+  let room = MAX_OUTPUT_BYTES;
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].on('error', () => {});
+    child[name].on('data', (bytes: Buffer) => {
+      const kept = bytes.subarray(0, room);
+      room -= kept.length;
+      if (kept.length > 0) chunks[name].push(kept);
+    });
+  }
+  return {
+    closed: new Promise<void>((resolve) => child.once('close', () => resolve())),
+    take: (name: 'stdout' | 'stderr'): string => Buffer.concat(chunks[name]).toString('base64'),
+  };
+}

@@ -1,0 +1,46 @@
+/**
+ * Small JSON files that two processes share: the runtime and the shims it started.
+ *
+ * Invariants: a reader sees a whole file or none; a claim has exactly one winner. Nothing is synced to disk, because no
+ * container survives what would lose a written file (the end of the machine).
+ */
+import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+
+/** State names commands and environments: for the owner's eyes only. */
+const FILE_MODE = 0o600;
+
+export function writeJson(path: string, value: unknown): void {
+  const temporary = `${path}.${process.pid}.tmp`;
+  writeFileSync(temporary, JSON.stringify(value), { mode: FILE_MODE });
+  renameSync(temporary, path);
+}
+
+/** `undefined` when there is no such file, or when it does not hold what is expected. */
+export function readJson<T>(path: string, isExpected: (value: unknown) => value is T): T | undefined {
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, 'utf8'));
+    return isExpected(value) ? value : undefined;
+  } catch (thrown) {
+    if (thrown instanceof SyntaxError || errnoOf(thrown) === 'ENOENT') return undefined;
+    throw thrown;
+  }
+}
+
+/** Creates the file with this content; false when somebody else already did. */
+export function claim(path: string, value: unknown): boolean {
+  const temporary = `${path}.${process.pid}.tmp`;
+  writeFileSync(temporary, JSON.stringify(value), { mode: FILE_MODE });
+  try {
+    linkSync(temporary, path);
+    return true;
+  } catch (thrown) {
+    if (errnoOf(thrown) === 'EEXIST') return false;
+    throw thrown;
+  } finally {
+    rmSync(temporary, { force: true });
+  }
+}
+
+export function errnoOf(thrown: unknown): string | undefined {
+  return thrown instanceof Error ? (thrown as NodeJS.ErrnoException).code : undefined;
+}

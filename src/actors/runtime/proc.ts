@@ -1,0 +1,124 @@
+/**
+ * What /proc says about processes: who is alive, who belongs to a container, what they use.
+ *
+ * Invariant: a process is identified by its number AND the moment it started, because numbers are used again. The
+ * processes of a container are those of its session and those that inherited its marker in their environment; the second
+ * catches what has made itself a session of its own.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { errnoOf } from './files.ts';
+
+/** Environment variable that every process of a container inherits; its value is the container's id. */
+export const MARKER = 'STATELET_CONTAINER_ID';
+
+export interface ProcessIdentity {
+  readonly pid: number;
+  /** Boot id and clock ticks since that boot (field 22 of /proc/<pid>/stat). */
+  readonly startTime: string;
+}
+
+export interface ProcessStat {
+  readonly pid: number;
+  readonly state: string;
+  readonly processGroup: number;
+  readonly session: number;
+  readonly minorFaults: number;
+  readonly majorFaults: number;
+  /** Own time and that of children already waited for. */
+  readonly cpuTicks: number;
+  readonly startTicks: string;
+}
+
+export function readStat(pid: number): ProcessStat | undefined {
+  const text = readProc(`/proc/${pid}/stat`);
+  if (text === undefined) return undefined;
+  // The command name stands in parentheses and may itself hold spaces and parentheses.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  const field = (number: number): number => Number(fields[number - 3]);
+  return {
+    pid,
+    state: fields[0] ?? 'X',
+    processGroup: field(5),
+    session: field(6),
+    minorFaults: field(10),
+    majorFaults: field(12),
+    cpuTicks: field(14) + field(15) + field(16) + field(17),
+    startTicks: fields[22 - 3] ?? '0',
+  };
+}
+
+export function identify(pid: number): ProcessIdentity | undefined {
+  const stat = readStat(pid);
+  return stat && { pid, startTime: `${bootId()}:${stat.startTicks}` };
+}
+
+/** True while this very process runs; a zombie does not. */
+export function isAlive(identity: ProcessIdentity): boolean {
+  const stat = readStat(identity.pid);
+  return stat !== undefined && isRunning(stat) && identity.startTime === `${bootId()}:${stat.startTicks}`;
+}
+
+/** The running processes of a container. `session` only when its leader is known to be (or to just have been) ours. */
+export function membersOf(containerId: string, session: number | undefined): readonly ProcessStat[] {
+  const members: ProcessStat[] = [];
+  for (const name of readdirSync('/proc')) {
+    const stat = /^\d+$/.test(name) ? readStat(Number(name)) : undefined;
+    if (stat === undefined || !isRunning(stat) || stat.pid === process.pid) continue;
+    if (stat.session === session || hasMarker(stat.pid, containerId)) members.push(stat);
+  }
+  return members;
+}
+
+/** Kills every process of a container, also those born meanwhile. Ends when none is left or the rounds are used up. */
+export async function killMembers(containerId: string, session: number | undefined): Promise<void> {
+  for (let round = 0; round < KILL_ROUNDS; round++) {
+    const members = membersOf(containerId, session);
+    if (members.length === 0) return;
+    for (const { pid } of members) sendSignal(pid, 'SIGKILL');
+    await new Promise((resolve) => setTimeout(resolve, KILL_ROUND_MS));
+  }
+}
+
+/** A killed process needs a moment to go; one that forks faster than this is given up after a second. */
+const KILL_ROUNDS = 100;
+const KILL_ROUND_MS = 10;
+
+/** Negative `pid`: the process group. A process that is already gone is no error. */
+export function sendSignal(pid: number, signal: NodeJS.Signals | number): void {
+  try {
+    process.kill(pid, signal);
+  } catch (thrown) {
+    if (errnoOf(thrown) !== 'ESRCH') throw thrown;
+  }
+}
+
+/** Resident memory in bytes: all of it, and the anonymous part. */
+export function readMemory(pid: number): { readonly resident: number; readonly anonymous: number } {
+  const status = readProc(`/proc/${pid}/status`) ?? '';
+  const kibibytes = (key: string): number => Number(new RegExp(`^${key}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? 0);
+  return { resident: kibibytes('VmRSS') * 1024, anonymous: kibibytes('RssAnon') * 1024 };
+}
+
+function isRunning(stat: ProcessStat): boolean {
+  return stat.state !== 'Z' && stat.state !== 'X';
+}
+
+function hasMarker(pid: number, containerId: string): boolean {
+  const environment = readProc(`/proc/${pid}/environ`);
+  return environment !== undefined && `\0${environment}`.includes(`\0${MARKER}=${containerId}\0`);
+}
+
+let knownBootId: string | undefined;
+function bootId(): string {
+  knownBootId ??= (readProc('/proc/sys/kernel/random/boot_id') ?? '').trim();
+  return knownBootId;
+}
+
+/** `undefined` when the process went away or belongs to somebody else. */
+function readProc(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

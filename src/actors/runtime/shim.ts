@@ -1,0 +1,136 @@
+/**
+ * The shim: one small process for each container, so that containers do not depend on the life of the daemon.
+ *
+ * Owns the container's pipes, its log, and the knowledge of how it ended. Started by the runtime as
+ * `node shim.ts <container directory>`; speaks with it only through the files of `records.ts`.
+ * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is the last
+ * thing it writes, after the log is complete and no process of the container is left.
+ * Signals: SIGUSR2 reopens the log; the polite ones are ignored, because the shim ends when its container does.
+ */
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { statSync } from 'node:fs';
+import { flushCompileCache } from 'node:module';
+import { constants } from 'node:os';
+import type { Readable } from 'node:stream';
+import { nowNanos } from './clock.ts';
+import { LineSplitter, LogFile, type StreamName } from './cri-log.ts';
+import { claim, errnoOf, readJson, writeJson } from './files.ts';
+import { identify, killMembers } from './proc.ts';
+import {
+  type ContainerRecord,
+  containerFiles,
+  type ExitReason,
+  type ExitRecord,
+  isContainerRecord,
+  type ProcessRecord,
+  type ProcessSpec,
+  START_ERROR_CODE,
+} from './records.ts';
+
+type Child = ChildProcessByStdio<null, Readable, Readable>;
+
+/** Milliseconds that output may still come after the last process is gone (a pipe held by a stranger). */
+const DRAIN_MS = 2_000;
+
+const files = containerFiles(process.argv[2] ?? '.');
+let startedAt = '0';
+
+function main(): void {
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
+  const record = readJson(files.record, isContainerRecord);
+  if (!record || !claim(files.shim, identify(process.pid))) return;
+  try {
+    const log = new LogFile(record.logPath);
+    answerReopen(log);
+    checkDirectory(record.process.cwd);
+    run(record, log);
+  } catch (thrown) {
+    const message = explain(thrown, record.process);
+    void killMembers(record.id, undefined).then(() => finish(START_ERROR_CODE, 'StartError', message));
+  }
+}
+
+function run(record: ContainerRecord, log: LogFile): void {
+  const { command, env, cwd, uid, gid } = record.process;
+  const [file = '', ...args] = command;
+  const child: Child = spawn(file, args, {
+    env: { ...env },
+    cwd,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    ...(uid === undefined ? {} : { uid }),
+    ...(gid === undefined ? {} : { gid }),
+  });
+  child.once('error', (thrown) => finish(START_ERROR_CODE, 'StartError', explain(thrown, record.process)));
+  const identity = child.pid === undefined ? undefined : identify(child.pid);
+  if (child.pid === undefined || identity === undefined) return;
+  startedAt = String(nowNanos());
+  writeJson(files.process, { ...identity, startedAt } satisfies ProcessRecord);
+  const closeLogs = [copy(child.stdout, 'stdout', log), copy(child.stderr, 'stderr', log)];
+  const pid = child.pid;
+  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  child.once('exit', (code, signal) => void end(record.id, pid, closed, closeLogs, exitCodeOf(code, signal)));
+  // The next shim then needs neither to strip the types nor to compile.
+  flushCompileCache();
+}
+
+async function end(id: string, pid: number, closed: Promise<void>, closeLogs: (() => void)[], exitCode: number) {
+  const finishedAt = String(nowNanos());
+  await killMembers(id, pid);
+  await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, DRAIN_MS))]);
+  for (const close of closeLogs) close();
+  finish(exitCode, exitCode === 0 ? 'Completed' : 'Error', '', finishedAt);
+}
+
+function copy(from: Readable, name: StreamName, log: LogFile): () => void {
+  const splitter = new LineSplitter(name);
+  from.on('data', (bytes: Buffer) => log.write(splitter.push(bytes)));
+  from.on('error', () => {});
+  return () => log.write(splitter.end());
+}
+
+function finish(exitCode: number, reason: ExitReason, message: string, finishedAt = String(nowNanos())): void {
+  writeJson(files.exit, { exitCode, reason, message, startedAt, finishedAt } satisfies ExitRecord);
+  process.exit(0);
+}
+
+function answerReopen(log: LogFile): void {
+  let reopened = 0;
+  process.on('SIGUSR2', () => {
+    reopened += 1;
+    try {
+      log.reopen();
+      writeJson(files.log, { reopened });
+    } catch (thrown) {
+      writeJson(files.log, { reopened, error: String(thrown) });
+    }
+  });
+}
+
+function checkDirectory(cwd: string): void {
+  const found = statSync(cwd, { throwIfNoEntry: false });
+  if (!found) throw new Error(`chdir to cwd ("${cwd}") failed: no such file or directory`);
+  if (!found.isDirectory()) throw new Error(`chdir to cwd ("${cwd}") failed: not a directory`);
+}
+
+function exitCodeOf(code: number | null, signal: NodeJS.Signals | null): number {
+  return signal === null ? (code ?? 0) : 128 + constants.signals[signal];
+}
+
+/** Why the process could not be started, in runc's words where it has them. */
+function explain(thrown: unknown, spec: ProcessSpec): string {
+  const file = spec.command[0] ?? '';
+  const spawning = thrown instanceof Error && 'syscall' in thrown && String(thrown.syscall).startsWith('spawn');
+  switch (spawning ? errnoOf(thrown) : undefined) {
+    case 'ENOENT':
+      return file.includes('/')
+        ? `exec: "${file}": stat ${file}: no such file or directory`
+        : `exec: "${file}": executable file not found in $PATH`;
+    case 'EACCES':
+      return `exec: "${file}": permission denied`;
+    default:
+      return thrown instanceof Error ? thrown.message : String(thrown);
+  }
+}
+
+main();

@@ -1,0 +1,193 @@
+/**
+ * Watches the shims: learns from their files that a container runs or ended, whoever started them.
+ *
+ * Owns the watches and the one poll timer. Invariants: a container's exit is reported once; a shim that is gone without
+ * `exit.json` means exit code 255 and reason `Unknown`, after everything of that container was killed (nobody would read
+ * its output or see it end). Files wake it at once, the poll finds what a lost notification hid.
+ */
+import { spawn } from 'node:child_process';
+import { closeSync, existsSync, type FSWatcher, openSync, watch } from 'node:fs';
+import { extname, join } from 'node:path';
+import { status } from '@grpc/grpc-js';
+import { nowNanos } from './clock.ts';
+import { CriError, messageOf } from './errors.ts';
+import { claim, readJson, writeJson } from './files.ts';
+import { identify, isAlive, killMembers } from './proc.ts';
+import {
+  type ExitRecord,
+  isExitRecord,
+  isProcessIdentity,
+  isProcessRecord,
+  START_ERROR_CODE,
+  UNKNOWN_CODE,
+} from './records.ts';
+import type { Container } from './store.ts';
+
+/** Milliseconds between two looks at every running container: the safety net under the file notifications. */
+const POLL_MS = 1_000;
+/** The longest that a timer of Node can wait, in milliseconds. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** The shim stands beside this file, as source or as bundled script. */
+const SHIM = join(import.meta.dirname, `shim${extname(import.meta.filename)}`);
+/** A shim holds a few lines of log; its heap stays small for the sake of nodes with many containers. */
+const SHIM_FLAGS = ['--max-old-space-size=32', '--max-semi-space-size=1'];
+
+export type Change = 'started' | 'stopped';
+
+export class Supervisor {
+  readonly #cacheDirectory: string;
+  readonly #changed: (container: Container, change: Change) => void;
+  readonly #watched = new Map<Container, FSWatcher | undefined>();
+  readonly #poll: NodeJS.Timeout;
+
+  constructor(root: string, changed: (container: Container, change: Change) => void) {
+    this.#cacheDirectory = join(root, 'shim-cache');
+    this.#changed = changed;
+    this.#poll = setInterval(() => {
+      for (const container of this.#watched.keys()) this.#look(container);
+    }, POLL_MS);
+    this.#poll.unref();
+  }
+
+  close(): void {
+    clearInterval(this.#poll);
+    for (const watcher of this.#watched.values()) watcher?.close();
+    this.#watched.clear();
+  }
+
+  /** Takes over a container of an earlier runtime. What happened meanwhile is no news and is not reported. */
+  async adopt(container: Container): Promise<void> {
+    container.exit = readJson(container.files.exit, isExitRecord);
+    container.process = readJson(container.files.process, isProcessRecord);
+    if (container.exit || !container.record.startRequested) return;
+    const shim = readJson(container.files.shim, isProcessIdentity);
+    if (!shim && claim(container.files.shim, identify(process.pid))) {
+      this.#writeExit(
+        container,
+        START_ERROR_CODE,
+        'StartError',
+        'the runtime ended before it could start the container',
+      );
+      return;
+    }
+    if (shim && !isAlive(shim)) await this.#lose(container);
+    else this.#watch(container);
+  }
+
+  /** Starts the shim, which starts the process. The outcome is seen by `until`. */
+  launch(container: Container): void {
+    this.#watch(container);
+    const errors = openSync(container.files.shimErrors, 'a', 0o600);
+    try {
+      const shim = spawn(process.execPath, [...SHIM_FLAGS, SHIM, container.directory], {
+        cwd: '/',
+        detached: true,
+        env: { NODE_COMPILE_CACHE: this.#cacheDirectory },
+        stdio: ['ignore', 'ignore', errors],
+      });
+      shim.once('error', (thrown) => this.abandonStart(container, `cannot start its shim: ${messageOf(thrown)}`));
+      shim.once('exit', () => this.#shimEnded(container));
+      shim.unref();
+    } finally {
+      closeSync(errors);
+    }
+  }
+
+  #shimEnded(container: Container): void {
+    this.#look(container);
+    if (!this.#watched.has(container) || existsSync(container.files.shim)) return;
+    this.abandonStart(container, `its shim ended before it began: see ${container.files.shimErrors}`);
+  }
+
+  /** Gives up a start that gave no sign: a shim that has not claimed yet never will, another one is killed. */
+  abandonStart(container: Container, why: string): void {
+    if (container.exit) return;
+    if (claim(container.files.shim, identify(process.pid))) {
+      this.#writeExit(container, START_ERROR_CODE, 'StartError', why);
+      return;
+    }
+    const shim = readJson(container.files.shim, isProcessIdentity);
+    if (shim && isAlive(shim)) process.kill(shim.pid, 'SIGKILL');
+    void this.#lose(container);
+  }
+
+  /** True when the condition came true in time. Rejects when the caller went away. */
+  until(container: Container, condition: () => boolean, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
+    if (condition()) return Promise.resolve(true);
+    return new Promise((resolve, reject) => {
+      const settle = (act: () => void): void => {
+        clearTimeout(timer);
+        container.listeners.delete(check);
+        signal?.removeEventListener('abort', gone);
+        act();
+      };
+      const check = (): void => {
+        if (condition()) settle(() => resolve(true));
+      };
+      const gone = (): void => settle(() => reject(new CriError(status.CANCELLED, 'context canceled')));
+      const timer = setTimeout(() => settle(() => resolve(false)), Math.min(timeoutMs, MAX_TIMER_MS));
+      container.listeners.add(check);
+      if (signal?.aborted) gone();
+      else signal?.addEventListener('abort', gone);
+    });
+  }
+
+  /** Stops looking at a container that is being removed. */
+  forget(container: Container): void {
+    this.#watched.get(container)?.close();
+    this.#watched.delete(container);
+  }
+
+  #watch(container: Container): void {
+    if (this.#watched.has(container)) return;
+    let watcher: FSWatcher | undefined;
+    try {
+      watcher = watch(container.directory, { persistent: false }, () => this.#look(container));
+      watcher.on('error', () => watcher?.close());
+    } catch {
+      // Out of inotify watches: the poll alone must do.
+    }
+    this.#watched.set(container, watcher);
+    this.#look(container);
+  }
+
+  #look(container: Container): void {
+    if (!this.#watched.has(container) || container.exit) return;
+    if (!container.process) {
+      container.process = readJson(container.files.process, isProcessRecord);
+      if (container.process) this.#changed(container, 'started');
+    }
+    const shim = readJson(container.files.shim, isProcessIdentity);
+    // Alive first, file second: the shim writes its last word before it goes.
+    const gone = shim !== undefined && !isAlive(shim);
+    const exit = readJson(container.files.exit, isExitRecord);
+    if (exit) this.#end(container, exit);
+    else if (gone) void this.#lose(container);
+    for (const listener of container.listeners) listener();
+  }
+
+  async #lose(container: Container): Promise<void> {
+    if (container.losing || container.exit) return;
+    container.losing = true;
+    const leader = container.process;
+    await killMembers(container.id, leader && isAlive(leader) ? leader.pid : undefined);
+    container.losing = false;
+    this.#writeExit(container, UNKNOWN_CODE, 'Unknown', 'its shim was killed: how it ended is not known');
+  }
+
+  #writeExit(container: Container, exitCode: number, reason: ExitRecord['reason'], message: string): void {
+    if (container.exit) return;
+    const startedAt = container.process?.startedAt ?? '0';
+    const exit: ExitRecord = { exitCode, reason, message, startedAt, finishedAt: String(nowNanos()) };
+    writeJson(container.files.exit, exit);
+    this.#end(container, exit);
+  }
+
+  #end(container: Container, exit: ExitRecord): void {
+    container.exit = exit;
+    this.forget(container);
+    this.#changed(container, 'stopped');
+    for (const listener of container.listeners) listener();
+  }
+}
