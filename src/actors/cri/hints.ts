@@ -43,7 +43,7 @@ const OUTCOME_OF_EVENT: Readonly<Record<ContainerEventType, Outcome>> = {
   CONTAINER_STOPPED_EVENT: 'exited',
   CONTAINER_DELETED_EVENT: 'gone',
 };
-const FILTERS = Object.keys(OUTCOME_OF_TOPIC).map((topic) => `namespace==${CRI_NAMESPACE},topic==${topic}`);
+const FILTERS = Object.keys(OUTCOME_OF_TOPIC).map((topic) => `namespace=="${CRI_NAMESPACE}",topic=="${topic}"`);
 
 /** The hint in an event of CRI. */
 export function hintOfContainerEvent(event: ContainerEventResponse): Hint {
@@ -70,8 +70,8 @@ export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | nu
 
 export interface HintListener {
   onHint(hint: Hint): void;
-  /** The stream broke or was refused; what happened meanwhile is lost. */
-  onLost(): void;
+  /** The stream broke or was refused; what happens meanwhile is lost. `reason` is absent where that is no fault. */
+  onLost(reason?: string): void;
   /** A stream was asked for. Whether it works shows in what it delivers. */
   onOpen(): void;
 }
@@ -96,10 +96,10 @@ async function keepListening(client: RuntimeClient, source: StreamName, to: Hint
     const openedAt = performance.now();
     try {
       await listen(client, source, to, signal);
-    } catch (error) {
-      if (error instanceof OperationError && error.code === 'UNIMPLEMENTED') return;
-    } finally {
       to.onLost();
+    } catch (error) {
+      if (error instanceof OperationError && error.code === 'UNIMPLEMENTED') return to.onLost();
+      to.onLost(`${source}: ${error instanceof Error ? error.message : String(error)}`);
     }
     backoffMs = performance.now() - openedAt > GOOD_STREAM_MS ? MIN_BACKOFF_MS : backoffMs * 2;
     await pause(Math.min(backoffMs, MAX_BACKOFF_MS) * (0.5 + Math.random() / 2), signal);

@@ -31,6 +31,8 @@ export interface CriOptions extends Endpoints {
   readonly relistPeriods?: RelistPeriods;
   /** Milliseconds of the clock that stamps observations. */
   readonly now?: () => number;
+  /** Hears what no machine needs to know: an event stream that broke and is being opened again. */
+  readonly warn?: (message: string) => void;
 }
 
 export interface CriPorts {
@@ -45,6 +47,7 @@ class Adapter {
   readonly timeoutMs: number;
   readonly now: () => number;
   readonly periods: RelistPeriods;
+  readonly warn: (message: string) => void;
   readonly watchers = new Set<PodWatcher>();
   readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
 
@@ -53,6 +56,7 @@ class Adapter {
     this.timeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
     this.now = options.now ?? Date.now;
     this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
+    this.warn = options.warn ?? (() => {});
   }
 
   limits(call: { readonly signal: AbortSignal }, timeoutMs: number | null = this.timeoutMs): CallOptions {
@@ -67,6 +71,17 @@ class Adapter {
     for (const watcher of this.watchers) watcher.hint({ id, outcome });
   }
 
+  /** Ends or removes a sandbox or container. One that the runtime does not know has ended and is removed. */
+  ending(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
+    return this.changing(
+      id,
+      outcome,
+      change.catch((error: unknown) => {
+        if (!isNotFound(error)) throw error;
+      }),
+    );
+  }
+
   /** Does what changes a sandbox or container, then has its pod looked at, whatever came of it. */
   async changing(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
     const came = await change.then(
@@ -78,6 +93,8 @@ class Adapter {
     return null;
   }
 }
+
+const isNotFound = (error: unknown) => error instanceof OperationError && error.code === 'NOT_FOUND';
 
 /** containerd and CRI-O say so in different words, and with different codes. */
 const isNameReserved = (error: unknown) => error instanceof OperationError && /reserved/.test(error.message);
@@ -121,19 +138,11 @@ function sandboxPorts(adapter: Adapter) {
     },
     'cri.stopPodSandbox': (call) => {
       const { podSandboxId: id } = call.input;
-      return adapter.changing(
-        id,
-        'exited',
-        client.call('StopPodSandbox', { pod_sandbox_id: id }, adapter.limits(call)),
-      );
+      return adapter.ending(id, 'exited', client.call('StopPodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
     },
     'cri.removePodSandbox': (call) => {
       const { podSandboxId: id } = call.input;
-      return adapter.changing(
-        id,
-        'gone',
-        client.call('RemovePodSandbox', { pod_sandbox_id: id }, adapter.limits(call)),
-      );
+      return adapter.ending(id, 'gone', client.call('RemovePodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
     },
   } satisfies Partial<Ports<typeof criOperations>>;
 }
@@ -168,11 +177,11 @@ function containerPorts(adapter: Adapter) {
       const { containerId, timeoutSeconds } = call.input;
       const limits = adapter.limits(call, timeoutSeconds * 1000 + adapter.timeoutMs);
       const request = { container_id: containerId, timeout: String(timeoutSeconds) };
-      return adapter.changing(containerId, 'exited', client.call('StopContainer', request, limits));
+      return adapter.ending(containerId, 'exited', client.call('StopContainer', request, limits));
     },
     'cri.removeContainer': (call) => {
       const { containerId } = call.input;
-      return adapter.changing(
+      return adapter.ending(
         containerId,
         'gone',
         client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call)),
@@ -232,7 +241,10 @@ function imagePorts(adapter: Adapter) {
       return { images: images.map((image) => canonical(image)) };
     },
     'cri.removeImage': async (call) => {
-      await client.call('RemoveImage', { image: { image: call.input.image } }, adapter.limits(call));
+      const removal = client.call('RemoveImage', { image: { image: call.input.image } }, adapter.limits(call));
+      await removal.catch((error: unknown) => {
+        if (!isNotFound(error)) throw error;
+      });
       return null;
     },
     'cri.imageFsInfo': async (call) => {
@@ -275,17 +287,11 @@ function runtimePorts(adapter: Adapter) {
     'cri.podStatus': (call) =>
       inspectPod(client, call.input.uid, { ...adapter.limits(call), observedAtMs: adapter.now() }),
     'cri.watchPods': async (call) => {
-      const { client, periods, now, timeoutMs: requestTimeoutMs } = adapter;
-      const emit = (item: Parameters<typeof call.emit>[0]) => call.emit(item);
-      const watcher = new PodWatcher({
-        ...call.input,
-        client,
-        emit,
-        signal: call.signal,
-        requestTimeoutMs,
-        periods,
-        now,
-      });
+      const { client, periods, now, warn, timeoutMs: requestTimeoutMs } = adapter;
+      const { input, signal } = call;
+      const emit = call.emit.bind(call);
+      const options = { ...input, client, emit, signal, requestTimeoutMs, periods, now, warn };
+      const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);
       await watcher.run().finally(() => adapter.watchers.delete(watcher));
       return null;

@@ -35,6 +35,7 @@ export interface WatchOptions {
   readonly requestTimeoutMs: number;
   readonly periods: RelistPeriods;
   readonly now: () => number;
+  readonly warn: (message: string) => void;
 }
 
 interface Inspection {
@@ -69,14 +70,15 @@ export class PodWatcher {
 
   /** Runs until the signal ends it. */
   async run(): Promise<void> {
-    const { client, signal } = this.#options;
+    const { client, signal, warn } = this.#options;
     const listener = {
       onHint: (hint: Hint) => this.hint(hint),
       onOpen: () => {
         this.#listeningSinceMs = this.#options.now();
       },
-      onLost: () => {
+      onLost: (reason?: string) => {
         this.#listeningSinceMs = null;
+        if (reason !== undefined && !signal.aborted) warn(`Lost the events of the container runtime: ${reason}`);
         this.#endPause('soon');
       },
     };

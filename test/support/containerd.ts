@@ -1,0 +1,277 @@
+/**
+ * A containerd of the test's own: own root, state, socket, bridge and cgroup, and nothing left of it after `close()`.
+ *
+ * The machine's containerd, if it runs, is not touched. The images of test/support/image.ts are imported.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { randomBytes, randomInt } from 'node:crypto';
+import { accessSync, constants, openSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { BUSYBOX, BUSYBOX_IMAGE, buildTestImages, PAUSE_IMAGE } from './image.ts';
+
+const run = promisify(execFile);
+
+const CNI_BIN = '/usr/lib/cni';
+const CGROUP_ROOT = '/sys/fs/cgroup';
+/** A cold start of containerd takes about a second; a loaded machine may need ten times that. */
+const READY_TIMEOUT_MS = 30_000;
+/** How long containerd may take to end after SIGTERM. */
+const STOP_TIMEOUT_MS = 10_000;
+const POLL_MS = 25;
+
+export interface Containerd {
+  /** `unix:///…` */
+  readonly endpoint: string;
+  /** Root of all files of this containerd; removed by `close`. */
+  readonly directory: string;
+  /** Present, with every applet of busybox. */
+  readonly image: string;
+  /** For `cgroup_parent` of sandboxes; removed by `close`. */
+  readonly cgroupParent: string;
+  readonly pid: number;
+  /** Where containerd writes its log. */
+  readonly logFile: string;
+  ctr(...args: readonly string[]): Promise<string>;
+  /** SIGKILL and a new process on the same socket and state, as after a crash. */
+  restart(): Promise<void>;
+  close(): Promise<void>;
+}
+
+function onPath(command: string): boolean {
+  const directories = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
+  return directories.some((directory) => isExecutable(join(directory, command)));
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Why no containerd can be started here; `null` when it can. */
+export function containerdAvailable(): string | null {
+  if (process.platform !== 'linux') return `containerd needs Linux, this is ${process.platform}`;
+  if (process.getuid?.() !== 0) return 'containerd needs root';
+  for (const command of ['containerd', 'ctr', 'runc', 'ip', 'tar', 'umount']) {
+    if (!onPath(command)) return `${command} is not installed`;
+  }
+  if (!isExecutable(BUSYBOX)) return `${BUSYBOX} is not installed (Debian: busybox-static)`;
+  for (const plugin of ['bridge', 'host-local', 'loopback']) {
+    if (!isExecutable(join(CNI_BIN, plugin))) return `the CNI plug-in ${plugin} is not in ${CNI_BIN}`;
+  }
+  return null;
+}
+
+interface Layout {
+  readonly directory: string;
+  readonly id: string;
+  readonly bridge: string;
+  readonly subnet: string;
+  readonly socket: string;
+  readonly logFile: string;
+}
+
+const CRI = 'plugins."io.containerd.grpc.v1.cri"';
+
+const configuration = ({ directory, socket }: Layout) => `version = 2
+root = "${directory}/root"
+state = "${directory}/state"
+[grpc]
+  address = "${socket}"
+[ttrpc]
+  address = "${socket}.ttrpc"
+[${CRI}]
+  sandbox_image = "${PAUSE_IMAGE}"
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+[${CRI}.cni]
+  bin_dir = "${CNI_BIN}"
+  conf_dir = "${directory}/cni"
+[${CRI}.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[${CRI}.containerd.runtimes.runc.options]
+  Root = "${directory}/runc"
+`;
+
+const network = ({ directory, id, bridge, subnet }: Layout) => ({
+  cniVersion: '0.4.0',
+  name: `statelet-${id}`,
+  plugins: [
+    {
+      type: 'bridge',
+      bridge,
+      isGateway: true,
+      ipam: {
+        type: 'host-local',
+        dataDir: `${directory}/ipam`,
+        ranges: [[{ subnet }]],
+        routes: [{ dst: '0.0.0.0/0' }],
+      },
+    },
+  ],
+});
+
+async function prepare(): Promise<Layout> {
+  const id = randomBytes(4).toString('hex');
+  // Not below tmpdir(): the path of a socket may have 107 characters.
+  const directory = await mkdtemp(`/tmp/statelet-${id}-`);
+  const layout = {
+    directory,
+    id,
+    bridge: `stl-${id}`,
+    subnet: `10.${randomInt(200, 250)}.${randomInt(0, 256)}.0/24`,
+    socket: join(directory, 'containerd.sock'),
+    logFile: join(directory, 'containerd.log'),
+  };
+  await mkdir(join(directory, 'cni'));
+  await writeFile(join(directory, 'config.toml'), configuration(layout));
+  await writeFile(join(directory, 'cni/10-statelet.conflist'), JSON.stringify(network(layout)));
+  return layout;
+}
+
+/** Ends a wait that nothing else ends. */
+async function until(what: string, timeoutMs: number, isTrue: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!(await isTrue())) {
+    if (performance.now() > deadline) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
+    await sleep(POLL_MS);
+  }
+}
+
+const succeeds = (promise: Promise<unknown>) =>
+  promise.then(
+    () => true,
+    () => false,
+  );
+
+class OwnContainerd implements Containerd {
+  readonly #layout: Layout;
+  #process: ChildProcess;
+
+  constructor(layout: Layout) {
+    this.#layout = layout;
+    this.#process = this.#spawn();
+  }
+
+  get endpoint() {
+    return `unix://${this.#layout.socket}`;
+  }
+  get directory() {
+    return this.#layout.directory;
+  }
+  get cgroupParent() {
+    return `/statelet-${this.#layout.id}`;
+  }
+  get logFile() {
+    return this.#layout.logFile;
+  }
+  get image() {
+    return BUSYBOX_IMAGE;
+  }
+  get pid() {
+    return this.#process.pid ?? 0;
+  }
+
+  async ctr(...args: readonly string[]): Promise<string> {
+    const { stdout } = await run('ctr', ['-a', this.#layout.socket, '-n', 'k8s.io', ...args]);
+    return stdout;
+  }
+
+  /** Serving, with the CRI part loaded and the images known. */
+  async ready(): Promise<void> {
+    await until('containerd answers', READY_TIMEOUT_MS, async () => {
+      if (this.#hasEnded()) throw new Error(`containerd ended: ${await readFile(this.logFile, 'utf8')}`);
+      return succeeds(this.ctr('version'));
+    });
+  }
+
+  async importImages(): Promise<void> {
+    const archive = join(this.directory, 'images.tar');
+    await buildTestImages(archive);
+    await this.ctr('images', 'import', archive);
+    await rm(archive);
+  }
+
+  async restart(): Promise<void> {
+    this.#process.kill('SIGKILL');
+    await until('containerd is gone', STOP_TIMEOUT_MS, async () => this.#hasEnded());
+    this.#process = this.#spawn();
+    await this.ready();
+  }
+
+  /** Containers die first, so that their shims and mounts can be removed; then containerd, then what they left. */
+  async close(): Promise<void> {
+    const sandboxes = await this.ctr('containers', 'list', '-q').catch(() => '');
+    for (const id of sandboxes.split('\n').filter(Boolean)) {
+      await succeeds(this.ctr('tasks', 'kill', '--all', '--signal', 'SIGKILL', id));
+    }
+    this.#process.kill('SIGTERM');
+    const ended = await succeeds(until('containerd ends', STOP_TIMEOUT_MS, async () => this.#hasEnded()));
+    if (!ended) this.#process.kill('SIGKILL');
+    await killShims(this.#layout.socket);
+    await unmountBelow(this.directory);
+    await succeeds(run('ip', ['link', 'delete', this.#layout.bridge]));
+    await removeCgroups(this.cgroupParent);
+    await rm(this.directory, { recursive: true, force: true });
+  }
+
+  #spawn(): ChildProcess {
+    const log = openSync(this.#layout.logFile, 'a');
+    const config = join(this.#layout.directory, 'config.toml');
+    return spawn('containerd', ['--config', config], { stdio: ['ignore', log, log] });
+  }
+
+  #hasEnded(): boolean {
+    return this.#process.exitCode !== null || this.#process.signalCode !== null;
+  }
+}
+
+/** A shim is its own session; it names the socket of the containerd that started it. */
+async function killShims(socket: string): Promise<void> {
+  for (const entry of await readdir('/proc')) {
+    if (!/^\d+$/.test(entry)) continue;
+    const command = await readFile(`/proc/${entry}/cmdline`, 'utf8').catch(() => '');
+    const args = command.split('\0');
+    if (args[0]?.includes('containerd-shim') && args.includes(socket)) process.kill(Number(entry), 'SIGKILL');
+  }
+}
+
+async function unmountBelow(directory: string): Promise<void> {
+  const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').map((line) => line.split(' ')[4] ?? '');
+  for (const mount of mounts.filter((path) => path.startsWith(`${directory}/`)).toReversed()) {
+    await succeeds(run('umount', ['--lazy', mount]));
+  }
+}
+
+/** The group in each hierarchy, deepest first: only an empty one can be removed. */
+async function removeCgroups(parent: string): Promise<void> {
+  const hierarchies = await readdir(CGROUP_ROOT);
+  for (const base of [CGROUP_ROOT, ...hierarchies.map((name) => join(CGROUP_ROOT, name))]) {
+    await removeCgroup(join(base, parent));
+  }
+}
+
+async function removeCgroup(path: string): Promise<void> {
+  const children = await readdir(path, { withFileTypes: true }).catch(() => []);
+  for (const child of children) if (child.isDirectory()) await removeCgroup(join(path, child.name));
+  await succeeds(rmdir(path));
+}
+
+/** Starts one; `containerdAvailable()` must have said that it can. */
+export async function startContainerd(): Promise<Containerd> {
+  const containerd = new OwnContainerd(await prepare());
+  try {
+    await containerd.ready();
+    await containerd.importImages();
+    return containerd;
+  } catch (error) {
+    await containerd.close();
+    throw error;
+  }
+}
