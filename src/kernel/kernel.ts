@@ -307,6 +307,7 @@ export class Kernel implements ActorHost {
     if (init) this.actors.set(addressOf(target), target);
     if (this.restoring) return;
     if (event === this.delivering || (init && !source)) {
+      this.delivering = undefined;
       this.heard.set(target, this.n - 1);
       return;
     }

@@ -47,6 +47,11 @@ export interface SoftState {
 export const hostOperations = {
   'host.permissions': query<Nothing, { uid: number }>(),
   'host.hostname': query<Nothing, { hostname: string }>(),
+  /** Addresses that another machine could use, in the order of the interfaces. */
+  'host.addresses': query<
+    Nothing,
+    { addresses: readonly { interface: string; address: string; family: 'IPv4' | 'IPv6' }[] }
+  >(),
   /** `null` content: no such file. Larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
   /** Reads and decodes YAML or JSON (YAML 1.1 scalars); fails with a message that names file, line and column. */

@@ -47,6 +47,9 @@ export interface KubeletContext {
   readonly input: KubeletInput;
   readonly flags: KubeletFlags | null;
   readonly config: KubeletConfiguration | null;
+  /** True when the runtime's endpoint came from a flag or a file. */
+  readonly endpointNamed: boolean;
+  readonly requestTimeoutMs: number;
   readonly node: NodeIdentity | null;
   readonly runtime: RuntimeFacts | null;
   readonly machineInfo: MachineInfo | null;

@@ -1,0 +1,83 @@
+/**
+ * What people read while the daemon runs: the journal's `log` records, printed by pino after their turn is committed.
+ *
+ * Two forms, as the kubelet has them: klog's text (`I1121 03:04:04.341809   14920 kubelet] "Started kubelet" key="value"`)
+ * and one JSON object a line. Diagnostics go to stderr.
+ */
+import { type DestinationStream, pino } from 'pino';
+import type { KernelRecord, LogLevel } from '../../kernel/records.ts';
+
+export type LogFormat = 'text' | 'json';
+
+export interface LoggerOptions {
+  readonly format: LogFormat;
+  /** Lines below this level are not printed. */
+  readonly level: LogLevel;
+  readonly write?: (line: string) => void;
+}
+
+const LETTERS: Readonly<Record<string, string>> = { debug: 'I', info: 'I', warn: 'W', error: 'E', fatal: 'F' };
+
+const two = (value: number): string => String(value).padStart(2, '0');
+
+/** klog's header: severity, month and day, local time with microseconds, process, and here the actor that spoke. */
+export function klogHeader(level: string, timeMs: number, pid: number, source: string): string {
+  const at = new Date(timeMs);
+  const day = `${two(at.getMonth() + 1)}${two(at.getDate())}`;
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}000`;
+  return `${LETTERS[level] ?? 'I'}${day} ${time} ${String(pid).padStart(7)} ${source}]`;
+}
+
+/** klog's quoting: strings in quotes, other values as JSON; control characters never reach the terminal. */
+export function klogText(text: string, fields: Readonly<Record<string, unknown>>): string {
+  const pairs = Object.entries(fields)
+    .filter(([, value]) => value !== undefined)
+    .map(
+      ([key, value]) =>
+        ` ${key}=${typeof value === 'object' ? JSON.stringify(JSON.stringify(value)) : JSON.stringify(value)}`,
+    );
+  return JSON.stringify(text) + pairs.join('');
+}
+
+interface Line {
+  readonly level: string;
+  readonly time: number;
+  readonly pid: number;
+  readonly actor: string;
+  readonly msg: string;
+}
+
+function klogStream(write: (line: string) => void): DestinationStream {
+  return {
+    write(json: string) {
+      const { level, time, pid, actor, msg, ...fields } = JSON.parse(json) as Line & Record<string, unknown>;
+      write(`${klogHeader(level, time, pid, actor)} ${klogText(msg, fields)}\n`);
+    },
+  };
+}
+
+/** Returns the observer to be given to the kernel as (part of) `onTurn`. */
+export function logRecords(options: LoggerOptions): (records: readonly KernelRecord[]) => void {
+  const write = options.write ?? ((line: string) => void process.stderr.write(line));
+  const stream = options.format === 'json' ? { write } : klogStream(write);
+  const logger = pino(
+    {
+      level: options.level,
+      base: { pid: process.pid },
+      formatters: { level: (label) => ({ level: label }) },
+      timestamp: false,
+    },
+    stream,
+  );
+  let time = 0;
+  return (records) => {
+    for (const record of records) {
+      if ('t' in record) time = record.t;
+      if (record.k === 'log')
+        logger[record.level]({ time, actor: shortName(record.at), ...record.fields }, record.text);
+    }
+  };
+}
+
+/** The last two steps of an address say enough: `pods/pod-1f3a`, `kubelet`. */
+const shortName = (address: string): string => address.split('/').slice(-2).join('/');

@@ -1,0 +1,30 @@
+/**
+ * Performs the kernel's requests through the ports: one promise and one AbortSignal each.
+ *
+ * Invariants: P1 a port that throws, rejects or returns what JSON cannot hold becomes a plain error of that request and
+ * nothing else. P2 a cancelled request is never answered.
+ */
+import type { Performer } from '../kernel/effects.ts';
+import { OperationError, toPlainError } from '../kernel/json.ts';
+import type { OperationTable, Port, Ports } from '../kernel/operation.ts';
+
+type AnyPort = Port<never>;
+
+export function performerOf<Table extends OperationTable>(ports: Ports<Table>): Performer {
+  return {
+    perform({ id, name, input, resume }, settle, emit) {
+      const abort = new AbortController();
+      const port = (ports as Readonly<Record<string, unknown>>)[name] as AnyPort | undefined;
+      const call = { id, input: input as never, resume, signal: abort.signal, emit: (item: never) => emit(item) };
+      start(name, port, call)
+        .then((output) => settle({ output: output ?? null }))
+        .catch((thrown: unknown) => settle({ error: toPlainError(thrown) }));
+      return () => abort.abort();
+    },
+  };
+}
+
+async function start(name: string, port: AnyPort | undefined, call: Parameters<AnyPort>[0]): Promise<unknown> {
+  if (!port) throw new OperationError(`this process cannot perform ${name}`, { code: 'UNIMPLEMENTED' });
+  return await port(call);
+}

@@ -1,0 +1,129 @@
+/**
+ * The way to the container runtime: finds the socket, starts the embedded runtime where it is wanted, and holds the one
+ * CRI connection through which every `cri.*` goes.
+ *
+ * Invariants: before `runtime.connect` succeeded every `cri.*` fails with a clear text; connecting again replaces the
+ * connection.
+ */
+import { statSync } from 'node:fs';
+import { OperationError } from '../kernel/json.ts';
+import type { Ports } from '../kernel/operation.ts';
+import { criOperations } from '../machines/operations/cri.ts';
+import type { RuntimeCondition, runtimeOperations } from '../machines/operations/runtime.ts';
+import { type CriConnection, criPorts } from './cri/index.ts';
+import type { EmbeddedRuntime } from './runtime/index.ts';
+
+export type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
+
+export interface RuntimeConnection {
+  readonly ports: RuntimePorts;
+  /** Ends the connection; an embedded runtime ends its containers too when `stopContainers` is true. */
+  close(options: { stopContainers: boolean }): Promise<void>;
+}
+
+/** `unix:///run/x.sock` or `/run/x.sock`; other protocols are refused with upstream's texts. */
+export function socketPath(endpoint: string): string {
+  const match = /^([a-z]+):\/\/(.*)$/i.exec(endpoint);
+  if (!match) return endpoint;
+  const [, protocol, path] = match as unknown as [string, string, string];
+  if (protocol === 'tcp') throw new OperationError('only support unix socket endpoint', { code: 'INVALID_ARGUMENT' });
+  if (protocol === 'unix') return path;
+  throw new OperationError(`protocol ${JSON.stringify(protocol)} not supported`, { code: 'INVALID_ARGUMENT' });
+}
+
+export function connectRuntime(): RuntimeConnection {
+  let connection: CriConnection | undefined;
+  let embedded: EmbeddedRuntime | undefined;
+  const current = (): CriConnection => {
+    if (connection) return connection;
+    throw new OperationError('the container runtime is not connected yet', { code: 'UNAVAILABLE', retriable: true });
+  };
+  const names = Object.keys(criOperations) as (keyof typeof criOperations)[];
+  const cri = Object.fromEntries(
+    names.map((name) => [name, (call: never) => (current().ports[name] as (call: never) => Promise<unknown>)(call)]),
+  ) as unknown as Ports<typeof criOperations>;
+  const runtime: Ports<typeof runtimeOperations> = {
+    'runtime.exists': async ({ input }) => ({ exists: isSocket(socketPath(input.endpoint)) }),
+    'runtime.startEmbedded': async ({ input }) => {
+      const { startEmbeddedRuntime } = await import('./runtime/index.ts');
+      const rootDir = `${input.rootDir}/embedded`;
+      embedded ??= await startEmbeddedRuntime({ rootDir, socket: `${rootDir}/cri.sock` });
+      return { endpoint: embedded.endpoint };
+    },
+    'runtime.connect': async ({ input, signal }) => {
+      const opened = criPorts({
+        endpoint: `unix://${socketPath(input.endpoint)}`,
+        ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
+        requestTimeoutMs: input.requestTimeoutMs,
+      });
+      const version = await validated(opened, input.endpoint, signal);
+      connection?.close();
+      connection = opened;
+      return version;
+    },
+    'runtime.watchStatus': async ({ input, signal, emit }) => {
+      let last = '';
+      while (!signal.aborted) {
+        const item = await status(current(), signal);
+        const text = JSON.stringify(item);
+        if (text !== last && !signal.aborted) emit(item);
+        last = text;
+        await pause(input.periodMs, signal);
+      }
+      return null;
+    },
+  };
+  return {
+    ports: { ...runtime, ...cri },
+    async close({ stopContainers }) {
+      connection?.close();
+      await embedded?.close({ stopContainers });
+    },
+  };
+}
+
+function isSocket(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
+}
+
+async function validated(opened: CriConnection, endpoint: string, signal: AbortSignal) {
+  try {
+    return await opened.ports['cri.version'](callOf({}, signal));
+  } catch (thrown) {
+    opened.close();
+    const { message, code } = thrown as { message: string; code?: string };
+    throw new OperationError(
+      `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${message}`,
+      code === undefined ? {} : { code },
+    );
+  }
+}
+
+async function status(connection: CriConnection, signal: AbortSignal) {
+  try {
+    const { conditions } = await connection.ports['cri.status'](callOf({}, signal));
+    return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition) } as const;
+  } catch (thrown) {
+    return { type: 'runtime.statusFailed', message: (thrown as Error).message } as const;
+  }
+}
+
+function plainCondition(condition: Partial<RuntimeCondition>): RuntimeCondition {
+  const { type = '', status = false, reason = '', message = '' } = condition;
+  return { type, status, reason, message };
+}
+
+const callOf = <Input>(input: Input, signal: AbortSignal) => ({
+  id: 0,
+  input,
+  resume: false,
+  signal,
+  emit: (_item: never): void => {},
+});
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}

@@ -1,0 +1,54 @@
+/** The few ways in which the journal writes to a disk. A test puts a broken disk in their place. */
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { UNFINISHED } from './layout.ts';
+
+export type Durability =
+  /** The operating system writes when it likes: a power cut may cost the last seconds, a crash of the process nothing. */
+  | 'none'
+  /** What was committed in one tick of the event loop is on disk before anyone is told so. */
+  | 'tick';
+
+export interface Disk {
+  open(path: string, flags: string, mode: number): Promise<FileHandle>;
+}
+
+export const realDisk: Disk = { open };
+
+/** Readable by the owner only: a journal holds the names and the settings of everything that ran. */
+export const PRIVATE = 0o600;
+
+/** Writes all of it at a place of the file, however many calls that takes. */
+export async function writeAll(handle: FileHandle, bytes: Buffer, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesWritten } = await handle.write(bytes, done, bytes.length - done, position + done);
+    done += bytesWritten;
+  }
+}
+
+/** Puts a whole file in place, or nothing. */
+export async function writeWhole(disk: Disk, path: string, text: string, durability: Durability): Promise<void> {
+  const unfinished = `${path}${UNFINISHED}`;
+  try {
+    const handle = await disk.open(unfinished, 'w', PRIVATE);
+    try {
+      await writeAll(handle, Buffer.from(text), 0);
+      if (durability === 'tick') await handle.datasync();
+    } finally {
+      await handle.close();
+    }
+    await rename(unfinished, path);
+  } catch (error) {
+    await rm(unfinished, { force: true });
+    throw error;
+  }
+}
+
+/** Makes the names of new files survive a power cut. */
+export async function syncDirectory(directory: string): Promise<void> {
+  const handle = await open(directory, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

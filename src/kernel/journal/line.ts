@@ -1,0 +1,64 @@
+/**
+ * One line of a segment: `crc32 SP json LF`, where `crc32` is eight lower-case hex digits over the bytes of `json`.
+ *
+ * `json` is what `JSON.stringify` makes of a record, so a line never holds a raw line break, and what JSON cannot say
+ * (`undefined`, `NaN`, a `Date`) is already gone: the kernel's values are plain JSON before they come here.
+ */
+import { crc32 } from 'node:zlib';
+import type { JournalLine } from '../records.ts';
+
+/** Eight digits and a space. */
+const PREFIX_BYTES = 9;
+const LINE_FEED = 0x0a;
+const SPACE = 0x20;
+
+export function encodeLine(json: string): string {
+  return `${crc32(json).toString(16).padStart(8, '0')} ${json}\n`;
+}
+
+/** The record of a line without its line feed, or the words that say what is wrong with it. */
+export function parseLine(line: Buffer): JournalLine | string {
+  if (line.length < PREFIX_BYTES + 2 || line[PREFIX_BYTES - 1] !== SPACE) return 'it does not begin with a checksum';
+  const stated = line.latin1Slice(0, PREFIX_BYTES - 1);
+  const json = line.subarray(PREFIX_BYTES);
+  const actual = crc32(json).toString(16).padStart(8, '0');
+  if (stated !== actual) return `its checksum is ${printable(stated)}, its bytes make ${actual}`;
+  try {
+    const record: unknown = JSON.parse(json.utf8Slice());
+    if (typeof record === 'object' && record !== null && 'k' in record) return record as JournalLine;
+  } catch {}
+  return 'its checksum is right, but it holds no record';
+}
+
+const printable = (text: string): string => text.replace(/[^!-~]/g, '?');
+
+/** A line as it lies in a file. */
+export interface PlacedLine {
+  /** Without the line feed. A view that is good until the next line is taken. */
+  readonly bytes: Buffer;
+  /** Of the first byte, from the start of the file. */
+  readonly offset: number;
+  /** From 1. */
+  readonly number: number;
+  /** False for bytes at the end of a file that no line feed closes. */
+  readonly whole: boolean;
+}
+
+/** Cuts a stream of chunks into lines, holding no more than a chunk and a line. */
+export function* linesOf(chunks: Iterable<Buffer>): Generator<PlacedLine> {
+  let rest: Buffer = Buffer.alloc(0);
+  let offset = 0;
+  let number = 1;
+  for (const chunk of chunks) {
+    const buffer = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    let start = 0;
+    for (let end = buffer.indexOf(LINE_FEED); end !== -1; end = buffer.indexOf(LINE_FEED, start)) {
+      yield { bytes: buffer.subarray(start, end), offset: offset + start, number, whole: true };
+      number++;
+      start = end + 1;
+    }
+    offset += start;
+    rest = Buffer.from(buffer.subarray(start));
+  }
+  if (rest.length > 0) yield { bytes: rest, offset, number, whole: false };
+}

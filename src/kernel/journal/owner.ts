@@ -1,0 +1,50 @@
+/**
+ * One writer for one directory.
+ *
+ * The lock is SQLite's exclusive lock on an empty database: a lock of the operating system, which ends with the process
+ * that holds it however that process ends, and which holds across containers that share the directory. A file with a
+ * process id would do neither. `owner.json` only tells people who holds it.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { JournalError, messageOf } from './errors.ts';
+
+/** SQLITE_BUSY: somebody else has the lock. */
+const BUSY = 5;
+
+export interface Owner {
+  release(): void;
+}
+
+export function takeOwnership(directory: string): Owner {
+  const path = join(directory, 'owner.lock');
+  const database = new DatabaseSync(path, { timeout: 0 });
+  try {
+    database.exec('PRAGMA journal_mode=MEMORY; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE');
+  } catch (error) {
+    database.close();
+    if ((error as { errcode?: number }).errcode !== BUSY) throw error;
+    const sentence = `${holder(directory)} is writing this journal; stop it or choose another directory`;
+    throw new JournalError('owned', { file: directory }, sentence);
+  }
+  introduce(directory);
+  return { release: () => database.close() };
+}
+
+function introduce(directory: string): void {
+  try {
+    writeFileSync(join(directory, 'owner.json'), `${JSON.stringify({ pid: process.pid, title: process.title })}\n`);
+  } catch (error) {
+    process.emitWarning(`the journal's owner.json could not be written: ${messageOf(error)}`);
+  }
+}
+
+function holder(directory: string): string {
+  try {
+    const { pid, title } = JSON.parse(readFileSync(join(directory, 'owner.json'), 'utf8'));
+    return `process ${Number(pid)} (${String(title)})`;
+  } catch {
+    return 'another process';
+  }
+}

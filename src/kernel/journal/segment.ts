@@ -1,0 +1,53 @@
+/**
+ * One open segment: whole batches go in, each closed by a link of the hash chain.
+ *
+ * Invariants: `bytes` is the length of what was written whole (and is on disk, if that was asked for); `undo` makes the
+ * file that long again; a link is sha256 of the link before (64 zeros at the start) and of every byte since.
+ */
+import { createHash } from 'node:crypto';
+import type { FileHandle } from 'node:fs/promises';
+import { type Disk, type Durability, PRIVATE, writeAll } from './disk.ts';
+import { encodeLine } from './line.ts';
+
+export const FIRST_LINK = '0'.repeat(64);
+
+export class Segment {
+  readonly path: string;
+  bytes = 0;
+  link = FIRST_LINK;
+  private readonly handle: FileHandle;
+  private readonly durability: Durability;
+
+  private constructor(path: string, handle: FileHandle, durability: Durability) {
+    this.path = path;
+    this.handle = handle;
+    this.durability = durability;
+  }
+
+  /** Fails where a file of that name exists: a segment is never written twice. */
+  static async create(disk: Disk, path: string, durability: Durability): Promise<Segment> {
+    return new Segment(path, await disk.open(path, 'wx', PRIVATE), durability);
+  }
+
+  async write(lines: string, upto: number): Promise<void> {
+    const bytes = Buffer.from(lines);
+    const sha256 = createHash('sha256').update(this.link).update(bytes).digest('hex');
+    const whole = Buffer.concat([bytes, Buffer.from(encodeLine(JSON.stringify({ k: 'chain', upto, sha256 })))]);
+    await writeAll(this.handle, whole, this.bytes);
+    if (this.durability === 'tick') await this.handle.datasync();
+    this.bytes += whole.length;
+    this.link = sha256;
+  }
+
+  async undo(): Promise<void> {
+    await this.handle.truncate(this.bytes);
+  }
+
+  async close(): Promise<void> {
+    try {
+      if (this.durability === 'tick') await this.handle.datasync();
+    } finally {
+      await this.handle.close();
+    }
+  }
+}

@@ -1,0 +1,118 @@
+/**
+ * The supervisor: `run()` -> `RunKubelet` -> `createAndInitKubelet` -> `startKubelet` -> `Run`, as one chart.
+ *
+ * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
+ * Owns: flags, configuration, the node's identity, the facts that starting found out, and the subsystems.
+ * Hears: the answer of each step's subsystem; `signal.received` from the process; `lockFile.contended`.
+ * Asks: the operations of the small steps (host name, folders, limits); all else belongs to a subsystem.
+ * Invariants:
+ *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
+ *   S2 a step that upstream only logs never ends the node; a step that upstream calls fatal always does, with its words.
+ *   S3 the end of the node ends no pod: containers belong to the runtime.
+ *   S4 a crash of one subsystem never stops another.
+ * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
+ */
+import { line } from '../kernel/xstate.ts';
+import { command } from './startup/command.ts';
+import { run } from './startup/run.ts';
+import { runKubelet } from './startup/run-kubelet.ts';
+import { kubeletSetup } from './startup/setup.ts';
+import { startKubelet } from './startup/start-kubelet.ts';
+import { subsystem } from './startup/subsystems.ts';
+import type { KubeletContext } from './startup/types.ts';
+
+/** How long STOPPING=1 may take before the node ends without it. */
+const STOPPING_NOTICE_MS = 1_000;
+
+const settings = ({ context }: { context: KubeletContext }) => context.settings;
+
+/** What each subsystem is given; everything else it finds out by asking. */
+const subsystems = {
+  lockFile: subsystem('lockFile', ({ context }) => ({
+    path: context.flags!.lockFile,
+    exitOnContention: context.flags!.exitOnLockContention,
+  })),
+  runtimeState: subsystem('runtimeState', () => ({})),
+  runtimeService: subsystem('runtimeService', ({ context }) => ({
+    endpoint: context.config!.containerRuntimeEndpoint,
+    imageEndpoint: context.config!.imageServiceEndpoint ?? '',
+    endpointNamed: context.endpointNamed,
+    requestTimeoutMs: context.requestTimeoutMs,
+    rootDir: context.flags!.rootDir,
+  })),
+  eventRecorder: subsystem('eventRecorder', () => ({})),
+  containerManager: subsystem('containerManager', ({ context }) => ({
+    machineInfo: context.machineInfo!,
+    cgroupsPerQOS: context.config!.cgroupsPerQOS,
+    cgroupRoot: context.config!.cgroupRoot ?? '',
+    cgroupDriver: context.runtime?.cgroupDriver ?? context.config!.cgroupDriver,
+    kubeletCgroups: context.config!.kubeletCgroups ?? '',
+    runtimeCgroups: context.flags!.runtimeCgroups,
+    systemCgroups: context.config!.systemCgroups ?? '',
+    failCgroupV1: context.config!.failCgroupV1,
+    failSwapOn: context.config!.failSwapOn,
+  })),
+  memory: subsystem('memory', settings),
+  podConfig: subsystem('podConfig', settings),
+  images: subsystem('images', settings),
+  status: subsystem('status', settings),
+  pods: subsystem('pods', ({ context }) => ({ settings: context.settings, softState: context.softState })),
+  pleg: subsystem('pleg', settings),
+  syncLoop: subsystem('syncLoop', settings),
+  containerGC: subsystem('containerGC', settings),
+  imageGC: subsystem('imageGC', settings),
+  healthz: subsystem('healthz', ({ context }) => ({
+    address: context.config!.healthzBindAddress,
+    port: context.config!.healthzPort,
+  })),
+};
+
+const alive = kubeletSetup.createStateConfig({
+  type: 'parallel',
+  on: {
+    'signal.received': {
+      target: 'stopping',
+      actions: line('info', ({ event }) => ['Received signal; stopping. Pods go on', { signal: event.signal }]),
+    },
+    'lockFile.contended': { target: 'stopping', actions: line('info', 'Caught inotify event on the lock file; stopping') },
+  },
+  states: {
+    startup: { initial: 'command', states: { command, run, runKubelet, startKubelet } },
+    ...(subsystems as Record<string, object>),
+  },
+});
+
+export const kubeletMachine = kubeletSetup.createMachine({
+  id: 'kubelet',
+  context: ({ input }) => ({
+    input,
+    flags: null,
+    config: null,
+    endpointNamed: false,
+    requestTimeoutMs: 0,
+    node: null,
+    runtime: null,
+    machineInfo: null,
+    resolvConf: '',
+    hostsFile: '',
+    softState: null,
+    settings: null,
+    failure: null,
+    crashes: {},
+  }),
+  initial: 'alive',
+  states: {
+    alive,
+    stopping: {
+      invoke: { id: 'notifyStopping', src: 'host.notify', input: { state: 'STOPPING=1' }, onDone: 'stopped', onError: 'stopped' },
+      after: { [STOPPING_NOTICE_MS]: 'stopped' },
+    },
+    stopped: { type: 'final' },
+    failed: {
+      id: 'kubelet.failed',
+      type: 'final',
+      entry: line('error', ({ context }) => ['command failed', { err: context.failure?.message ?? '' }]),
+    },
+  },
+  output: ({ context }) => ({ exitCode: context.failure?.exitCode ?? 0, failure: context.failure }),
+});

@@ -1,0 +1,62 @@
+/**
+ * The command: from the arguments to a configuration, as `NewKubeletCommand` does before anything is touched.
+ *
+ * Steps: S006 to S031. The work is the config loader's; the supervisor only waits for its answer and says who we are.
+ */
+import { assign, line } from '../../kernel/xstate.ts';
+import { failing, kubeletSetup, warning } from './setup.ts';
+
+export const command = kubeletSetup.createStateConfig({
+  initial: 'loadingConfiguration',
+  states: {
+    loadingConfiguration: {
+      meta: { steps: 'S006-S025', waitsFor: 'flags, configuration file and drop-ins' },
+      invoke: {
+        id: 'configLoader',
+        src: 'configLoader',
+        input: ({ context }) => ({ argv: context.input.argv }),
+        onDone: [
+          {
+            guard: ({ event }) => event.output.ok,
+            target: 'checkingPermissions',
+            actions: assign(({ event }) =>
+              event.output.ok ? { flags: event.output.value.flags, config: event.output.value.config } : {},
+            ),
+          },
+          {
+            target: '#kubelet.failed',
+            actions: assign({
+              failure: ({ event }) => ({
+                phase: 'command.loadingConfiguration',
+                message: event.output.ok ? '' : event.output.message,
+                exitCode: 1,
+              }),
+            }),
+          },
+        ],
+        onError: failing('command.loadingConfiguration'),
+      },
+    },
+    checkingPermissions: {
+      meta: { steps: 'S028', waitsFor: 'the user id of this process' },
+      invoke: {
+        id: 'permissions',
+        src: 'host.permissions',
+        input: {},
+        onDone: [
+          { guard: ({ event }) => event.output.uid === 0, target: 'done' },
+          {
+            target: 'done',
+            actions: line('warn', ({ event }) => [
+              'kubelet running with insufficient permissions',
+              { err: `kubelet needs to run as uid \`0\`. It is being run as ${event.output.uid}` },
+            ]),
+          },
+        ],
+        onError: { target: 'done', actions: warning('kubelet running with insufficient permissions') },
+      },
+    },
+    done: { type: 'final' },
+  },
+  onDone: 'run',
+});

@@ -1,0 +1,112 @@
+/**
+ * From flags, configuration, runtime and machine to what the pods' machines need: one pure function, so that every
+ * decision about a default or a unit is in one place.
+ */
+import type { NodeSettings } from '../node-settings.ts';
+import { millisecondsOf } from './configuration/duration.ts';
+import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
+import type { KubeletContext } from './types.ts';
+
+/** Upstream's ceiling of the crash-loop back-off without its feature gate. */
+const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
+/** How often the runtime is listed in full once its events have proved right (`src/actors/cri` paces the start). */
+const RELIST_PERIOD_MS = 10_000;
+
+/** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
+export function parseResolvConf(text: string): NodeSettings['resolver'] {
+  const nameservers: string[] = [];
+  let searches: string[] = [];
+  let options: string[] = [];
+  for (const line of text.split('\n')) {
+    const fields = line
+      .replace(/[#;].*$/, '')
+      .trim()
+      .split(/\s+/);
+    const [keyword, ...values] = fields;
+    if (keyword === 'nameserver' && values[0]) nameservers.push(values[0]);
+    if (keyword === 'search') searches = values.map((value) => (value === '.' ? value : value.replace(/\.$/, '')));
+    if (keyword === 'options') options = values;
+  }
+  return { nameservers, searches, options };
+}
+
+/** Needs a context in which `run` and `runKubelet` are complete. */
+export function deriveSettings(context: KubeletContext): NodeSettings {
+  const { flags, config, node, runtime, machineInfo } = context;
+  if (!flags || !config || !node || !runtime || !machineInfo)
+    throw new Error('settings were derived before RunKubelet');
+  return {
+    ...node,
+    ...paths(flags, config, context.input.journalDir),
+    ...cgroups(config, runtime.cgroupDriver),
+    ...images(config),
+    ...dns(config, context),
+    ...collection(flags, config),
+    fileCheckFrequencyMs: millisecondsOf(config.fileCheckFrequency),
+    syncFrequencyMs: millisecondsOf(config.syncFrequency),
+    runtimeName: runtime.name,
+    crashLoopBackOffMaxMs: config.crashLoopBackOff?.maxContainerRestartPeriod
+      ? millisecondsOf(config.crashLoopBackOff.maxContainerRestartPeriod)
+      : CRASH_LOOP_BACKOFF_MAX_MS,
+    memoryCapacityBytes: machineInfo.memoryBytes,
+    cpuCapacityMilli: machineInfo.cores * 1_000,
+    maxPods: config.maxPods,
+    relistPeriodMs: RELIST_PERIOD_MS,
+  };
+}
+
+function paths(flags: KubeletFlags, config: KubeletConfiguration, journalDir: string) {
+  return {
+    rootDir: flags.rootDir,
+    podLogsDir: config.podLogsDir,
+    containerLogsDir: '/var/log/containers',
+    staticPodPath: config.staticPodPath ?? '',
+    softStateFile: `${journalDir}/soft-state.json`,
+  };
+}
+
+function cgroups(config: KubeletConfiguration, fromRuntime: 'cgroupfs' | 'systemd' | null) {
+  return {
+    cgroupRoot: config.cgroupRoot || '/',
+    cgroupDriver: fromRuntime ?? (config.cgroupDriver as 'cgroupfs' | 'systemd'),
+    cgroupsPerQOS: config.cgroupsPerQOS,
+    cpuCFSQuota: config.cpuCFSQuota,
+    cpuCFSQuotaPeriodUs: millisecondsOf(config.cpuCFSQuotaPeriod) * 1_000,
+    podPidsLimit: Number(config.podPidsLimit),
+    seccompDefault: config.seccompDefault,
+  };
+}
+
+function images(config: KubeletConfiguration) {
+  return {
+    serializeImagePulls: config.serializeImagePulls,
+    maxParallelImagePulls: config.maxParallelImagePulls ?? 0,
+    registryPullQPS: config.registryPullQPS,
+    registryBurst: config.registryBurst,
+    imageGc: {
+      highThresholdPercent: config.imageGCHighThresholdPercent,
+      lowThresholdPercent: config.imageGCLowThresholdPercent,
+      minAgeMs: millisecondsOf(config.imageMinimumGCAge),
+      maxAgeMs: millisecondsOf(config.imageMaximumGCAge),
+    },
+  };
+}
+
+function dns(config: KubeletConfiguration, context: KubeletContext) {
+  return {
+    clusterDNS: config.clusterDNS ?? [],
+    clusterDomain: config.clusterDomain ?? '',
+    resolver: parseResolvConf(context.resolvConf),
+    hostsFile: context.hostsFile,
+  };
+}
+
+function collection(flags: KubeletFlags, _config: KubeletConfiguration) {
+  return {
+    containerGc: {
+      minAgeMs: millisecondsOf(flags.minimumContainerTTLDuration),
+      maxPerPodContainer: flags.maximumDeadContainersPerContainer,
+      maxContainers: flags.maximumDeadContainers,
+    },
+  };
+}

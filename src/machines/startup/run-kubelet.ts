@@ -1,0 +1,128 @@
+/**
+ * `RunKubelet`: the node's own addresses and limits, then the kubelet object and all of its parts.
+ *
+ * Steps: S115 to S208. Parts are created in the order of `NewMainKubelet`; what they need of each other they find by
+ * name, so that none holds another.
+ */
+import { assign, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { nodeRef, starting } from '../node/events.ts';
+import { deriveSettings } from './derive-settings.ts';
+import { resolveNodeIPs } from './node-ip.ts';
+import { failing, kubeletSetup, warning } from './setup.ts';
+
+/** Largest resolv.conf and hosts file read; upstream's cap for resolv.conf is 10 MiB. */
+const NODE_FILE_MAX_BYTES = 10 * 1024 * 1024;
+
+export const runKubelet = kubeletSetup.createStateConfig({
+  initial: 'nodeIPs',
+  states: {
+    nodeIPs: {
+      meta: { steps: 'S116-S120', waitsFor: 'the addresses of this machine' },
+      invoke: {
+        id: 'addresses',
+        src: 'host.addresses',
+        input: {},
+        onDone: [
+          {
+            guard: ({ context, event }) => resolveNodeIPs(context.flags!, event.output.addresses).ok,
+            target: 'rootDirectory',
+            actions: assign({
+              node: ({ context, event }) => {
+                const answer = resolveNodeIPs(context.flags!, event.output.addresses);
+                return { ...context.node!, nodeIPs: answer.ok ? answer.value : [] };
+              },
+            }),
+          },
+          {
+            target: '#kubelet.failed',
+            actions: assign({
+              failure: ({ context, event }) => {
+                const answer = resolveNodeIPs(context.flags!, event.output.addresses);
+                const message = answer.ok ? '' : `failed to run Kubelet: ${answer.message}`;
+                return { phase: 'runKubelet.nodeIPs', message, exitCode: 1 };
+              },
+            }),
+          },
+        ],
+        onError: failing('runKubelet.nodeIPs'),
+      },
+    },
+    rootDirectory: {
+      meta: { steps: 'S121-S125' },
+      entry: line('info', ({ context }) => ['Using root directory', { path: context.flags!.rootDir }]),
+      always: 'createAndInitKubelet',
+    },
+    createAndInitKubelet: {
+      meta: { steps: 'S127-S129, S136-S208' },
+      initial: 'resolver',
+      states: {
+        resolver: {
+          meta: { steps: 'S155-S157', waitsFor: "the node's resolv.conf" },
+          invoke: {
+            id: 'resolvConf',
+            src: 'host.readFile',
+            input: ({ context }) => ({
+              path: context.config!.resolvConf || '/dev/null',
+              maxBytes: NODE_FILE_MAX_BYTES,
+            }),
+            onDone: {
+              target: 'hostsFile',
+              actions: assign({ resolvConf: ({ event }) => event.output.content ?? '' }),
+            },
+            onError: { target: 'hostsFile', actions: warning('Could not open resolv conf file') },
+          },
+        },
+        hostsFile: {
+          meta: { waitsFor: "the node's hosts file" },
+          invoke: {
+            id: 'hostsFile',
+            src: 'host.readFile',
+            input: { path: '/etc/hosts', maxBytes: NODE_FILE_MAX_BYTES },
+            onDone: { target: 'memory', actions: assign({ hostsFile: ({ event }) => event.output.content ?? '' }) },
+            onError: { target: 'memory', actions: warning('Could not read the hosts file') },
+          },
+        },
+        memory: {
+          meta: { waitsFor: 'what the last incarnation remembered' },
+          entry: [assign({ settings: ({ context }) => deriveSettings(context) }), raise({ type: 'create.memory' })],
+          on: {
+            'memory.loaded': { target: 'parts', actions: assign({ softState: ({ event }) => event.state }) },
+          },
+        },
+        parts: {
+          meta: { steps: 'S142-S205' },
+          entry: [raise({ type: 'create.images' }), raise({ type: 'create.status' }), raise({ type: 'create.pods' })],
+          always: 'birthCry',
+        },
+        birthCry: {
+          meta: { steps: 'S134' },
+          entry: sendTo(to('eventRecorder'), ({ context }) => ({
+            type: 'event.recorded',
+            ref: nodeRef(context.node!.nodeName),
+            ...starting,
+          })),
+          always: 'garbageCollection',
+        },
+        garbageCollection: {
+          meta: { steps: 'S135' },
+          entry: [raise({ type: 'create.containerGC' }), raise({ type: 'create.imageGC' })],
+          always: 'done',
+        },
+        done: { type: 'final' },
+      },
+      onDone: 'openFilesLimit',
+    },
+    openFilesLimit: {
+      meta: { steps: 'S130', waitsFor: 'the limit of open files' },
+      invoke: {
+        id: 'openFilesLimit',
+        src: 'host.setOpenFilesLimit',
+        input: ({ context }) => ({ limit: context.config!.maxOpenFiles }),
+        onDone: 'done',
+        onError: { target: 'done', actions: warning('Failed to set rlimit on max file handles') },
+      },
+    },
+    done: { type: 'final' },
+  },
+  onDone: 'startKubelet',
+});

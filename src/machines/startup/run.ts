@@ -1,0 +1,130 @@
+/**
+ * `run()`: everything that must be had before a kubelet object exists, in upstream's order.
+ *
+ * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
+ */
+import { assign, line, raise } from '../../kernel/xstate.ts';
+import { failing, kubeletSetup, warning } from './setup.ts';
+import type { KubeletContext } from './types.ts';
+
+const hasLockFile = ({ context }: { context: KubeletContext }) => context.flags?.lockFile !== '';
+
+/** `--hostname-override` or the machine's own name, trimmed and lower-case; upstream's GetHostname. */
+export function nodeNameOf(override: string, hostname: string): string {
+  return (override === '' ? hostname : override).trim().toLowerCase();
+}
+
+export const run = kubeletSetup.createStateConfig({
+  initial: 'lockFile',
+  entry: line('info', ({ context }) => ['Kubelet version', { kubeletVersion: context.input.version }]),
+  states: {
+    lockFile: {
+      meta: { steps: 'S047-S049', waitsFor: 'the lock file' },
+      always: { guard: (args) => !hasLockFile(args), target: 'hostname' },
+      entry: raise({ type: 'create.lockFile' }),
+      on: { 'lockFile.acquired': 'hostname', 'lockFile.failed': failing('run.lockFile') },
+    },
+    hostname: {
+      meta: { steps: 'S054-S055', waitsFor: 'the host name' },
+      invoke: {
+        id: 'hostname',
+        src: 'host.hostname',
+        input: {},
+        onDone: [
+          {
+            guard: ({ context, event }) => nodeNameOf(context.flags!.hostnameOverride, event.output.hostname) === '',
+            ...failing('run.hostname'),
+          },
+          {
+            target: 'clients',
+            actions: assign({
+              node: ({ context, event }) => {
+                const nodeName = nodeNameOf(context.flags!.hostnameOverride, event.output.hostname);
+                return { nodeName, hostname: nodeName, nodeIPs: [] };
+              },
+            }),
+          },
+        ],
+        onError: failing('run.hostname'),
+      },
+    },
+    clients: {
+      meta: { steps: 'S052-S063', waitsFor: 'the clients of the API server' },
+      invoke: {
+        id: 'clientBuilder',
+        src: 'clientBuilder',
+        input: ({ context }) => ({
+          kubeconfig: context.flags!.kubeconfig,
+          bootstrapKubeconfig: context.flags!.bootstrapKubeconfig,
+        }),
+        onDone: [{ guard: ({ event }) => event.output.ok, target: 'auth' }, failing('run.clients')],
+        onError: failing('run.clients'),
+      },
+    },
+    auth: {
+      meta: { steps: 'S064-S065', waitsFor: 'authenticator and authorizer' },
+      invoke: {
+        id: 'auth',
+        src: 'auth',
+        input: ({ context }) => ({
+          anonymous: context.config!.authentication.anonymous.enabled,
+          webhookAuthentication: context.config!.authentication.webhook.enabled,
+          clientCAFile: context.config!.authentication.x509.clientCAFile ?? '',
+          authorizationMode: context.config!.authorization.mode,
+          hasClient: false,
+        }),
+        onDone: [{ guard: ({ event }) => event.output.ok, target: 'runtimeService' }, failing('run.auth')],
+        onError: failing('run.auth'),
+      },
+    },
+    runtimeService: {
+      meta: { steps: 'S106', waitsFor: 'the container runtime to answer' },
+      entry: [raise({ type: 'create.runtimeState' }), raise({ type: 'create.runtimeService' })],
+      on: {
+        'runtimeService.ready': { target: 'cadvisor', actions: assign({ runtime: ({ event }) => event.runtime }) },
+        'runtimeService.failed': failing('run.runtimeService'),
+      },
+    },
+    cadvisor: {
+      meta: { steps: 'S066-S072, S077', waitsFor: 'machine info' },
+      invoke: {
+        id: 'cadvisor',
+        src: 'cadvisor',
+        onDone: [
+          {
+            guard: ({ event }) => event.output.ok,
+            target: 'eventRecorder',
+            actions: assign({ machineInfo: ({ event }) => (event.output.ok ? event.output.value : null) }),
+          },
+          failing('run.cadvisor'),
+        ],
+        onError: failing('run.cadvisor'),
+      },
+    },
+    eventRecorder: {
+      meta: { steps: 'S073' },
+      entry: [
+        raise({ type: 'create.eventRecorder' }),
+        line('info', 'No api server defined - no events will be sent to API server'),
+      ],
+      always: 'containerManager',
+    },
+    containerManager: {
+      meta: { steps: 'S075-S102', waitsFor: 'the container manager to accept this machine' },
+      entry: raise({ type: 'create.containerManager' }),
+      on: { 'containerManager.created': 'oomScore', 'containerManager.failed': failing('run.containerManager') },
+    },
+    oomScore: {
+      meta: { steps: 'S105', waitsFor: 'the OOM score of this process' },
+      invoke: {
+        id: 'oomScore',
+        src: 'host.setOomScoreAdj',
+        input: ({ context }) => ({ value: context.config!.oomScoreAdj }),
+        onDone: 'done',
+        onError: { target: 'done', actions: warning('Failed to ApplyOOMScoreAdj') },
+      },
+    },
+    done: { type: 'final' },
+  },
+  onDone: 'runKubelet',
+});

@@ -1,0 +1,126 @@
+/**
+ * The vocabulary of the supervisor: its actors, its operations, how a phase fails. The chart itself is in
+ * `src/machines/kubelet.ts` and the files of this folder, one for each step of the documents.
+ */
+import { type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
+import { healthzMachine } from '../node/healthz.ts';
+import { runtimeStateMachine } from '../node/runtime-state.ts';
+import { operations } from '../operations/index.ts';
+import { containerGcMachine } from '../pods/container-gc.ts';
+import { eventRecorderMachine } from '../pods/event-recorder.ts';
+import { imageGcMachine } from '../pods/image-gc.ts';
+import { imagesMachine } from '../pods/images.ts';
+import { memoryMachine } from '../pods/memory.ts';
+import { plegMachine } from '../pods/pleg.ts';
+import { podConfigMachine } from '../pods/pod-config.ts';
+import { podsMachine } from '../pods/pods.ts';
+import { statusMachine } from '../pods/status.ts';
+import { syncLoopMachine } from '../pods/sync-loop.ts';
+import { authMachine } from './auth.ts';
+import { cadvisorMachine } from './cadvisor.ts';
+import { clientBuilderMachine } from './client-builder.ts';
+import { configLoaderMachine } from './config-loader.ts';
+import { containerManagerMachine } from './container-manager.ts';
+import { lockFileMachine } from './lock-file.ts';
+import { runtimeServiceMachine } from './runtime-service.ts';
+import { restartDelay } from './subsystems.ts';
+import type { Failure, KubeletContext, KubeletEvent, KubeletInput } from './types.ts';
+
+/** Subsystems that the supervisor starts and restarts, in the order in which the documents create them. */
+export const SUBSYSTEMS = [
+  'lockFile',
+  'runtimeService',
+  'runtimeState',
+  'eventRecorder',
+  'containerManager',
+  'memory',
+  'podConfig',
+  'images',
+  'status',
+  'pods',
+  'pleg',
+  'syncLoop',
+  'containerGC',
+  'imageGC',
+  'healthz',
+] as const;
+
+/** What every phase says of itself, for the visualizer and for `statelet why startup`. */
+export interface PhaseMeta {
+  /** Rows of the seed documents that this phase carries out. */
+  readonly steps?: string;
+  readonly waitsFor?: string;
+}
+
+export const kubeletSetup = setup({
+  types: {
+    input: {} as KubeletInput,
+    context: {} as KubeletContext,
+    events: {} as KubeletEvent,
+    output: {} as { exitCode: number; failure: Failure | null },
+    meta: {} as PhaseMeta,
+  },
+  actors: {
+    configLoader: configLoaderMachine,
+    clientBuilder: clientBuilderMachine,
+    auth: authMachine,
+    cadvisor: cadvisorMachine,
+    lockFile: lockFileMachine as AnyStateMachine,
+    runtimeService: runtimeServiceMachine as AnyStateMachine,
+    runtimeState: runtimeStateMachine as AnyStateMachine,
+    eventRecorder: eventRecorderMachine as AnyStateMachine,
+    containerManager: containerManagerMachine as AnyStateMachine,
+    memory: memoryMachine as AnyStateMachine,
+    podConfig: podConfigMachine as AnyStateMachine,
+    images: imagesMachine as AnyStateMachine,
+    status: statusMachine as AnyStateMachine,
+    pods: podsMachine as AnyStateMachine,
+    pleg: plegMachine as AnyStateMachine,
+    syncLoop: syncLoopMachine as AnyStateMachine,
+    containerGC: containerGcMachine as AnyStateMachine,
+    imageGC: imageGcMachine as AnyStateMachine,
+    healthz: healthzMachine as AnyStateMachine,
+    ...pick(
+      operations,
+      'host.permissions',
+      'host.hostname',
+      'host.addresses',
+      'host.readFile',
+      'host.setOomScoreAdj',
+      'host.setOpenFilesLimit',
+      'host.makeDirectories',
+      'host.notify',
+    ),
+  },
+  delays: Object.fromEntries(
+    SUBSYSTEMS.map((id) => [
+      `restart.${id}`,
+      ({ context }: { context: KubeletContext }) => restartDelay(context.crashes[id] ?? 1),
+    ]),
+  ) as Record<string, (args: { context: KubeletContext }) => number>,
+});
+
+type Failing = {
+  readonly type: string;
+  readonly error?: unknown;
+  readonly message?: string;
+  readonly output?: unknown;
+};
+
+function messageOf(event: Failing): string {
+  if (event.error) return (event.error as Error).message;
+  if (event.message) return event.message;
+  return (event.output as { message?: string } | undefined)?.message ?? 'unknown error';
+}
+
+/** Transition of a phase that cannot go on: upstream's sentence, exit code 1, and the phase's own name. */
+export const failing = (phase: string) => ({
+  target: '#kubelet.failed' as const,
+  actions: assign<KubeletContext, Failing, undefined, KubeletEvent, never>(({ event }) => ({
+    failure: { phase, message: `failed to run Kubelet: ${messageOf(event)}`, exitCode: 1 },
+  })),
+});
+
+/** A phase that only warns: upstream logs the error and goes on. */
+export const warning = (text: string) =>
+  line<KubeletContext, Failing, undefined, KubeletEvent>('error', ({ event }) => [text, { err: messageOf(event) }]);

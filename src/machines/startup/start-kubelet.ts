@@ -1,0 +1,116 @@
+/**
+ * `startKubelet` and `Kubelet.Run`: two things go on at once from here, as upstream's two goroutines do.
+ *
+ * `kubeletRun` brings the node to synchronising pods; `serving` is the rest of `run()`: healthz, READY=1, and then the
+ * wait for the end. Steps: S209 to S244, S110 to S114.
+ */
+import { line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { failing, kubeletSetup, warning } from './setup.ts';
+import type { KubeletContext } from './types.ts';
+
+/** Folders below the root directory, with upstream's modes. */
+export function dataDirectories({ settings }: KubeletContext) {
+  const { rootDir, podLogsDir } = settings!;
+  return [
+    { path: rootDir, mode: 0o750 },
+    { path: podLogsDir, mode: 0o750 },
+    ...['pods', 'plugins', 'plugins_registry', 'pod-resources'].map((name) => ({
+      path: `${rootDir}/${name}`,
+      mode: 0o750,
+    })),
+    { path: `${rootDir}/checkpoints`, mode: 0o700 },
+  ];
+}
+
+const servesHealthz = ({ context }: { context: KubeletContext }) => context.config!.healthzPort > 0;
+
+const kubeletRun = kubeletSetup.createStateConfig({
+  initial: 'initializingModules',
+  states: {
+    initializingModules: {
+      meta: { steps: 'S216, S217, S219, S233-S235', waitsFor: "the node's folders" },
+      entry: line('warn', 'No API server defined - no node status update will be sent'),
+      invoke: {
+        id: 'dataDirectories',
+        src: 'host.makeDirectories',
+        input: ({ context }) => ({ directories: dataDirectories(context) }),
+        onDone: 'containerLogs',
+        onError: failing('startKubelet.initializingModules'),
+      },
+    },
+    containerLogs: {
+      meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
+      invoke: {
+        id: 'containerLogs',
+        src: 'host.makeDirectories',
+        input: ({ context }) => ({ directories: [{ path: context.settings!.containerLogsDir, mode: 0o755 }] }),
+        onDone: 'startingLoops',
+        onError: { target: 'startingLoops', actions: warning('Failed to create the folder of container log links') },
+      },
+    },
+    startingLoops: {
+      meta: { steps: 'S142-S145, S220-S232' },
+      entry: [
+        raise({ type: 'create.syncLoop' }),
+        raise({ type: 'create.podConfig' }),
+        raise({ type: 'create.pleg' }),
+        line('info', 'Starting kubelet main sync loop'),
+      ],
+      always: 'waitingForRuntime',
+    },
+    waitingForRuntime: {
+      meta: { steps: 'S236', waitsFor: 'RuntimeReady' },
+      on: { 'runtimeState.up': 'runtimeDependentModules' },
+    },
+    runtimeDependentModules: {
+      meta: { steps: 'S237-S241', waitsFor: 'the container manager to start' },
+      entry: sendTo(to('containerManager'), { type: 'containerManager.start' }),
+      on: {
+        'containerManager.started': 'synchronizing',
+        'containerManager.failed': failing('startKubelet.runtimeDependentModules'),
+      },
+    },
+    synchronizing: {
+      meta: { steps: 'S242-S244' },
+      entry: sendTo(to('syncLoop'), { type: 'runtime.up' }),
+      on: {
+        'runtimeState.down': {
+          actions: sendTo(to('syncLoop'), ({ event }) => ({ type: 'runtime.down', errors: event.errors })),
+        },
+        'runtimeState.up': { actions: sendTo(to('syncLoop'), { type: 'runtime.up' }) },
+      },
+    },
+  },
+});
+
+const serving = kubeletSetup.createStateConfig({
+  initial: 'started',
+  states: {
+    started: {
+      meta: { steps: 'S132' },
+      entry: line('info', 'Started kubelet'),
+      always: [{ guard: servesHealthz, target: 'healthz' }, { target: 'notifyingReady' }],
+    },
+    healthz: {
+      meta: { steps: 'S110-S111', waitsFor: 'the healthz port' },
+      entry: raise({ type: 'create.healthz' }),
+      always: 'notifyingReady',
+    },
+    notifyingReady: {
+      meta: { steps: 'S113', waitsFor: 'the service manager to take READY=1' },
+      invoke: {
+        id: 'notifyReady',
+        src: 'host.notify',
+        input: { state: 'READY=1' },
+        onDone: 'blocked',
+        onError: { target: 'blocked', actions: warning('Failed to notify the service manager') },
+      },
+    },
+    blocked: { meta: { steps: 'S114', waitsFor: 'a signal, or contention of the lock file' } },
+  },
+});
+
+export const startKubelet = kubeletSetup.createStateConfig({
+  type: 'parallel',
+  states: { kubeletRun, serving },
+});

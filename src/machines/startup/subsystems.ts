@@ -1,0 +1,49 @@
+/**
+ * The supervisor's care of one subsystem: absent, running, or crashed and waiting to be started again.
+ *
+ * A subsystem begins when its phase of starting raises `create.<id>`. When it crashes, its children are already stopped
+ * (`src/kernel/atomic.ts`); it starts again from its input after a back-off and observes the world anew.
+ * Invariant: a crash of one subsystem never stops another.
+ */
+import { assign, line } from '../../kernel/xstate.ts';
+import type { KubeletContext, KubeletEvent } from './types.ts';
+
+const RESTART_BASE_MS = 1_000;
+/** Past this a crash loop is slow enough to be read and fast enough to heal by itself. */
+const RESTART_MAX_MS = 60_000;
+
+export const restartDelay = (crashes: number): number =>
+  Math.min(RESTART_BASE_MS * 2 ** Math.max(0, crashes - 1), RESTART_MAX_MS);
+
+type Crash = { readonly type: string; readonly error: unknown };
+
+const recordCrash = (id: string) =>
+  assign<KubeletContext, Crash, undefined, KubeletEvent, never>(({ context }) => ({
+    crashes: { ...context.crashes, [id]: (context.crashes[id] ?? 0) + 1 },
+  }));
+
+const sayCrash = (id: string) =>
+  line<KubeletContext, Crash, undefined, KubeletEvent>('error', ({ context, event }) => [
+    'Subsystem crashed and will be started again',
+    { subsystem: id, err: (event.error as Error).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
+  ]);
+
+/** State of the region that holds subsystem `id`, invoked under its own name and `systemId`. */
+export function subsystem<Id extends string>(id: Id, input: (args: { context: KubeletContext }) => unknown) {
+  return {
+    initial: 'absent' as const,
+    states: {
+      absent: { on: { [`create.${id}`]: 'running' } },
+      running: {
+        invoke: {
+          id,
+          src: id,
+          systemId: id,
+          input,
+          onError: { target: 'crashed', actions: [recordCrash(id), sayCrash(id)] },
+        },
+      },
+      crashed: { after: { [`restart.${id}`]: 'running' } },
+    },
+  };
+}

@@ -1,0 +1,32 @@
+/** Proves L1 and L2 of the lock file. */
+import { describe, expect, it } from 'vitest';
+import { lockFileMachine } from '../../../src/machines/startup/lock-file.ts';
+import { fail, ok, runUnder } from '../../support/answering-world.ts';
+
+const input = (exitOnContention: boolean) => ({ path: '/run/lock', exitOnContention });
+
+describe('the lock file', () => {
+  it('is acquired before anything is said', () => {
+    const run = runUnder(lockFileMachine, input(false), { 'host.acquireLock': ok(null) });
+    expect(run.said()).toEqual(['Acquiring file lock']);
+    expect(run.told()).toEqual([{ to: 'parent', type: 'lockFile.acquired' }]);
+    expect(run.asked()).toEqual(['host.acquireLock']);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('says why it cannot be had, with its path', () => {
+    const run = runUnder(lockFileMachine, input(false), { 'host.acquireLock': fail('permission denied') });
+    expect(run.told()).toMatchObject([
+      { type: 'lockFile.failed', message: 'unable to acquire file lock on "/run/lock": permission denied' },
+    ]);
+  });
+
+  it('is watched, and contention is told once, only when the flag asks for it', () => {
+    const answers = { 'host.acquireLock': ok(null), 'host.watchLock': 'stream' } as const;
+    const run = runUnder(lockFileMachine, input(true), answers);
+    run.say('host.watchLock', { type: 'lock.contended' });
+    expect(run.told().map(({ type }) => type)).toEqual(['lockFile.acquired', 'lockFile.contended']);
+    expect(run.state()).toEqual({ held: 'keeping' });
+    expect(run.divergence()).toBeNull();
+  });
+});

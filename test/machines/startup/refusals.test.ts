@@ -1,0 +1,132 @@
+/** The small subsystems of starting that accept or refuse: client builder, auth, container manager, cadvisor, node IPs. */
+import { describe, expect, it } from 'vitest';
+import { authMachine, buildAuth } from '../../../src/machines/startup/auth.ts';
+import { cadvisorMachine } from '../../../src/machines/startup/cadvisor.ts';
+import { clientBuilderMachine } from '../../../src/machines/startup/client-builder.ts';
+import {
+  type ContainerManagerInput,
+  cgroupRoots,
+  containerManagerMachine,
+} from '../../../src/machines/startup/container-manager.ts';
+import { parseNodeIPs } from '../../../src/machines/startup/node-ip.ts';
+import { fail, ok, runUnder } from '../../support/answering-world.ts';
+
+describe('the client builder', () => {
+  it('builds nothing in standalone mode and asks nobody', () => {
+    const run = runUnder(clientBuilderMachine, { kubeconfig: '', bootstrapKubeconfig: '' }, {});
+    expect(run.said()).toEqual(['Standalone mode, no API client']);
+    expect(run.told()).toMatchObject([{ output: { ok: true, value: { mode: 'standalone' } } }]);
+    expect(run.asked()).toEqual([]);
+  });
+
+  it('says in one clear error that cluster mode is not built yet', () => {
+    const run = runUnder(clientBuilderMachine, { kubeconfig: '/etc/k', bootstrapKubeconfig: '' }, {});
+    const message = expect.stringContaining('cluster mode is not built yet: cannot use kubeconfig "/etc/k"');
+    expect(run.told()).toMatchObject([{ output: { ok: false, message } }]);
+  });
+});
+
+describe('auth', () => {
+  const input = {
+    anonymous: true,
+    webhookAuthentication: false,
+    clientCAFile: '',
+    authorizationMode: 'AlwaysAllow',
+    hasClient: false,
+  };
+
+  it('answers what the configuration asks for', () => {
+    const run = runUnder(authMachine, input, {});
+    expect(run.told()).toMatchObject([{ output: { ok: true, value: { anonymous: true } } }]);
+  });
+
+  it.each([
+    [{ webhookAuthentication: true }, 'no client provided, cannot use webhook authentication'],
+    [{ authorizationMode: 'Webhook' }, 'no client provided, cannot use webhook authorization'],
+    [{ authorizationMode: 'Open' }, 'unknown authorization mode Open'],
+  ])('refuses %o', (change, message) => {
+    expect(buildAuth({ ...input, ...change })).toEqual({ ok: false, message });
+  });
+});
+
+describe('the container manager', () => {
+  const input: ContainerManagerInput = {
+    machineInfo: {
+      cores: 2,
+      memoryBytes: '1024',
+      kernelVersion: '6',
+      osImage: 'x',
+      machineId: 'm',
+      systemUuid: 'u',
+      bootId: 'b',
+      swapBytes: '0',
+    },
+    cgroupsPerQOS: true,
+    cgroupRoot: '',
+    cgroupDriver: 'cgroupfs',
+    kubeletCgroups: '',
+    runtimeCgroups: '',
+    systemCgroups: '',
+    failCgroupV1: false,
+    failSwapOn: true,
+  };
+  const v1 = { 'host.cgroups': ok({ version: 1, controllers: ['cpu'] }) };
+
+  it('is created, and starts only when the runtime was up', () => {
+    const run = runUnder(containerManagerMachine, input, v1);
+    expect(run.told().map(({ type }) => type)).toEqual(['containerManager.created']);
+    run.tell({ type: 'containerManager.start' });
+    expect(run.told().map(({ type }) => type)).toEqual(['containerManager.created', 'containerManager.started']);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it.each([
+    [{ failCgroupV1: true }, v1, 'kubelet is configured to not run on a host using cgroup v1'],
+    [{ machineInfo: { ...input.machineInfo, swapBytes: '4096' } }, v1, 'running with swap on is not supported'],
+    [{}, { 'host.cgroups': fail('no /proc/mounts') }, 'failed to get mounted cgroup subsystems: no /proc/mounts'],
+  ])('refuses %o', (change, answers, message) => {
+    const run = runUnder(containerManagerMachine, { ...input, ...change }, answers);
+    expect(run.told()).toMatchObject([{ type: 'containerManager.failed', message: expect.stringContaining(message) }]);
+  });
+
+  it('names the roots as upstream does', () => {
+    expect(cgroupRoots(input).nodeAllocatable).toBe('/kubepods');
+    expect(cgroupRoots({ ...input, cgroupRoot: '/golden' }).nodeAllocatable).toBe('/golden/kubepods');
+    expect(cgroupRoots({ ...input, cgroupDriver: 'systemd' }).nodeAllocatable).toBe('/kubepods.slice');
+  });
+});
+
+describe('cadvisor', () => {
+  it('answers machine info, or why there is none', () => {
+    const info = { cores: 4 };
+    expect(runUnder(cadvisorMachine, {}, { 'host.machineInfo': ok(info) }).told()).toMatchObject([
+      { output: { ok: true, value: info } },
+    ]);
+    expect(runUnder(cadvisorMachine, {}, { 'host.machineInfo': fail('no /proc') }).told()).toMatchObject([
+      { output: { ok: false, message: 'no /proc' } },
+    ]);
+  });
+});
+
+describe('--node-ip', () => {
+  it.each([
+    ['10.0.0.1', ['10.0.0.1']],
+    [' 10.0.0.1 , fd00::1', ['10.0.0.1', 'fd00::1']],
+    ['nonsense,10.0.0.1', ['10.0.0.1']],
+    ['', []],
+  ])('%j gives %j', (value, expected) => {
+    expect(parseNodeIPs(value, '')).toEqual({ ok: true, value: expected });
+  });
+
+  it.each([
+    ['10.0.0.1,10.0.0.2', '', 'must contain either a single IP or a dual-stack pair of IPs'],
+    ['10.0.0.1,fd00::1,fd00::2', '', 'must contain either a single IP or a dual-stack pair of IPs'],
+    ['10.0.0.1,fd00::1', 'aws', 'dual-stack not supported in this configuration'],
+    ['0.0.0.0,fd00::1', '', "dual-stack node IP cannot include '0.0.0.0' or '::'"],
+  ])('%j with cloud provider %j is refused', (value, provider, text) => {
+    expect(parseNodeIPs(value, provider)).toEqual({
+      ok: false,
+      message: `bad --node-ip ${JSON.stringify(value)}: ${text}`,
+    });
+  });
+});

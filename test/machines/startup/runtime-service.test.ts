@@ -1,0 +1,65 @@
+/** Proves R1 to R3 of the runtime service. */
+import { describe, expect, it } from 'vitest';
+import { runtimeServiceMachine } from '../../../src/machines/startup/runtime-service.ts';
+import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
+
+const input = (endpointNamed: boolean) => ({
+  endpoint: 'unix:///run/containerd/containerd.sock',
+  imageEndpoint: '',
+  endpointNamed,
+  requestTimeoutMs: 120_000,
+  rootDir: '/var/lib/kubelet',
+});
+const version = ok({ runtimeName: 'containerd', runtimeVersion: '1.6.20', runtimeApiVersion: 'v1' });
+const world: Answers = {
+  'runtime.exists': ok({ exists: true }),
+  'runtime.startEmbedded': ok({ endpoint: 'unix:///e.sock' }),
+  'runtime.connect': version,
+  'runtime.watchStatus': 'stream',
+  'cri.runtimeConfig': ok({ cgroupDriver: 'systemd' }),
+};
+const start = (named: boolean, answers: Answers = {}) =>
+  runUnder(runtimeServiceMachine, input(named), { ...world, ...answers }, ['runtimeState']);
+
+describe('the runtime service', () => {
+  it('uses a named endpoint without looking for it, and takes the cgroup driver from the runtime', () => {
+    const run = start(true);
+    expect(run.asked()).toEqual(['runtime.connect', 'cri.runtimeConfig', 'runtime.watchStatus']);
+    expect(run.told()).toMatchObject([
+      { type: 'runtimeService.ready', runtime: { name: 'containerd', cgroupDriver: 'systemd', embedded: false } },
+    ]);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('embeds a runtime only when none was named and no socket exists', () => {
+    const run = start(false, { 'runtime.exists': ok({ exists: false }) });
+    expect(run.told()).toMatchObject([{ runtime: { embedded: true, endpoint: 'unix:///e.sock' } }]);
+    expect(run.said()[0]).toContain('without isolation');
+    expect(start(false).asked()).not.toContain('runtime.startEmbedded');
+  });
+
+  it('fails with the text of the connection when nobody answers', () => {
+    const run = start(true, { 'runtime.connect': fail('validate service connection: refused') });
+    expect(run.told()).toEqual([
+      { to: 'parent', type: 'runtimeService.failed', message: 'validate service connection: refused' },
+    ]);
+  });
+
+  it('asks three times for the cgroup driver, two seconds apart, and goes on without it', () => {
+    const run = start(true, { 'cri.runtimeConfig': fail('unavailable', 'UNAVAILABLE') });
+    run.time.advanceTo(run.time.now() + 4_000);
+    expect(run.asked().filter((name) => name === 'cri.runtimeConfig')).toHaveLength(3);
+    expect(run.told()).toMatchObject([{ type: 'runtimeService.ready', runtime: { cgroupDriver: null } }]);
+  });
+
+  it('tells the runtime state of each change and stays when the runtime goes away', () => {
+    const run = start(true);
+    run.say('runtime.watchStatus', { type: 'runtime.statusFailed', message: 'connection refused' });
+    expect(run.told().at(-1)).toEqual({
+      to: 'parent/runtimeState',
+      type: 'runtime.statusFailed',
+      message: 'connection refused',
+    });
+    expect(run.state()).toBe('connected');
+  });
+});

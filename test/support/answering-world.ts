@@ -1,0 +1,61 @@
+/** A kernel around one machine, in a world that answers each operation from a table: the frame of machine transcripts. */
+import type { EffectResult, Performer } from '../../src/kernel/effects.ts';
+import type { JsonEvent } from '../../src/kernel/json.ts';
+import { Kernel } from '../../src/kernel/kernel.ts';
+import type { KernelRecord } from '../../src/kernel/records.ts';
+import { replay } from '../../src/kernel/replay.ts';
+import { VirtualTime } from '../../src/kernel/simulation.ts';
+import { type AnyStateMachine, setup } from '../../src/kernel/xstate.ts';
+import { header, MemorySink } from '../kernel/support.ts';
+
+/** Answers by operation name: a value, an error, or a function of the input. A stream is `stream` and speaks by hand. */
+export type Answers = Readonly<Record<string, EffectResult | 'stream' | ((input: never) => EffectResult | 'stream')>>;
+
+export const ok = (output: unknown): EffectResult => ({ output });
+export const fail = (message: string, code?: string): EffectResult => ({
+  error: { name: 'Error', message, retriable: false, ...(code ? { code } : {}) },
+});
+
+/** Boots `machine` as the only child of a parent that keeps what it is told, and lets the world answer at once. */
+export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answers, siblings: readonly string[] = []) {
+  const listener = setup({}).createMachine({ id: 'listener', on: { '*': {} } });
+  const parent = setup({ actors: { subject: machine, listener } }).createMachine({
+    id: 'parent',
+    invoke: [
+      ...siblings.map((id) => ({ id, src: 'listener' as const, systemId: id, onError: {} })),
+      { id: 'subject', src: 'subject', input: input as never, onDone: {}, onError: {} },
+    ],
+    on: { '*': {} },
+  });
+  const sink = new MemorySink();
+  const time = new VirtualTime(1_000_000);
+  const streams = new Map<string, (event: JsonEvent) => void>();
+  const performer: Performer = {
+    perform(request, settle, emit) {
+      const entry = answers[request.name];
+      const answer = typeof entry === 'function' ? entry(request.input as never) : entry;
+      if (answer === 'stream') streams.set(request.name, emit);
+      else if (answer) time.arm(time.now(), () => settle(answer));
+      return () => streams.delete(request.name);
+    },
+  };
+  const kernel = new Kernel({ machine: parent, header: header(), sink, performer, time }).boot();
+  time.advanceTo(time.now());
+  return {
+    kernel,
+    time,
+    say: (stream: string, event: JsonEvent) => streams.get(stream)!(event),
+    tell: (event: JsonEvent) => kernel.dispatch('parent/subject', event, 'test'),
+    state: () => (kernel.snapshotOf('parent/subject') as { value: unknown } | undefined)?.value,
+    told: () => messages(sink.records),
+    asked: () => sink.records.flatMap((record) => (record.k === 'effect' ? [record.name] : [])),
+    said: () => sink.records.flatMap((record) => (record.k === 'log' ? [record.text] : [])),
+    divergence: () => replay({ machine: parent, records: sink.records }).divergence,
+  };
+}
+
+/** What the subject told others: `<to>: <event>`, without the plumbing of starting. */
+const messages = (records: readonly KernelRecord[]) =>
+  records.flatMap((record) =>
+    record.k === 'message' && record.from === 'parent/subject' ? [{ to: record.to, ...record.event }] : [],
+  );

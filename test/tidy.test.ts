@@ -1,0 +1,228 @@
+/**
+ * The rules of the house that a machine can hold: import layers, sizes, purity, headers, and that every machine has a
+ * diagram and a test. A rule that must be broken is broken here, by name and with its reason, or not at all.
+ */
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { machinesOf } from '../src/kernel/atomic.ts';
+import { kubeletMachine } from '../src/machines/kubelet.ts';
+
+const root = join(import.meta.dirname, '..');
+const FILE_LINES_MAX = 400;
+const FUNCTION_LINES_MAX = 50;
+const LINE_LENGTH_MAX = 120;
+
+const tracked = execFileSync(
+  'git',
+  ['ls-files', '--cached', '--others', '--exclude-standard', 'src', 'test', 'scripts', 'proto'],
+  {
+    cwd: root,
+    encoding: 'utf8',
+  },
+)
+  .split('\n')
+  .filter((path) => /\.(ts|proto|css|html)$/.test(path) && existsSync(join(root, path)));
+const source = (path: string) => readFileSync(join(root, path), 'utf8');
+const inRoom = (room: string) => tracked.filter((path) => path.startsWith(`${room}/`) && path.endsWith('.ts'));
+const isGenerated = (path: string) => source(path).slice(0, 300).toLowerCase().includes('generated');
+
+/** Every `from '…'` and `import('…')` of a file, relative ones as paths from the root of the repository. */
+function imports(path: string): { target: string; typeOnly: boolean }[] {
+  const found = source(path).matchAll(
+    /(?:^|\n)\s*(import|export)(\s+type)?\b[^'"\n;]*?(?:\{[^}]*\}[^'"\n;]*?)?from\s+'([^']+)'|import\('([^']+)'\)/g,
+  );
+  return [...found].map(([, , type, from, dynamic]) => {
+    const target = (from ?? dynamic)!;
+    const resolved = target.startsWith('.') ? relative(root, join(root, dirname(path), target)) : target;
+    return { target: resolved, typeOnly: type !== undefined };
+  });
+}
+
+describe('import layers', () => {
+  const facade = 'src/kernel/xstate.ts';
+  const jsonTypes = 'src/kernel/json.ts';
+  const wireTypes = { file: 'src/machines/api/pod.ts', target: '@kubernetes/client-node' };
+
+  it('machines import machines and the facade of xstate, nothing else', () => {
+    const wrong = inRoom('src/machines').flatMap((path) =>
+      imports(path)
+        .filter(({ target, typeOnly }) => {
+          if (target.startsWith('src/machines/') || target === facade) return false;
+          if (target === jsonTypes && typeOnly) return false;
+          return !(path === wireTypes.file && target === wireTypes.target && typeOnly);
+        })
+        .map(({ target }) => `${path} imports ${target}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it('the kernel imports neither machines nor actors', () => {
+    const wrong = inRoom('src/kernel').flatMap((path) =>
+      imports(path)
+        .filter(({ target }) => /^src\/(machines|actors|bin|visualizer)\//.test(target))
+        .map(({ target }) => `${path} imports ${target}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it('nothing imports a door', () => {
+    const wrong = [...inRoom('src/kernel'), ...inRoom('src/machines'), ...inRoom('src/actors')].flatMap((path) =>
+      imports(path)
+        .filter(({ target }) => target.startsWith('src/bin/'))
+        .map(({ target }) => `${path} imports ${target}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it('only the facade and the kernel know xstate', () => {
+    const wrong = [...inRoom('src/machines'), ...inRoom('src/actors'), ...inRoom('src/bin')].flatMap((path) =>
+      imports(path)
+        .filter(({ target }) => /^xstate(\/|$)/.test(target))
+        .map(() => path),
+    );
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe('purity of machines', () => {
+  const banned: readonly (readonly [RegExp, string])[] = [
+    [/\bDate\.now\(/, 'now(args): the time of the turn'],
+    [/\bnew Date\(\)/, 'now(args): the time of the turn'],
+    [/\bMath\.random\(/, 'random(args): the seeded generator'],
+    [/\bset(Timeout|Interval|Immediate)\(/, '`after` or a delayed send'],
+    [/\bprocess\./, 'an operation'],
+    [/\bconsole\./, 'line(level, text)'],
+    [/\bfetch\(/, 'an operation'],
+    [/\basync\b/, 'invoke an operation'],
+    [/\bfrom(Promise|Callback|Observable)\b/, 'invoke an operation'],
+    [/\.send\(/, 'sendTo'],
+    [/\bsystem\.get\(/, "to('<systemId>')"],
+  ];
+  it.each(inRoom('src/machines'))('%s', (path) => {
+    const code = source(path).replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, '');
+    const found = banned
+      .filter(([pattern]) => pattern.test(code))
+      .map(([pattern, instead]) => `${pattern.source}: use ${instead}`);
+    expect(found).toEqual([]);
+  });
+});
+
+describe('sizes', () => {
+  const checked = tracked.filter((path) => path.endsWith('.ts') && path.startsWith('src/') && !isGenerated(path));
+
+  it(`no file is longer than ${FILE_LINES_MAX} lines`, () => {
+    const long = checked
+      .map((path) => [path, source(path).split('\n').length] as const)
+      .filter(([, n]) => n > FILE_LINES_MAX);
+    expect(long).toEqual([]);
+  });
+
+  it(`no line is longer than ${LINE_LENGTH_MAX} characters`, () => {
+    // The formatter breaks code; what is left are texts that must stay in one piece.
+    const exempt = /['"`].{60,}['"`]|https?:\/\//;
+    const long = checked.flatMap((path) =>
+      source(path)
+        .split('\n')
+        .flatMap((line, i) => (line.length > LINE_LENGTH_MAX && !exempt.test(line) ? [`${path}:${i + 1}`] : [])),
+    );
+    expect(long).toEqual([]);
+  });
+
+  it(`no function is longer than ${FUNCTION_LINES_MAX} lines`, () => {
+    expect(checked.flatMap(longFunctions)).toEqual([]);
+  });
+});
+
+/** Functions and methods by their first and last line; the formatter's indentation tells where one ends. */
+function longFunctions(path: string): string[] {
+  const lines = source(path).split('\n');
+  return lines.flatMap((line, start) => {
+    const opening =
+      /^(\s*)(?:export )?(?:default )?(?:async )?(?:function\*? ?(\w+)|(?:(?:private|public|protected|static|override|async|get|set|readonly) )*(\w+)\([^;]*\)[^;=]*\{$)/.exec(
+        line,
+      );
+    const name = opening?.[2] ?? opening?.[3];
+    if (!opening || !name || ['if', 'for', 'while', 'switch', 'catch', 'return'].includes(name)) return [];
+    const end = lines.findIndex((other, i) => i > start && other.startsWith(`${opening[1]}}`));
+    const length = end - start + 1;
+    return length > FUNCTION_LINES_MAX ? [`${path}:${start + 1} ${name}: ${length} lines`] : [];
+  });
+}
+
+describe('headers and leftovers', () => {
+  const checked = tracked.filter((path) => path.endsWith('.ts') && !isGenerated(path));
+
+  it('every source file begins with what it is', () => {
+    const bare = checked.filter((path) => path.startsWith('src/') && !/^(#!.*\n)?\/\*\*/.test(source(path)));
+    expect(bare).toEqual([]);
+  });
+
+  it('every machine says what it decides, owns and keeps', () => {
+    const bare = inRoom('src/machines')
+      .filter((path) => /\.createMachine\(/.test(source(path)))
+      .filter((path) => {
+        const header = source(path).slice(0, source(path).indexOf('*/'));
+        return !/Decides/.test(header) || !/Owns/.test(header);
+      });
+    expect(bare).toEqual([]);
+  });
+
+  it('nothing is left to do in the code', () => {
+    const marker = new RegExp(['TO', 'DO|FIX', 'ME|XX', 'X'].join(''));
+    expect(checked.filter((path) => marker.test(source(path)))).toEqual([]);
+  });
+
+  it('no test is focused', () => {
+    const focused = new RegExp(String.raw`\b(it|test|describe)\.(only|todo)\(`);
+    expect(checked.filter((path) => path.startsWith('test/') && focused.test(source(path)))).toEqual([]);
+  });
+});
+
+describe('machines', () => {
+  const machines = [...machinesOf(kubeletMachine).keys()];
+  const tests = tracked.filter(
+    (path) => path.startsWith('test/') && path.endsWith('.test.ts') && path !== 'test/tidy.test.ts',
+  );
+  const fileOf = (id: string) =>
+    inRoom('src/machines').find((path) => new RegExp(`createMachine\\(\\{\\s*id: '${id}'`).test(source(path)));
+
+  it.each(machines)('%s lives in a file of its own, has a diagram and a test', (id) => {
+    const file = fileOf(id);
+    expect(file, `the file of machine ${id}`).toBeDefined();
+    expect(source(file!).match(/\.createMachine\(/g)).toHaveLength(1);
+    expect(existsSync(join(root, `docs/diagrams/${id}.svg`)), `docs/diagrams/${id}.svg`).toBe(true);
+    const exported = /export const (\w+Machine)\b/.exec(source(file!))?.[1];
+    expect(exported, `${file} exports <noun>Machine`).toBeDefined();
+    expect(
+      tests.filter((path) => source(path).includes(exported!) || source(path).includes(`'${id}'`)),
+      `a test of ${id}`,
+    ).not.toEqual([]);
+  });
+
+  it('keep every unhandled crash of a child from climbing', () => {
+    const bare = [...machinesOf(kubeletMachine)].flatMap(([id, machine]) =>
+      [...machine.idMap.values()].flatMap((state) =>
+        state.invoke
+          .filter((invoked) => !handlesError(state, invoked.id))
+          .map((invoked) => `${id}: ${state.id} invokes ${invoked.id} without onError`),
+      ),
+    );
+    expect(bare).toEqual([]);
+  });
+});
+
+interface Node {
+  readonly on: Readonly<Record<string, unknown>>;
+  readonly parent: Node | undefined;
+}
+
+function handlesError(state: unknown, id: string): boolean {
+  for (let node = state as Node | undefined; node; node = node.parent) {
+    const events = Object.keys((node as unknown as { transitions: Map<string, unknown> }).transitions ?? {});
+    const keys = [...((node as unknown as { transitions: Map<string, unknown> }).transitions?.keys() ?? events)];
+    if (keys.includes(`xstate.error.actor.${id}`) || keys.includes('xstate.error.actor.*')) return true;
+  }
+  return false;
+}
