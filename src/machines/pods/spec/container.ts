@@ -111,9 +111,10 @@ const terminal = ({ stdin, stdinOnce, tty }: Container): Pick<ContainerConfig, '
 
 type StopSignal = NonNullable<ContainerConfig['stop_signal']>;
 
-/** The API's names are CRI's, but for the sign of the real-time ones. */
+/** The API's names are CRI's, but for the sign of the real-time ones; validation has refused all others. */
 function stopSignal({ lifecycle }: Container): Pick<ContainerConfig, 'stop_signal'> {
-  const signal = lifecycle?.stopSignal;
-  if (signal === undefined || signal === '') return {};
-  return { stop_signal: signal.replace('+', 'PLUS').replace('-', 'MINUS') as StopSignal };
+  const signal = (lifecycle?.stopSignal ?? '').replace('+', 'PLUS').replace('-', 'MINUS');
+  return isSignal(signal) ? { stop_signal: signal } : {};
 }
+
+const isSignal = (name: string): name is StopSignal => /^SIG[A-Z]+\d*$/.test(name);

@@ -8,6 +8,7 @@ import type { DNSConfig } from '../../api/cri.ts';
 import type { Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { type EventText, podEvents } from '../../reasons.ts';
+import { podLongName } from './paths.ts';
 
 /** Limits of the resolver library: servers, search domains, and characters of the search line. */
 const MAX_SERVERS = 3;
@@ -35,8 +36,7 @@ export function podDns(pod: Pod, node: DnsSettings): PodDns {
   const base = policy === 'None' ? NOTHING : cluster ? clusterResolver(pod, node) : nodeResolver(node);
   const merged = merge(base, pod);
   const limited = limit(merged);
-  const podName = `${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})`;
-  const missing = policy === 'ClusterFirst' && !cluster ? [podEvents.missingClusterDNS(podName)] : [];
+  const missing = policy === 'ClusterFirst' && !cluster ? [podEvents.missingClusterDNS(podLongName(pod))] : [];
   return {
     config: compact(limited.resolver),
     events: [...missing, ...limited.messages.map((message) => podEvents.dnsConfigForming(message))],

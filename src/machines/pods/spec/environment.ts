@@ -8,7 +8,7 @@
 import type { KeyValue } from '../../api/cri.ts';
 import type { Container, EnvFromSource, EnvVar, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import { fieldValue, type ResourceFieldRef, resourceValue } from './downward-api.ts';
+import { fieldValue, resourceValue } from './downward-api.ts';
 import { expand } from './expansion.ts';
 
 /** Contents of the ConfigMaps and Secrets that a pod names, by name, as text. Without an API server there are none. */
@@ -54,7 +54,7 @@ function variableValue(
   const { pod, container, podIPs, node } = input;
   if (source.fieldRef !== undefined) return fieldValue(pod, source.fieldRef.fieldPath, podIPs, node);
   if (source.resourceFieldRef !== undefined) {
-    return resourceValue(pod, container, source.resourceFieldRef as ResourceFieldRef, node);
+    return resourceValue(pod, container, source.resourceFieldRef, node);
   }
   if (source.configMapKeyRef !== undefined) return keyValue('configMap', source.configMapKeyRef, input);
   if (source.secretKeyRef !== undefined) return keyValue('secret', source.secretKeyRef, input);

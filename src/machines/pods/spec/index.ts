@@ -19,6 +19,7 @@ export {
   legacyLogName,
   podDirectory,
   podLogDirectory,
+  podLongName,
   terminationLogFile,
 } from './paths.ts';
 export { cgroupParent, podContainers, podQOS, type QOSClass } from './qos.ts';

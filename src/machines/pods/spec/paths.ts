@@ -7,6 +7,9 @@ import type { Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { fnv1a32 } from './hash.ts';
 
+/** How events and messages name a pod: `<name>_<namespace>(<uid>)`. */
+export const podLongName = ({ metadata }: Pod): string => `${metadata.name}_${metadata.namespace}(${metadata.uid})`;
+
 export const podDirectory = (pod: Pod, node: Pick<NodeSettings, 'rootDir'>): string =>
   `${node.rootDir}/pods/${pod.metadata.uid}`;
 

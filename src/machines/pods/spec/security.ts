@@ -14,6 +14,7 @@ import type {
 } from '../../api/cri.ts';
 import type { Container, Pod, SeccompProfile } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import { podLongName } from './paths.ts';
 import { podContainers } from './qos.ts';
 
 /** Of a container whose `procMount` is `Default`; the paths are container runtimes' common list. */
@@ -49,7 +50,7 @@ export function imageUser(image: Image | null): ImageUser {
 export function nonRootViolation(pod: Pod, container: Container, user: ImageUser): string | null {
   const mustNotBeRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot ?? false;
   if (!mustNotBeRoot) return null;
-  const where = `(pod: "${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})", container: ${container.name})`;
+  const where = `(pod: "${podLongName(pod)}", container: ${container.name})`;
   const asked = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
   if (asked !== undefined) return asked === 0 ? `container's runAsUser breaks non-root policy ${where}` : null;
   if (user.uid === null) {

@@ -1,0 +1,205 @@
+/**
+ * Statuses of containers from what the runtime says, what was said before, and what the agent is waiting for.
+ *
+ * Decides per container which instance is the current one and which the last. Invariants: a container that ran never
+ * looks as if it had not; order is the spec's for init containers and by name for the others.
+ */
+import type { ContainerStatus as CriContainerStatus } from '../../api/cri.ts';
+import type { Container, ContainerState, ContainerStatus, Pod } from '../../api/pod.ts';
+import type { PodRuntimeStatus } from '../../operations/cri.ts';
+import { lostContainerMessages, terminatedReasons, UNKNOWN_EXIT_CODE, waitingReasons } from '../../reasons.ts';
+import { containerAnnotationKeys } from '../spec/annotations.ts';
+import { isSidecar } from '../spec/resources.ts';
+import { mountStatuses, resourceStatuses } from './container-details.ts';
+import { shouldRestart } from './restart.ts';
+import { milliseconds, rfc3339 } from './time.ts';
+
+export interface Waiting {
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface ContainerFacts {
+  readonly pod: Pod;
+  readonly runtime: PodRuntimeStatus | null;
+  readonly runtimeName: string;
+  /** Why a container that should run does not, by name. */
+  readonly waiting: Readonly<Record<string, Waiting>>;
+  /** Results of startup and readiness probes by name; absent: no such probe, or no result yet. */
+  readonly started: Readonly<Record<string, boolean>>;
+  readonly ready: Readonly<Record<string, boolean>>;
+  /** Restarts before the agent (or its memory) began, by name. */
+  readonly restartCounts: Readonly<Record<string, number>>;
+  readonly previous: readonly ContainerStatus[];
+}
+
+export function containerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
+  return facts.pod.spec.containers
+    .map((container) => containerStatus(container, facts, false))
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+export function initContainerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
+  return (facts.pod.spec.initContainers ?? []).map((container) => containerStatus(container, facts, true));
+}
+
+function containerStatus(container: Container, facts: ContainerFacts, isInit: boolean): ContainerStatus {
+  const instances = (facts.runtime?.containers ?? []).filter(({ metadata }) => metadata?.name === container.name);
+  const known = instances.toSorted((a, b) => (BigInt(a.created_at) > BigInt(b.created_at) ? -1 : 1));
+  const previous = facts.previous.find(({ name }) => name === container.name);
+  const [current, last] = known;
+  const found =
+    current === undefined
+      ? withoutInstance(container, facts, previous)
+      : withInstance(container, facts, previous, current, last);
+  return withProbes(container, withWaiting(container, facts, found, current, isInit), facts, isInit);
+}
+
+/** The runtime has nothing: not created yet, or lost. */
+function withoutInstance(
+  container: Container,
+  { pod, restartCounts }: ContainerFacts,
+  previous: ContainerStatus | undefined,
+): ContainerStatus {
+  if (previous?.state?.terminated !== undefined) return previous;
+  const reason =
+    (pod.spec.initContainers ?? []).length > 0 ? waitingReasons.podInitializing : waitingReasons.containerCreating;
+  const isLost = previous?.state?.running !== undefined && previous.lastState?.terminated === undefined;
+  const restarts = previous?.restartCount ?? restartCounts[container.name] ?? 0;
+  const isRestart = isLost && pod.metadata.deletionTimestamp === undefined;
+  return {
+    name: container.name,
+    state: { waiting: { reason } },
+    lastState: isLost ? lost(lostContainerMessages.deleted) : (previous?.lastState ?? {}),
+    ready: false,
+    restartCount: isRestart ? restarts + 1 : restarts,
+    image: container.image ?? '',
+    imageID: '',
+    started: false,
+    ...mountStatuses(container),
+  };
+}
+
+const lost = (message: string): ContainerState => ({
+  terminated: { exitCode: UNKNOWN_EXIT_CODE, reason: terminatedReasons.containerStatusUnknown, message },
+});
+
+function withInstance(
+  container: Container,
+  facts: ContainerFacts,
+  previous: ContainerStatus | undefined,
+  current: CriContainerStatus,
+  last: CriContainerStatus | undefined,
+): ContainerStatus {
+  const containerID = `${facts.runtimeName}://${current.id}`;
+  const isLost = current.state === 'CONTAINER_UNKNOWN' && previous?.state?.running !== undefined;
+  const restarts = restartCountOf(current) ?? facts.restartCounts[container.name] ?? 0;
+  return {
+    name: container.name,
+    state: isLost ? lost(lostContainerMessages.terminated) : stateOf(current, facts.runtimeName),
+    lastState: last === undefined ? rememberedLastState(previous, containerID) : stateOf(last, facts.runtimeName),
+    ready: false,
+    restartCount: isLost ? (previous.restartCount ?? 0) + 1 : restarts,
+    image: current.image?.user_specified_image || current.image?.image || container.image || '',
+    imageID: current.image_ref,
+    containerID,
+    started: false,
+    ...resourceStatuses(facts.pod, container, current),
+    ...mountStatuses(container),
+    ...userOf(current),
+  };
+}
+
+/** The runtime forgets ended instances before the world should. */
+function rememberedLastState(previous: ContainerStatus | undefined, containerID: string): ContainerState {
+  if (previous?.state?.terminated !== undefined && previous.containerID !== containerID) {
+    return { terminated: previous.state.terminated };
+  }
+  return previous?.lastState ?? {};
+}
+
+function restartCountOf({ annotations, metadata }: CriContainerStatus): number | undefined {
+  const text = annotations[containerAnnotationKeys.restartCount];
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : metadata?.attempt;
+}
+
+function stateOf(status: CriContainerStatus, runtimeName: string): ContainerState {
+  switch (status.state) {
+    case 'CONTAINER_RUNNING':
+      return { running: { startedAt: rfc3339(milliseconds(status.started_at)) } };
+    case 'CONTAINER_EXITED':
+      return {
+        terminated: {
+          exitCode: status.exit_code,
+          ...(status.reason === '' ? {} : { reason: status.reason }),
+          ...(status.message === '' ? {} : { message: status.message }),
+          startedAt: rfc3339(milliseconds(status.started_at)),
+          finishedAt: rfc3339(milliseconds(status.finished_at)),
+          containerID: `${runtimeName}://${status.id}`,
+        },
+      };
+    default:
+      return { waiting: {} };
+  }
+}
+
+function userOf({ user }: CriContainerStatus): Pick<ContainerStatus, 'user'> {
+  if (user?.linux === undefined) return {};
+  const { uid, gid, supplemental_groups: groups } = user.linux;
+  return {
+    user: {
+      linux: {
+        uid: Number(uid),
+        gid: Number(gid),
+        ...(groups.length === 0 ? {} : { supplementalGroups: groups.map(Number) }),
+      },
+    },
+  };
+}
+
+/** What keeps a container from running that should run; the way it last ended moves aside. */
+function withWaiting(
+  container: Container,
+  { pod, waiting }: ContainerFacts,
+  status: ContainerStatus,
+  current: CriContainerStatus | undefined,
+  isInit: boolean,
+): ContainerStatus {
+  const why = waiting[container.name];
+  if (why === undefined || !isToBeStarted(pod, container, current, isInit)) return status;
+  const { reason, message } = why;
+  return {
+    ...status,
+    state: { waiting: { reason, ...(message === '' ? {} : { message }) } },
+    ...(status.state?.terminated === undefined ? {} : { lastState: { terminated: status.state.terminated } }),
+  };
+}
+
+function isToBeStarted(
+  pod: Pod,
+  container: Container,
+  current: CriContainerStatus | undefined,
+  isInit: boolean,
+): boolean {
+  if (pod.metadata.deletionTimestamp !== undefined) return false;
+  if (current === undefined) return true;
+  if (current.state === 'CONTAINER_RUNNING') return false;
+  if (current.state !== 'CONTAINER_EXITED') return true;
+  if (isInit && !isSidecar(container) && current.exit_code === 0) return false;
+  return shouldRestart({ pod, container, exitCode: current.exit_code });
+}
+
+function withProbes(
+  container: Container,
+  status: ContainerStatus,
+  { started, ready }: ContainerFacts,
+  isInit: boolean,
+): ContainerStatus {
+  const isRunning = status.state?.running !== undefined;
+  const isStarted = isRunning && (started[container.name] ?? container.startupProbe === undefined);
+  if (isInit && !isSidecar(container)) {
+    return { ...status, started: isStarted, ready: status.state?.terminated?.exitCode === 0 };
+  }
+  const isReady = isStarted && (ready[container.name] ?? container.readinessProbe === undefined);
+  return { ...status, started: isStarted, ready: isReady };
+}

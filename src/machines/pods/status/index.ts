@@ -1,0 +1,15 @@
+/** Everything that turns facts about a pod into what the world sees of it. Pure functions. */
+export { needsSandbox } from './conditions.ts';
+export type { Waiting } from './containers.ts';
+export { isTerminalPhase, type PhaseFacts, podPhase } from './phase.ts';
+export { type PodStage, type PodStatusFacts, podIPs, podStatus, rejectedStatus } from './pod-status.ts';
+export { publishedStatus } from './published.ts';
+export {
+  type BackoffQuestion,
+  DEFAULT_MAX_BACKOFF_MS,
+  INITIAL_BACKOFF_MS,
+  nextBackoff,
+  type RestartQuestion,
+  shouldRestart,
+} from './restart.ts';
+export { goDuration, milliseconds, rfc3339 } from './time.ts';
