@@ -104,7 +104,10 @@ function compose(root: string, log: RuntimeLog) {
       containers_statuses: store.containersOf(sandboxId).map(containerStatus),
     });
   };
-  const supervisor = new Supervisor(root, ({ id, record }, change) => tell(id, record.sandboxId, EVENT_OF[change]));
+  const supervisor = new Supervisor(root, {
+    changed: ({ id, record }, change) => tell(id, record.sandboxId, EVENT_OF[change]),
+    failed: (text, { id }) => log('warn', `Container is not well: ${text}`, { containerId: id }),
+  });
   const containers = new Containers(store, images, supervisor, {
     created: ({ id, record }) => tell(id, record.sandboxId, EVENT_OF.created),
     deleted: ({ id, record }) => {

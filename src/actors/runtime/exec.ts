@@ -17,7 +17,7 @@ import { stateOf } from './status.ts';
 import type { Container } from './store.ts';
 
 /** Bytes of both streams together: what a node agent accepts in one message, less the envelope. */
-export const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
+const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
 /** Processes at once: probes of a full node; beyond it something is wrong. */
 const MAX_RUNNING = 256;
 /** Milliseconds that output may still come after the process ended. */

@@ -29,7 +29,7 @@ export interface ProcessStat {
   readonly startTicks: string;
 }
 
-export function readStat(pid: number): ProcessStat | undefined {
+function readStat(pid: number): ProcessStat | undefined {
   const text = readProc(`/proc/${pid}/stat`);
   if (text === undefined) return undefined;
   // The command name stands in parentheses and may itself hold spaces and parentheses.
@@ -74,8 +74,17 @@ export async function killMembers(containerId: string, session: number | undefin
   for (let round = 0; round < KILL_ROUNDS; round++) {
     const members = membersOf(containerId, session);
     if (members.length === 0) return;
-    for (const { pid } of members) sendSignal(pid, 'SIGKILL');
+    for (const { pid } of members) killIfAllowed(pid);
     await new Promise((resolve) => setTimeout(resolve, KILL_ROUND_MS));
+  }
+}
+
+/** A process that became somebody else's is not ours to kill, and no reason to leave the others running. */
+function killIfAllowed(pid: number): void {
+  try {
+    sendSignal(pid, 'SIGKILL');
+  } catch (thrown) {
+    if (errnoOf(thrown) !== 'EPERM') throw thrown;
   }
 }
 

@@ -33,17 +33,21 @@ const SHIM = join(import.meta.dirname, `shim${extname(import.meta.filename)}`);
 /** A shim holds a few lines of log; its heap stays small for the sake of nodes with many containers. */
 const SHIM_FLAGS = ['--max-old-space-size=32', '--max-semi-space-size=1'];
 
-export type Change = 'started' | 'stopped';
+export interface SupervisorHooks {
+  readonly changed: (container: Container, change: 'started' | 'stopped') => void;
+  /** What could not be done now, and is tried again at the next look. */
+  readonly failed: (text: string, container: Container) => void;
+}
 
 export class Supervisor {
   readonly #cacheDirectory: string;
-  readonly #changed: (container: Container, change: Change) => void;
+  readonly #hooks: SupervisorHooks;
   readonly #watched = new Map<Container, FSWatcher | undefined>();
   readonly #poll: NodeJS.Timeout;
 
-  constructor(root: string, changed: (container: Container, change: Change) => void) {
+  constructor(root: string, hooks: SupervisorHooks) {
     this.#cacheDirectory = join(root, 'shim-cache');
-    this.#changed = changed;
+    this.#hooks = hooks;
     this.#poll = setInterval(() => {
       for (const container of this.#watched.keys()) this.#look(container);
     }, POLL_MS);
@@ -86,18 +90,22 @@ export class Supervisor {
         env: { NODE_COMPILE_CACHE: this.#cacheDirectory },
         stdio: ['ignore', 'ignore', errors],
       });
-      shim.once('error', (thrown) => this.abandonStart(container, `cannot start its shim: ${messageOf(thrown)}`));
-      shim.once('exit', () => this.#shimEnded(container));
+      shim.once('error', (thrown) => this.#shimEnded(container, `cannot start its shim: ${messageOf(thrown)}`));
+      shim.once('exit', () => this.#shimEnded(container, `its shim ended: see ${container.files.shimErrors}`));
       shim.unref();
     } finally {
       closeSync(errors);
     }
   }
 
-  #shimEnded(container: Container): void {
+  #shimEnded(container: Container, why: string): void {
     this.#look(container);
     if (!this.#watched.has(container) || existsSync(container.files.shim)) return;
-    this.abandonStart(container, `its shim ended before it began: see ${container.files.shimErrors}`);
+    try {
+      this.abandonStart(container, why);
+    } catch (thrown) {
+      this.#hooks.failed(`${why}; cannot record it: ${messageOf(thrown)}`, container);
+    }
   }
 
   /** Gives up a start that gave no sign: a shim that has not claimed yet never will, another one is killed. */
@@ -109,7 +117,7 @@ export class Supervisor {
     }
     const shim = readJson(container.files.shim, isProcessIdentity);
     if (shim && isAlive(shim)) process.kill(shim.pid, 'SIGKILL');
-    void this.#lose(container);
+    this.#loseSoon(container);
   }
 
   /** True when the condition came true in time. Rejects when the caller went away. */
@@ -152,27 +160,45 @@ export class Supervisor {
     this.#look(container);
   }
 
+  /** Called by watches and timers: what it throws would end the whole process. */
   #look(container: Container): void {
+    try {
+      this.#examine(container);
+    } catch (thrown) {
+      this.#hooks.failed(`cannot look after it: ${messageOf(thrown)}`, container);
+    }
+  }
+
+  #examine(container: Container): void {
     if (!this.#watched.has(container) || container.exit) return;
     if (!container.process) {
       container.process = readJson(container.files.process, isProcessRecord);
-      if (container.process) this.#changed(container, 'started');
+      if (container.process) this.#hooks.changed(container, 'started');
     }
     const shim = readJson(container.files.shim, isProcessIdentity);
     // Alive first, file second: the shim writes its last word before it goes.
     const gone = shim !== undefined && !isAlive(shim);
     const exit = readJson(container.files.exit, isExitRecord);
     if (exit) this.#end(container, exit);
-    else if (gone) void this.#lose(container);
+    else if (gone) this.#loseSoon(container);
     for (const listener of container.listeners) listener();
+  }
+
+  #loseSoon(container: Container): void {
+    this.#lose(container).catch((thrown: unknown) => {
+      this.#hooks.failed(`cannot end what its lost shim left: ${messageOf(thrown)}`, container);
+    });
   }
 
   async #lose(container: Container): Promise<void> {
     if (container.losing || container.exit) return;
     container.losing = true;
     const leader = container.process;
-    await killMembers(container.id, leader && isAlive(leader) ? leader.pid : undefined);
-    container.losing = false;
+    try {
+      await killMembers(container.id, leader && isAlive(leader) ? leader.pid : undefined);
+    } finally {
+      container.losing = false;
+    }
     this.#writeExit(container, UNKNOWN_CODE, 'Unknown', 'its shim was killed: how it ended is not known');
   }
 
@@ -187,7 +213,7 @@ export class Supervisor {
   #end(container: Container, exit: ExitRecord): void {
     container.exit = exit;
     this.forget(container);
-    this.#changed(container, 'stopped');
+    this.#hooks.changed(container, 'stopped');
     for (const listener of container.listeners) listener();
   }
 }

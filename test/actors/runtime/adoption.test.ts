@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type * as cri from '../../../src/machines/api/cri.ts';
 import { eventually, isProcess, Node } from './harness.ts';
 
@@ -117,12 +117,12 @@ test('a process number that was used again is not taken for the container', asyn
   await node.stop();
   process.kill(shimOf(id), 'SIGKILL');
   const stranger = spawn('sleep', ['85'], { stdio: 'ignore', detached: true });
+  onTestFinished(() => void stranger.kill('SIGKILL'));
   const strangerPid = stranger.pid ?? 0;
   for (const file of ['process.json', 'shim.json']) rewrite(id, file, { pid: strangerPid });
   await node.start();
   expect(await node.status(id)).toMatchObject({ exit_code: 255, reason: 'Unknown' });
   expect([pid, strangerPid].map(isProcess)).toEqual([false, true]);
-  stranger.kill('SIGKILL');
 });
 
 test('a start that the daemon did not live to make is a failed start, not a second process later', async () => {

@@ -17,7 +17,7 @@ const CONTRACT = loadSync(PROTO, {
   defaults: true,
 });
 
-export class Client {
+class Client {
   readonly #client: grpc.Client;
 
   constructor(endpoint: string) {

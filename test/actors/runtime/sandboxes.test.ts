@@ -139,6 +139,25 @@ test('the event stream tells the life of a pod in order, with the status of all 
   expect(events[7]).toMatchObject({ pod_sandbox_status: null, containers_statuses: [] });
 });
 
+test('a listener that does not read is sent away; the others hear everything', async () => {
+  let heard = 0;
+  const reading = await node.client.events(() => void heard++);
+  const idle = await node.client.events(() => {});
+  idle.pause();
+  const ended = new Promise<{ code: status }>((resolve) => idle.once('error', resolve));
+  const annotations = { much: 'x'.repeat(20_000) };
+  for (let batch = 0; batch < 30; batch++) {
+    const pods = await Promise.all(
+      Array.from({ length: 10 }, () => node.pod({ ...node.sandboxConfig(), annotations })),
+    );
+    await Promise.all(pods.map((pod_sandbox_id) => node.client.call('RemovePodSandbox', { pod_sandbox_id })));
+  }
+  idle.resume();
+  expect(await ended).toMatchObject({ code: status.RESOURCE_EXHAUSTED });
+  await eventually('the reader heard all', () => heard === 30 * 10 * 4);
+  reading.cancel();
+});
+
 describe('the runtime', () => {
   test('is ready, says who it is and that it does not isolate', async () => {
     expect(await node.client.call('Version')).toMatchObject({
