@@ -1,0 +1,173 @@
+/**
+ * Decides what a decoded document means as a KubeletConfiguration, and refuses it in the words of Go's JSON decoder.
+ *
+ * Owns strict decoding: unknown fields are reported and skipped, a wrong type is remembered and decoding goes on, a bad
+ * duration or quantity ends it at once. Invariant: keys are read in the document's order, so the first error is
+ * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import { formatDuration, parseDuration } from './duration.ts';
+import { type Field, type FieldType, goName, type StructType, zeroOf } from './field-types.ts';
+import { kubeletConfigurationType } from './fields.ts';
+import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from './quantity.ts';
+
+export type JsonObject = { readonly [key: string]: Json | undefined };
+
+/** What a document sets: typed, canonical, without defaults. */
+export type SparseConfiguration = JsonObject;
+
+export type Decoded =
+  | { readonly value: SparseConfiguration; readonly unknownFields: readonly string[]; readonly error?: undefined }
+  | { readonly error: string };
+
+interface Progress {
+  /** Go's name of the innermost struct whose field is being read, and the names on the way to it. */
+  readonly owner: string;
+  readonly path: readonly string[];
+  /** The same with list indexes, as strict errors print it. */
+  readonly place: string;
+  readonly outcome: { typeError: string | null; fatal: string | null; unknown: string[] };
+}
+
+const TYPE_META = ['apiVersion', 'kind'];
+
+export function decodeConfiguration(document: JsonObject): Decoded {
+  const outcome: Progress['outcome'] = { typeError: null, fatal: null, unknown: [] };
+  const progress: Progress = { owner: '', path: [], place: '', outcome };
+  const body = Object.fromEntries(Object.entries(document).filter(([key]) => !TYPE_META.includes(key)));
+  const value = decodeStruct(kubeletConfigurationType, body, progress);
+  const error = outcome.fatal ?? outcome.typeError;
+  return error === null ? { value, unknownFields: outcome.unknown } : { error };
+}
+
+function decodeStruct(type: StructType, value: JsonObject, progress: Progress): JsonObject {
+  const entries: [string, Json][] = [];
+  for (const [key, item] of Object.entries(value)) {
+    const place = progress.place === '' ? key : `${progress.place}.${key}`;
+    const field = type.fields.find(({ name }) => name === key);
+    if (field === undefined) {
+      progress.outcome.unknown.push(`unknown field "${place}"`);
+      continue;
+    }
+    const inner = { ...progress, owner: type.name, path: [...progress.path, key], place };
+    const decoded = decodeField(field, item ?? null, inner);
+    if (progress.outcome.fatal !== null) break;
+    if (decoded !== undefined) entries.push([key, decoded]);
+  }
+  return Object.fromEntries(entries);
+}
+
+function decodeField(field: Field, value: Json, progress: Progress): Json | undefined {
+  if (value === null && (field.pointer === true || !readsNull(field.type))) return undefined;
+  return decodeValue(field.type, value, progress);
+}
+
+/** Types with their own decoder in Go see `null`; for all others it changes nothing. */
+function readsNull(type: FieldType): boolean {
+  return type.kind === 'duration' || type.kind === 'durationOrNumber';
+}
+
+function decodeValue(type: FieldType, value: Json, progress: Progress): Json | undefined {
+  switch (type.kind) {
+    case 'bool':
+      return typeof value === 'boolean' ? value : mismatch(type, value, progress);
+    case 'string':
+      return typeof value === 'string' ? value : mismatch(type, value, progress);
+    case 'integer':
+      return decodeInteger(type, value, progress);
+    case 'float':
+      return typeof value === 'number' ? value : mismatch(type, value, progress);
+    case 'duration':
+      return decodeDuration(value, progress);
+    case 'durationOrNumber':
+      return typeof value === 'number' ? decodeNanoseconds(value, progress) : decodeDuration(value, progress);
+    case 'quantity':
+      return decodeQuantity(value, progress);
+    case 'list':
+      return decodeList(type, value, progress);
+    case 'map':
+      return decodeMap(type, value, progress);
+    default:
+      return isObject(value) ? decodeStruct(type, value, progress) : mismatch(type, value, progress);
+  }
+}
+
+function decodeInteger(
+  type: Extract<FieldType, { kind: 'integer' }>,
+  value: Json,
+  progress: Progress,
+): Json | undefined {
+  if (typeof value !== 'number') return mismatch(type, value, progress);
+  const whole = Number.isInteger(value) ? BigInt(value) : null;
+  if (whole !== null && whole >= type.least && whole <= type.most) return value;
+  return mismatch(type, value, progress, `number ${value}`);
+}
+
+function decodeDuration(value: Json, progress: Progress): Json | undefined {
+  if (value !== null && typeof value !== 'string')
+    return abort(typeError('string', wordFor(value), progress), progress);
+  const parsed = parseDuration(value ?? '');
+  return parsed.error === undefined ? formatDuration(parsed.value) : abort(parsed.error, progress);
+}
+
+function decodeNanoseconds(value: number, progress: Progress): Json | undefined {
+  if (Number.isInteger(value)) return value;
+  const reason = `json: cannot unmarshal number ${value} into Go value of type time.Duration`;
+  return abort(`invalid duration "${value}": ${reason}`, progress);
+}
+
+function decodeQuantity(value: Json, progress: Progress): Json | undefined {
+  if (value === null) return '0';
+  if (typeof value !== 'string' && typeof value !== 'number') return abort(QUANTITY_REFUSAL, progress);
+  const parsed = parseQuantity(String(value));
+  return parsed.error === undefined ? formatQuantity(parsed.value) : abort(parsed.error, progress);
+}
+
+function decodeList(type: Extract<FieldType, { kind: 'list' }>, value: Json, progress: Progress): Json | undefined {
+  if (!Array.isArray(value)) return mismatch(type, value, progress);
+  const items: Json[] = [];
+  for (const [index, item] of value.entries()) {
+    const inner = { ...progress, place: `${progress.place}[${index}]` };
+    items.push(decodeItem(type.of, item, inner));
+    if (progress.outcome.fatal !== null) break;
+  }
+  return items;
+}
+
+function decodeMap(type: Extract<FieldType, { kind: 'map' }>, value: Json, progress: Progress): Json | undefined {
+  if (!isObject(value)) return mismatch(type, value, progress);
+  const entries: [string, Json][] = [];
+  for (const [key, item] of Object.entries(value)) {
+    entries.push([key, decodeItem(type.of, item ?? null, progress)]);
+    if (progress.outcome.fatal !== null) break;
+  }
+  return Object.fromEntries(entries);
+}
+
+function decodeItem(type: FieldType, value: Json, progress: Progress): Json {
+  const decoded = value === null && !readsNull(type) ? undefined : decodeValue(type, value, progress);
+  return decoded ?? zeroOf(type);
+}
+
+function mismatch(type: FieldType, value: Json, progress: Progress, word = wordFor(value)): undefined {
+  progress.outcome.typeError ??= typeError(goName(type), word, progress);
+}
+
+function abort(error: string, progress: Progress): undefined {
+  progress.outcome.fatal ??= error;
+}
+
+function typeError(type: string, word: string, { owner, path }: Progress): string {
+  return `json: cannot unmarshal ${word} into Go struct field ${owner}.${path.join('.')} of type ${type}`;
+}
+
+/** Go's word for a JSON value in a decoding error. */
+export function wordFor(value: Json): string {
+  if (Array.isArray(value)) return 'array';
+  if (value === null) return 'null';
+  return typeof value === 'boolean' ? 'bool' : typeof value;
+}
+
+export function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

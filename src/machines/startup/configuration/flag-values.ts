@@ -1,0 +1,173 @@
+/**
+ * Decides what the text after a flag means: one reader for each type of flag.
+ *
+ * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader is given what earlier occurrences of
+ * the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import { isObject } from './decode.ts';
+import { formatDuration, parseDuration } from './duration.ts';
+import { type Parsed, parseBool, parseDecimal, parseInteger, parseUnsigned32, quote } from './go-text.ts';
+import { isIpAddress } from './ip.ts';
+import { parseTaints } from './labels.ts';
+import { formatQuantity, parseQuantity } from './quantity.ts';
+
+export type FlagReader = (text: string, earlier: Json | undefined) => Parsed<Json>;
+
+/** Go's standard `flag` package says no more than this. */
+const STANDARD_REFUSAL: Parsed<Json> = { error: 'parse error' };
+
+function integer(bits: 32 | 64): FlagReader {
+  return (text) => {
+    const parsed = parseInteger(text, bits);
+    return parsed.error === undefined ? { value: Number(parsed.value) } : parsed;
+  };
+}
+
+function readDuration(text: string): Parsed<Json> {
+  const parsed = parseDuration(text);
+  return parsed.error === undefined ? { value: formatDuration(parsed.value) } : parsed;
+}
+
+/** A flag of Go's standard `flag` package behind the same syntax. */
+function standard(reader: FlagReader): FlagReader {
+  return (text, earlier) => (reader(text, earlier).error === undefined ? reader(text, earlier) : STANDARD_REFUSAL);
+}
+
+function readIp(text: string): Parsed<Json> {
+  return text === '' || isIpAddress(text) ? { value: text } : { error: `${quote(text)} is not a valid IP address` };
+}
+
+/** Comma-separated pairs; `missing` is what to say of an item without the separator, null where it may lack one. */
+function pairs(separator: string, missing: string | null, convert: FlagReader): FlagReader {
+  return (text, earlier) => {
+    const map = new Map(Object.entries(isObject(earlier) ? earlier : {}));
+    for (const item of text.split(',')) {
+      if (item === '') continue;
+      const at = item.indexOf(separator);
+      if (at < 0 && missing !== null) return { error: missing };
+      const key = (at < 0 ? item : item.slice(0, at)).trim();
+      const converted = convert(at < 0 ? '' : item.slice(at + 1).trim(), map.get(key));
+      if (converted.error !== undefined) return { error: converted.error.replace('%s', key) };
+      map.set(key, converted.value);
+    }
+    return { value: Object.fromEntries(map) };
+  };
+}
+
+function readGateValue(text: string): Parsed<Json> {
+  const parsed = parseBool(text);
+  return parsed.error === undefined ? parsed : { error: `invalid value of %s: ${text}, err: ${parsed.error}` };
+}
+
+function appendTo(text: string, earlier: Json | undefined): Parsed<Json> {
+  return { value: [...(Array.isArray(earlier) ? earlier : []), text] };
+}
+
+/** One line of comma-separated values; a value in double quotes may hold commas. */
+function readStrings(text: string, earlier: Json | undefined): Parsed<Json> {
+  const items: string[] = [];
+  let rest = text;
+  while (rest !== '' || (text !== '' && items.length === 0)) {
+    const quoted = /^"((?:[^"]|"")*)"(?:,|$)/.exec(rest);
+    const bare = /^([^,"]*)(?:,|$)/.exec(rest);
+    const match = quoted ?? bare;
+    if (match === null)
+      return { error: `parse error on line 1, column ${text.length - rest.length + 1}: bare " in non-quoted-field` };
+    items.push((match[1] ?? '').replaceAll('""', '"'));
+    const ended = match[0].length === rest.length;
+    if (ended && match[0].endsWith(',')) items.push('');
+    rest = rest.slice(match[0].length);
+  }
+  return { value: [...(Array.isArray(earlier) ? earlier : []), ...items] };
+}
+
+function readTaints(text: string): Parsed<Json> {
+  const parsed = parseTaints(text);
+  return parsed.error === undefined ? { value: parsed.value.map((taint) => ({ ...taint })) } : parsed;
+}
+
+function readQuantity(text: string): Parsed<Json> {
+  const parsed = parseQuantity(text);
+  return parsed.error === undefined ? { value: formatQuantity(parsed.value) } : parsed;
+}
+
+function readReservedMemory(text: string, earlier: Json | undefined): Parsed<Json> {
+  const reservations: Json[] = [...(Array.isArray(earlier) ? earlier : [])];
+  for (const spec of text === '' ? [] : text.split(';')) {
+    const parsed = readReservation(spec);
+    if (parsed.error !== undefined) return parsed;
+    reservations.push(parsed.value);
+  }
+  return { value: reservations };
+}
+
+function readReservation(spec: string): Parsed<Json> {
+  const [node = '', limits, ...more] = spec.split(':');
+  if (limits === undefined || more.length > 0) {
+    const form = 'numaNodeID:type=quantity[,type=quantity...]';
+    return { error: `the reserved memory has incorrect format, expected ${form}, got ${spec}` };
+  }
+  const numaNode = parseDecimal(node);
+  if (numaNode.error !== undefined) {
+    return { error: `failed to convert the NUMA node ID, exptected integer, got ${node}` };
+  }
+  const entries: [string, string][] = [];
+  for (const limit of limits.split(',')) {
+    const [resource = '', amount, ...rest] = limit.split('=');
+    if (amount === undefined || rest.length > 0) {
+      return { error: `the reserved limit has incorrect value, expected type=quantity, got ${limit}` };
+    }
+    if (!isMemoryResource(resource)) return { error: `memory type conversion error, unknown type: ${quote(resource)}` };
+    const parsed = parseQuantity(amount);
+    if (parsed.error !== undefined) return { error: `failed to parse the quantity: ${amount}` };
+    entries.push([resource, formatQuantity(parsed.value)]);
+  }
+  return { value: { numaNode: numaNode.value, limits: Object.fromEntries(entries) } };
+}
+
+export function isMemoryResource(resource: string): boolean {
+  return resource === 'memory' || resource.startsWith('hugepages-');
+}
+
+function readVModule(text: string): Parsed<Json> {
+  const items: Json[] = [];
+  for (const item of text.split(',')) {
+    if (item === '') continue;
+    const [filePattern = '', level, ...more] = item.split('=');
+    if (filePattern === '' || level === undefined || level === '' || more.length > 0) {
+      return { error: `${quote(item)} does not have the pattern=N format` };
+    }
+    const verbosity = parseUnsigned32(level);
+    if (verbosity.error !== undefined) return { error: `parsing verbosity in ${quote(item)}: ${verbosity.error}` };
+    items.push({ filePattern, verbosity: verbosity.value });
+  }
+  return { value: items };
+}
+
+const readString: FlagReader = (text) => ({ value: text });
+
+export const FLAG_READERS = {
+  bool: (text: string) => parseBool(text),
+  int32: integer(32),
+  int: integer(64),
+  duration: readDuration,
+  string: readString,
+  strings: readStrings,
+  ip: readIp,
+  labels: pairs('=', null, readString),
+  stringPairs: pairs('=', 'malformed pair, expect string=string', readString),
+  thresholds: pairs('<', 'malformed pair, expect string<string', readString),
+  gates: pairs('=', 'malformed pair, expect string=bool', readGateValue),
+  headers: pairs(':', 'malformed pair, expect string:string', appendTo),
+  taints: readTaints,
+  quantity: readQuantity,
+  reservedMemory: readReservedMemory,
+  level: (text: string) => parseUnsigned32(text),
+  vmodule: readVModule,
+  standardBool: standard((text) => parseBool(text)),
+  standardInt: standard(integer(64)),
+  standardDuration: standard(readDuration),
+} satisfies Record<string, FlagReader>;
+
+export type FlagKind = keyof typeof FLAG_READERS;

@@ -1,0 +1,93 @@
+/**
+ * Decides what a Kubernetes resource quantity means (`100Mi`, `0.5`, `1e3`) and how it is written back.
+ *
+ * Owns exact arithmetic: a quantity is an integer of nano-units, so that sums never lose a byte. Invariant: a text
+ * either parses or gives upstream's refusal; quantities keep the suffix family they were written in.
+ */
+import type { Parsed } from './go-text.ts';
+
+/** How the number was written, and therefore how it is printed. */
+export type QuantityFormat = 'binarySI' | 'decimalExponent' | 'decimalSI';
+
+export interface Quantity {
+  /** The value times 10^9. */
+  readonly nano: bigint;
+  readonly format: QuantityFormat;
+}
+
+export const QUANTITY_REFUSAL =
+  "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+const NANO = 1_000_000_000n;
+const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
+const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
+const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?((?:Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE])?|[eE][+-]?[0-9]{1,3})$/;
+/** Above this decimal exponent upstream caps the value; nothing on a node is that large. */
+const LARGEST_EXPONENT = 30;
+
+export function parseQuantity(text: string): Parsed<Quantity> {
+  const match = FORM.exec(text);
+  const [, sign = '', whole = '', fraction = '', suffix = ''] = match ?? [];
+  if (match === null || (whole === '' && fraction === '')) return { error: QUANTITY_REFUSAL };
+  const scaled = scale(suffix);
+  if (scaled === null) return { error: QUANTITY_REFUSAL };
+  const digits = BigInt(`${whole}${fraction}` || '0');
+  const numerator = digits * NANO * scaled.multiplier;
+  const denominator = 10n ** BigInt(fraction.length) * scaled.divisor;
+  const nano = numerator / denominator + (numerator % denominator === 0n ? 0n : 1n);
+  return { value: { nano: sign === '-' ? -nano : nano, format: scaled.format } };
+}
+
+function scale(suffix: string): { multiplier: bigint; divisor: bigint; format: QuantityFormat } | null {
+  const binary = BINARY_SUFFIXES.indexOf(suffix);
+  if (binary > 0) return { multiplier: 1024n ** BigInt(binary), divisor: 1n, format: 'binarySI' };
+  const decimal = DECIMAL_SUFFIXES.indexOf(suffix);
+  if (decimal >= 0) return { ...power((decimal - 3) * 3), format: 'decimalSI' };
+  const exponent = Number(suffix.slice(1));
+  if (Math.abs(exponent) > LARGEST_EXPONENT) return null;
+  return { ...power(exponent), format: 'decimalExponent' };
+}
+
+function power(exponent: number): { multiplier: bigint; divisor: bigint } {
+  return exponent >= 0
+    ? { multiplier: 10n ** BigInt(exponent), divisor: 1n }
+    : { multiplier: 1n, divisor: 10n ** BigInt(-exponent) };
+}
+
+/** The canonical text: no fraction, the largest suffix that keeps the value whole. */
+export function formatQuantity({ nano, format }: Quantity): string {
+  if (nano === 0n) return '0';
+  const sign = nano < 0n ? '-' : '';
+  const size = nano < 0n ? -nano : nano;
+  if (format === 'binarySI' && size % NANO === 0n && size >= 1024n * NANO) return sign + binaryText(size / NANO);
+  let index = 0;
+  let value = size;
+  while (value % 1000n === 0n && index < DECIMAL_SUFFIXES.length - 1) {
+    value /= 1000n;
+    index += 1;
+  }
+  const exponent = (index - 3) * 3;
+  if (format !== 'decimalExponent') return `${sign}${value}${DECIMAL_SUFFIXES[index] ?? ''}`;
+  return exponent === 0 ? `${sign}${value}` : `${sign}${value}e${exponent}`;
+}
+
+function binaryText(units: bigint): string {
+  let index = 0;
+  let value = units;
+  while (value % 1024n === 0n && index < BINARY_SUFFIXES.length - 1) {
+    value /= 1024n;
+    index += 1;
+  }
+  return `${value}${BINARY_SUFFIXES[index] ?? ''}`;
+}
+
+/** Whole units, rounded up, as `Quantity.Value()` gives them. */
+export function unitsOf({ nano }: Quantity): bigint {
+  return nano >= 0n ? (nano + NANO - 1n) / NANO : nano / NANO;
+}
+
+/** Thousandths, rounded up, as `Quantity.MilliValue()` gives them. */
+export function milliUnitsOf({ nano }: Quantity): bigint {
+  const milli = NANO / 1000n;
+  return nano >= 0n ? (nano + milli - 1n) / milli : nano / milli;
+}

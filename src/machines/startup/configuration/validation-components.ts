@@ -1,0 +1,88 @@
+/** Decides whether the settings of shared components (logging, tracing, metrics) are allowed, as `field.Error` texts. */
+import { nanosecondsOf } from './duration.ts';
+import { type FeatureSettings, isEnabled } from './feature-gates.ts';
+import { aggregate, quote } from './go-text.ts';
+import type { KubeletConfiguration, LoggingConfiguration, OutputRoutingOptions } from './types.ts';
+
+/** Only this release's hidden metrics may be shown again. */
+const PREVIOUS_MINOR = '1.35';
+const LARGEST_SAMPLING_RATE = 1_000_000;
+const LARGEST_VERBOSITY = 2 ** 31 - 1;
+const LOG_FORMATS = ['text', 'json'];
+const ENDPOINT_SCHEMES = ['dns', 'unix', 'unix-abstract'];
+const NAMING = 'https://github.com/grpc/grpc/blob/master/doc/naming.md';
+
+/** Why logging cannot be set up, or null. Checked before the rest, because the rest may have to be logged. */
+export function validateLogging(logging: LoggingConfiguration, gates: FeatureSettings): string | null {
+  const flush = logging.flushFrequency;
+  const errors = [
+    ...(LOG_FORMATS.includes(logging.format)
+      ? []
+      : [`logging.format: Invalid value: ${quote(logging.format)}: Unsupported log format`]),
+    ...((typeof flush === 'number' ? flush <= 0 : nanosecondsOf(flush) <= 0n)
+      ? [`logging.flushFrequency: Invalid value: ${quote(String(flush))}: Must be greater than zero`]
+      : []),
+    ...verbosityErrors('logging.verbosity', logging.verbosity),
+    ...vmoduleErrors(logging),
+    ...routingErrors('logging.options.text', logging.options.text, gates),
+    ...routingErrors('logging.options.json', logging.options.json, gates),
+  ];
+  return errors.length === 0 ? null : aggregate(errors);
+}
+
+function verbosityErrors(path: string, verbosity: number): string[] {
+  return verbosity > LARGEST_VERBOSITY ? [`${path}: Invalid value: ${verbosity}: Must be <= ${LARGEST_VERBOSITY}`] : [];
+}
+
+function vmoduleErrors({ vmodule, format }: LoggingConfiguration): string[] {
+  const wrongFormat = vmodule.length > 0 && format !== 'text';
+  const items = vmodule.flatMap(({ filePattern, verbosity }, index) => {
+    const path = `logging.vmodule[${index}]`;
+    return [
+      ...(filePattern === '' ? [`${path}: Required value: File pattern must not be empty`] : []),
+      ...(/[=,]/.test(filePattern)
+        ? [`${path}: Invalid value: ${quote(filePattern)}: File pattern must not contain equal sign or comma`]
+        : []),
+      ...verbosityErrors(path, verbosity),
+    ];
+  });
+  return wrongFormat ? ['logging.vmodule: Forbidden: Only supported for text log format', ...items] : items;
+}
+
+function routingErrors(path: string, options: OutputRoutingOptions, gates: FeatureSettings): string[] {
+  if (isEnabled(gates, 'LoggingAlphaOptions')) return [];
+  const forbidden = (name: string): string => `${path}.${name}: Forbidden: Feature LoggingAlphaOptions is disabled`;
+  return [
+    ...(options.splitStream ? [forbidden('splitStream')] : []),
+    ...(options.infoBufferSize === '0' ? [] : [forbidden('infoBufferSize')]),
+  ];
+}
+
+export function tracingErrors(tracing: KubeletConfiguration['tracing']): string[] {
+  if (tracing === undefined) return [];
+  const { samplingRatePerMillion: rate, endpoint } = tracing;
+  const path = 'tracing.samplingRatePerMillion: Invalid value';
+  return [
+    ...(rate !== undefined && rate < 0 ? [`${path}: ${rate}: sampling rate must be positive`] : []),
+    ...(rate !== undefined && rate > LARGEST_SAMPLING_RATE
+      ? [`${path}: ${rate}: sampling rate per million must be less than or equal to one million`]
+      : []),
+    ...(endpoint === undefined ? [] : endpointErrors(endpoint)),
+  ];
+}
+
+/** An endpoint without a scheme is a host name. */
+function endpointErrors(endpoint: string): string[] {
+  const url = endpoint.includes('//') ? endpoint : `dns://${endpoint}`;
+  const scheme = url.slice(0, Math.max(url.indexOf(':'), 0));
+  if (ENDPOINT_SCHEMES.includes(scheme)) return [];
+  const options = `Options are none, dns, unix, or unix-abstract.  See ${NAMING}`;
+  return [`tracing.endpoint: Invalid value: ${quote(url)}: unsupported scheme: ${scheme}.  ${options}`];
+}
+
+export function showHiddenMetricsErrors(version: string): string[] {
+  if (version === '' || version === PREVIOUS_MINOR) return [];
+  const path = `showHiddenMetricsForVersion: Invalid value: ${quote(version)}`;
+  const rule = `must be omitted or have the value '${PREVIOUS_MINOR}'; only the previous minor version is allowed`;
+  return [`invalid showHiddenMetricsForVersion: ${path}: ${rule}`];
+}
