@@ -118,7 +118,7 @@ export class Observer implements CauseSource {
     const open = this.requests.get(asker) ?? new Map<number, RequestView>();
     this.requests.set(asker, open);
     this.askers.set(record.id, asker);
-    open.set(record.id, { id: record.id, name: record.name, since: t, n: record.n });
+    open.set(record.id, { id: record.id, name: record.name, class: record.class, since: t, n: record.n });
   }
 
   private settled(id: number): Address | undefined {

@@ -5,12 +5,14 @@
  * a page shows what happened, the journal holds it whole.
  */
 import type { Address } from '../../kernel/address.ts';
+import type { OperationClass } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 
-/** A request that an actor waits for. */
+/** An open request of an actor: it waits for the answer, or listens when it is a `stream`. */
 export interface RequestView {
   readonly id: number;
   readonly name: string;
+  readonly class: OperationClass;
   readonly since: number;
   readonly n: number;
 }

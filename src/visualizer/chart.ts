@@ -1,0 +1,156 @@
+/**
+ * The chart of the chosen actor's machine with its active states lit.
+ *
+ * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style.
+ */
+import type { ActorView, ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import { byId, el, setText } from './dom.ts';
+import type { Store } from './store.ts';
+import { concerns, eventHeard, stateText } from './words.ts';
+
+const ZOOM_STEP = 1.25;
+const ZOOM_MIN = 0.2;
+const ZOOM_MAX = 3;
+/** A chart that would be smaller than this to fit is shown in part: its words must be readable. */
+const FIT_MIN = 0.8;
+
+export class ChartView {
+  readonly sheet = byId('sheet', HTMLElement);
+  private readonly note = byId('chart-note', HTMLElement);
+  private readonly store: Store;
+  private readonly charts = new Map<string, Promise<SVGSVGElement | undefined>>();
+  private svg: SVGSVGElement | undefined;
+  private machine = '';
+  private lit: ReadonlySet<string> = new Set();
+  private litActor = '';
+  private zoom: number | undefined;
+
+  constructor(store: Store) {
+    this.store = store;
+    byId('zoom-in', HTMLButtonElement).addEventListener('click', () => this.zoomBy(ZOOM_STEP));
+    byId('zoom-out', HTMLButtonElement).addEventListener('click', () => this.zoomBy(1 / ZOOM_STEP));
+    byId('zoom-fit', HTMLButtonElement).addEventListener('click', () => this.fit());
+    new ResizeObserver(() => this.applyZoom()).observe(this.sheet);
+  }
+
+  update(): void {
+    const actor = this.store.actors.get(this.store.actor ?? '');
+    if (!actor) {
+      this.machine = '';
+      this.svg = undefined;
+      this.sheet.replaceChildren(el('p', { class: 'empty' }, 'Choose an actor to see its chart.'));
+    } else if (actor.machine !== this.machine) void this.open(actor.machine);
+    else this.light(actor);
+  }
+
+  private async open(machine: string): Promise<void> {
+    this.machine = machine;
+    const chart = this.charts.get(machine) ?? loadChart(machine);
+    this.charts.set(machine, chart);
+    const svg = await chart;
+    if (!svg) this.charts.delete(machine);
+    if (machine !== this.machine) return;
+    this.svg = svg;
+    this.zoom = undefined;
+    this.litActor = '';
+    const absent = el('p', { class: 'empty' }, `There is no chart of ${machine}: `, el('code', {}, HOW_TO_DRAW));
+    this.sheet.replaceChildren(svg ?? absent);
+    this.applyZoom();
+    const actor = this.store.actors.get(this.store.actor ?? '');
+    if (actor) this.light(actor);
+  }
+
+  private light(actor: ActorView): void {
+    const active = new Set(actor.active.map((state) => state.id));
+    const another = actor.address !== this.litActor;
+    const before = another ? active : this.lit;
+    const drawn = new Set<string>();
+    for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
+      const id = state.dataset['id'] ?? '';
+      drawn.add(id);
+      state.classList.toggle('active', active.has(id));
+      state.classList.toggle('entered', active.has(id) && !before.has(id));
+    }
+    this.lightWay(actor, before, active);
+    this.lit = active;
+    this.litActor = actor.address;
+    this.describe(actor, this.svg ? [...active].filter((id) => !drawn.has(id)) : []);
+    if (another || [...active].some((id) => !before.has(id))) this.showActive();
+  }
+
+  /** Lights the edge that was just taken: from a state that was active to one that is, by an event that was heard. */
+  private lightWay(actor: ActorView, before: ReadonlySet<string>, active: ReadonlySet<string>): void {
+    const edges = [...(this.svg?.querySelectorAll<SVGGElement>('.edge[data-event]') ?? [])];
+    if ([...active].every((id) => before.has(id)) && actor.address === this.litActor) return;
+    const heard = lastHeard(this.store.records, actor.address);
+    for (const edge of edges) {
+      const { source = '', target = '', event = '' } = edge.dataset;
+      const events = event.split(' ');
+      const taken = before.has(source) && active.has(target) && !before.has(target);
+      edge.classList.toggle('taken', taken && events.some((type) => type === 'always' || heard.has(type)));
+    }
+  }
+
+  private describe(actor: ActorView, unknown: readonly string[]): void {
+    const now = actor.status === 'active' ? stateText(actor.value) : `${stateText(actor.value)} (${actor.status})`;
+    const old = unknown.length > 0 ? `  The chart is older than the machine, run: ${HOW_TO_DRAW}` : '';
+    setText(this.note, `${actor.machine}: ${now}${old}`);
+    this.svg?.setAttribute('aria-label', `State chart of ${actor.machine}, now in ${now}`);
+  }
+
+  private showActive(): void {
+    const innermost = [...(this.svg?.querySelectorAll('.state.active') ?? [])].at(-1);
+    innermost?.querySelector('.title')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  }
+
+  // ---- zoom ---------------------------------------------------------------------------------------------------------
+
+  zoomBy(factor: number): void {
+    this.zoom = Math.min(ZOOM_MAX, Math.max(ZOOM_MIN, this.scale() * factor));
+    this.applyZoom();
+  }
+
+  fit(): void {
+    this.zoom = undefined;
+    this.applyZoom();
+    this.showActive();
+  }
+
+  private scale(): number {
+    if (this.zoom !== undefined || !this.svg) return this.zoom ?? 1;
+    const { width, height } = this.svg.viewBox.baseVal;
+    const room = this.sheet.getBoundingClientRect();
+    return Math.max(FIT_MIN, Math.min(1, (room.width - 32) / width, (room.height - 32) / height));
+  }
+
+  private applyZoom(): void {
+    if (!this.svg) return;
+    const { width, height } = this.svg.viewBox.baseVal;
+    const scale = this.scale();
+    this.svg.setAttribute('width', String(width * scale));
+    this.svg.setAttribute('height', String(height * scale));
+  }
+}
+
+const HOW_TO_DRAW = 'node scripts/generate-diagrams.ts';
+
+/** Event types that the actor heard in its last turn. */
+function lastHeard(records: readonly ShownRecord[], address: string): Set<string> {
+  const turn = records.findLast((shown) => concerns(shown, address))?.turn;
+  const heard = records.filter((shown) => shown.turn === turn && concerns(shown, address));
+  return new Set(heard.flatMap(({ record }) => eventHeard(record) ?? []));
+}
+
+/** Asks for the parsed document, so that no text becomes markup in the page. */
+function loadChart(machine: string): Promise<SVGSVGElement | undefined> {
+  const request = new XMLHttpRequest();
+  request.open('GET', `/diagrams/${encodeURIComponent(machine)}.svg`);
+  request.responseType = 'document';
+  return new Promise((resolve) => {
+    request.addEventListener('loadend', () => {
+      const root = request.status === 200 ? request.responseXML?.documentElement : undefined;
+      resolve(root instanceof SVGSVGElement ? document.adoptNode(root) : undefined);
+    });
+    request.send();
+  });
+}

@@ -1,0 +1,159 @@
+/**
+ * The actors as a tree: what each is doing, at a glance.
+ *
+ * One row an actor, kept between updates; the tree holds the focus and names the chosen row (`aria-activedescendant`).
+ */
+import type { ActorView } from '../actors/server/visualizer-protocol.ts';
+import { byId, el, setAttributes, setText } from './dom.ts';
+import type { Store } from './store.ts';
+import { innermostText, lastOf, moodOf, parentOf, stateText } from './words.ts';
+
+interface Row {
+  readonly element: HTMLElement;
+  readonly twist: HTMLElement;
+  readonly dot: HTMLElement;
+  readonly state: HTMLElement;
+}
+
+export class Tree {
+  readonly element = byId('tree', HTMLElement);
+  readonly filter = byId('filter', HTMLInputElement);
+  private readonly store: Store;
+  private readonly rows = new Map<string, Row>();
+  private readonly folded = new Set<string>();
+  private readonly parents = new Set<string>();
+  private shown: string[] = [];
+  private nextId = 0;
+
+  constructor(store: Store) {
+    this.store = store;
+    this.filter.addEventListener('input', () => this.update());
+    this.filter.addEventListener('keydown', (event) => this.leaveFilter(event));
+    this.element.addEventListener('keydown', (event) => this.key(event));
+    this.element.addEventListener('click', (event) => this.clicked(event));
+  }
+
+  update(): void {
+    const wanted = this.filter.value.trim().toLowerCase();
+    const addresses = [...this.store.actors.keys()].sort();
+    this.parents.clear();
+    for (const address of addresses) this.parents.add(parentOf(address));
+    const visible = wanted === '' ? undefined : this.matches(addresses, wanted);
+    this.shown = addresses.filter((address) => (visible ? visible.has(address) : !this.isFolded(address)));
+    for (const address of this.rows.keys()) if (!this.store.actors.has(address)) this.rows.delete(address);
+    const elements = this.shown.map((address) => this.row(address, visible !== undefined));
+    const same = elements.length === this.element.children.length;
+    if (!same || elements.some((element, index) => this.element.children[index] !== element))
+      this.element.replaceChildren(...elements);
+    this.markChosen();
+  }
+
+  /** The actors that match, and all above them. */
+  private matches(addresses: readonly string[], wanted: string): Set<string> {
+    const visible = new Set<string>();
+    for (const address of addresses) {
+      const actor = this.store.actors.get(address);
+      const text = `${address} ${actor?.machine} ${stateText(actor?.value)}`.toLowerCase();
+      if (!text.includes(wanted)) continue;
+      for (let at = address; at !== ''; at = parentOf(at)) visible.add(at);
+    }
+    return visible;
+  }
+
+  private isFolded(address: string): boolean {
+    for (let at = parentOf(address); at !== ''; at = parentOf(at)) if (this.folded.has(at)) return true;
+    return false;
+  }
+
+  private row(address: string, filtering: boolean): HTMLElement {
+    const actor = this.store.actors.get(address) as ActorView;
+    const row = this.rows.get(address) ?? this.newRow(address);
+    const mood = moodOf(actor);
+    const state = actor.status === 'active' ? innermostText(actor.value) : actor.status;
+    const open = filtering || !this.folded.has(address);
+    setText(row.state, state);
+    setText(row.twist, this.parents.has(address) ? (open ? '▾' : '▸') : '');
+    setAttributes(row.dot, { 'data-mood': mood });
+    setAttributes(row.element, {
+      'aria-label': `${lastOf(address)}, ${state}, ${mood}`,
+      'aria-expanded': this.parents.has(address) ? String(open) : undefined,
+    });
+    return row.element;
+  }
+
+  private newRow(address: string): Row {
+    const depth = address.split('/').length;
+    const twist = el('span', { class: 'twist', 'aria-hidden': 'true' });
+    const dot = el('span', { class: 'dot', 'aria-hidden': 'true' });
+    const state = el('span', { class: 'state' });
+    const name = el('span', { class: 'name' }, lastOf(address));
+    const attributes = { id: `actor-${this.nextId++}`, role: 'treeitem', 'aria-level': depth, title: address };
+    const element = el('div', attributes, twist, dot, name, state);
+    element.dataset['address'] = address;
+    element.style.setProperty('--depth', String(depth - 1));
+    const row = { element, twist, dot, state };
+    this.rows.set(address, row);
+    return row;
+  }
+
+  markChosen(): void {
+    const { actor } = this.store;
+    for (const [address, { element }] of this.rows)
+      setAttributes(element, { 'aria-selected': String(address === actor) });
+    const chosen = actor === undefined ? undefined : this.rows.get(actor);
+    setAttributes(this.element, { 'aria-activedescendant': chosen?.element.id });
+    chosen?.element.scrollIntoView({ block: 'nearest' });
+  }
+
+  private clicked(event: MouseEvent): void {
+    const target = event.target as Element;
+    const address = target.closest<HTMLElement>('[role=treeitem]')?.dataset['address'];
+    if (address === undefined) return;
+    if (target.closest('.twist')) this.fold(address, !this.folded.has(address));
+    else this.store.chooseActor(address);
+  }
+
+  private fold(address: string, folded: boolean): void {
+    if (folded) this.folded.add(address);
+    else this.folded.delete(address);
+    this.update();
+  }
+
+  private leaveFilter(event: KeyboardEvent): void {
+    if (event.key === 'Escape') {
+      this.filter.value = '';
+      this.update();
+    } else if (event.key !== 'Enter' && event.key !== 'ArrowDown') return;
+    const { actor } = this.store;
+    if (actor === undefined || !this.shown.includes(actor)) this.store.chooseActor(this.shown[0]);
+    this.element.focus();
+    event.preventDefault();
+  }
+
+  private key(event: KeyboardEvent): void {
+    const actor = this.store.actor ?? '';
+    const at = this.shown.indexOf(actor);
+    const moves: Record<string, () => void> = {
+      ArrowDown: () => this.choose(at + 1),
+      ArrowUp: () => this.choose(at - 1),
+      Home: () => this.choose(0),
+      End: () => this.choose(this.shown.length - 1),
+      ArrowRight: () => (this.folded.has(actor) ? this.fold(actor, false) : this.choose(at + 1)),
+      ArrowLeft: () => this.outward(actor),
+    };
+    const move = moves[event.key];
+    if (!move || event.ctrlKey || event.metaKey || event.altKey) return;
+    move();
+    event.preventDefault();
+  }
+
+  private outward(actor: string): void {
+    if (this.parents.has(actor) && !this.folded.has(actor)) this.fold(actor, true);
+    else if (parentOf(actor) !== '') this.store.chooseActor(parentOf(actor));
+  }
+
+  private choose(index: number): void {
+    const address = this.shown[Math.max(0, Math.min(index, this.shown.length - 1))];
+    if (address !== undefined) this.store.chooseActor(address);
+  }
+}

@@ -1,0 +1,129 @@
+/** How the page says things: durations, states, records. Pure. */
+
+import type { ActorView, RequestView, ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { KernelRecord } from '../kernel/records.ts';
+
+/** `340 ms`, `2.31 s`, `4 min 05 s`, `3 h 12 min`. */
+export function duration(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  const seconds = ms / 1_000;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${pad(Math.floor(seconds % 60))} s`;
+  return `${Math.floor(minutes / 60)} h ${pad(minutes % 60)} min`;
+}
+
+const pad = (value: number): string => String(value).padStart(2, '0');
+
+/** Time since the start of the incarnation, in seconds. */
+export const sinceStart = (t: number, started: number): string => `+${((t - started) / 1_000).toFixed(3)}`;
+
+/** A state value as a path, regions beside each other: `running.probes.idle | running.volumes.mounted`. */
+export function stateText(value: unknown): string {
+  return leaves(value, '').join(' | ') || '(no states)';
+}
+
+/** The innermost states only, for where there is little room: `idle | mounted`. */
+export const innermostText = (value: unknown): string =>
+  leaves(value, '')
+    .map((path) => path.slice(path.lastIndexOf('.') + 1))
+    .join(' | ');
+
+function leaves(value: unknown, path: string): string[] {
+  if (typeof value === 'string') return [path + value];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, below]) => {
+    const found = leaves(below, `${path}${key}.`);
+    return found.length > 0 ? found : [path + key];
+  });
+}
+
+export const lastOf = (address: string): string => address.slice(address.lastIndexOf('/') + 1);
+export const parentOf = (address: string): string => address.slice(0, Math.max(0, address.lastIndexOf('/')));
+
+/** The actor that a record is about. */
+export function actorOf(record: KernelRecord): string {
+  if (record.k === 'in' || record.k === 'message') return record.to;
+  if (record.k === 'effect' || record.k === 'result') return parentOf(record.at);
+  return 'at' in record ? record.at : '';
+}
+
+/** True when an actor heard, asked or said this. */
+export const concerns = ({ record }: ShownRecord, address: string): boolean =>
+  actorOf(record) === address || (record.k === 'message' && record.from === address);
+
+/** The event as the actor's chart names it; a result reaches the machine as the end of its request. */
+export function eventHeard(record: KernelRecord): string | undefined {
+  if (record.k === 'in' || record.k === 'message') return record.event.type;
+  if (record.k === 'timer') return record.event;
+  if (record.k !== 'result') return undefined;
+  return `xstate.${record.error ? 'error' : 'done'}.actor.${lastOf(record.at)}`;
+}
+
+/** An event as people say it. */
+export function eventText(type: string): string {
+  const after = /^xstate\.after\.([^.]+)\.(.+)$/.exec(type);
+  if (after) return `after ${delayText(after[1] ?? '')} in ${after[2]}`;
+  const actor = /^xstate\.(done|error)\.actor\.(.+)$/.exec(type);
+  if (actor) return `${actor[2]} ${actor[1] === 'done' ? 'is done' : 'failed'}`;
+  return type === 'xstate.init' ? 'is started' : type;
+}
+
+/** A delay is a number of milliseconds or a name; round ones need no decimals. */
+function delayText(delay: string): string {
+  if (!/^\d+$/.test(delay)) return delay;
+  const ms = Number(delay);
+  return ms < 60_000 && ms % 1_000 === 0 ? `${ms / 1_000} s` : duration(ms);
+}
+
+/** One line for the table. */
+export function recordText(record: KernelRecord): string {
+  switch (record.k) {
+    case 'header':
+      return `incarnation ${record.incarnation} of node ${record.node} begins`;
+    case 'in':
+      return `${eventText(record.event.type)}  via ${record.via}`;
+    case 'timer':
+      return eventText(record.event);
+    case 'result':
+      return record.error ? `${record.name} failed: ${record.error.message}` : `${record.name} answered`;
+    case 'message':
+      return `${eventText(record.event.type)}  from ${record.from}`;
+    case 'effect':
+      return record.name;
+    case 'cancel':
+      return `request ${record.id} is cancelled`;
+    case 'log':
+      return `${record.text}${record.fields ? `  ${JSON.stringify(record.fields)}` : ''}`;
+    case 'state':
+      return `${stateText(record.value)}${record.status ? `  (${record.status})` : ''}`;
+    default:
+      return `turn ${record.turn}, digest ${record.digest}`;
+  }
+}
+
+const KINDS: Readonly<Record<KernelRecord['k'], string>> = {
+  header: 'start',
+  in: 'input',
+  timer: 'timer',
+  result: 'result',
+  message: 'message',
+  effect: 'request',
+  cancel: 'cancel',
+  log: 'log',
+  state: 'state',
+  end: 'end',
+};
+
+export const kindText = (record: KernelRecord): string => (record.k === 'log' ? record.level : KINDS[record.k]);
+
+export type Mood = 'active' | 'waiting' | 'done' | 'failed';
+
+export const isAwaited = (request: RequestView): boolean => request.class !== 'stream';
+
+/** What the dot before an actor means. */
+export function moodOf(actor: ActorView): Mood {
+  if (actor.status === 'error') return 'failed';
+  if (actor.status !== 'active') return 'done';
+  return actor.requests.some(isAwaited) || actor.active.some((state) => state.waitsFor) ? 'waiting' : 'active';
+}
