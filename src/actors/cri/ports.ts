@@ -38,7 +38,7 @@ export interface CriOptions extends Endpoints {
 export interface CriPorts {
   readonly ports: Ports<typeof criOperations>;
   /** Closes the connection; whatever is under way fails. */
-  close(): void;
+  readonly close: () => void;
 }
 
 /** What the groups of ports share. */

@@ -1,0 +1,113 @@
+import * as grpc from '@grpc/grpc-js';
+import { afterEach, describe, expect, test } from 'vitest';
+import { connectRuntime, type RuntimeClient, socketTarget } from '../../../src/actors/cri/client.ts';
+import { FakeRuntime, never, Refusal } from './fake-runtime.ts';
+
+const opened: { close(): unknown }[] = [];
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.close();
+});
+
+async function connected(...args: Parameters<typeof FakeRuntime.start>): Promise<[FakeRuntime, RuntimeClient]> {
+  const fake = await FakeRuntime.start(...args);
+  const client = connectRuntime(fake);
+  opened.push(client, fake);
+  return [fake, client];
+}
+
+describe('endpoints', () => {
+  test.each([
+    ['unix:///run/containerd/containerd.sock', 'unix:///run/containerd/containerd.sock'],
+    ['/run/crio/crio.sock', 'unix:///run/crio/crio.sock'],
+  ])('%s', (endpoint, target) => {
+    expect(socketTarget(endpoint)).toBe(target);
+  });
+
+  test.each(['tcp://localhost:1234', 'localhost:1234', 'unix://', 'unix://relative.sock', '', 'npipe:////./pipe/x'])(
+    'refuses %j by name',
+    (endpoint) => {
+      expect(() => socketTarget(endpoint)).toThrow(
+        `runtime endpoint ${JSON.stringify(endpoint)}: only support unix socket endpoint`,
+      );
+    },
+  );
+});
+
+describe('errors', () => {
+  test.each([
+    [grpc.status.NOT_FOUND, 'NOT_FOUND', 'NotFound', false],
+    [grpc.status.UNKNOWN, 'UNKNOWN', 'Unknown', false],
+    [grpc.status.UNIMPLEMENTED, 'UNIMPLEMENTED', 'Unimplemented', false],
+    [grpc.status.CANCELLED, 'CANCELLED', 'Canceled', false],
+    [grpc.status.UNAVAILABLE, 'UNAVAILABLE', 'Unavailable', true],
+    [grpc.status.DEADLINE_EXCEEDED, 'DEADLINE_EXCEEDED', 'DeadlineExceeded', true],
+    [grpc.status.RESOURCE_EXHAUSTED, 'RESOURCE_EXHAUSTED', 'ResourceExhausted', true],
+  ])('%i is %s, and %s in words', async (code, name, goName, retriable) => {
+    const refuse = () => {
+      throw new Refusal(code, 'the "reason", as it came');
+    };
+    const [, client] = await connected({ Version: refuse });
+    await expect(client.call('Version', {}, { timeoutMs: 5_000 })).rejects.toMatchObject({
+      name: 'RuntimeError',
+      code: name,
+      message: `rpc error: code = ${goName} desc = the "reason", as it came`,
+      retriable,
+    });
+  });
+
+  test('no socket: unavailable at once, and retriable', async () => {
+    const client = connectRuntime({ endpoint: 'unix:///tmp/statelet-no-such.sock' });
+    opened.push(client);
+    const call = client.call('Version', {}, { timeoutMs: 60_000 });
+    await expect(call).rejects.toMatchObject({ code: 'UNAVAILABLE', retriable: true });
+  });
+
+  test('a runtime that never answers meets the deadline', async () => {
+    const [, client] = await connected({ Version: never });
+    const call = client.call('Version', {}, { timeoutMs: 50 });
+    await expect(call).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
+  });
+
+  test('an abort ends a call without a deadline, and one that has not begun', async () => {
+    const [fake, client] = await connected({ PullImage: never });
+    const aborter = new AbortController();
+    const call = client.call('PullImage', {}, { timeoutMs: null, signal: aborter.signal });
+    setTimeout(() => aborter.abort(), 20);
+    await expect(call).rejects.toMatchObject({ code: 'CANCELLED' });
+    const late = client.call('PullImage', {}, { timeoutMs: null, signal: aborter.signal });
+    await expect(late).rejects.toMatchObject({ code: 'CANCELLED' });
+    expect(fake.count('PullImage')).toBe(1);
+  });
+
+  test('a reply over 16 MiB is refused and not held', async () => {
+    const [, client] = await connected({ Version: () => ({ version: 'v'.repeat(17 * 1024 * 1024) }) });
+    const call = client.call('Version', {}, { timeoutMs: 5_000 });
+    await expect(call).rejects.toMatchObject({ code: 'RESOURCE_EXHAUSTED' });
+  });
+});
+
+describe('values', () => {
+  test('64-bit integers keep every digit, zero fields are filled in, absent messages are absent', async () => {
+    const image = { id: 'i', size: '18446744073709551615', uid: { value: '-9223372036854775808' } };
+    const [, client] = await connected({ ListImages: () => ({ images: [image] }) });
+    const { images } = await client.call('ListImages', {}, { timeoutMs: 5_000 });
+    expect(images[0]).toMatchObject({ ...image, username: '', repo_tags: [], pinned: false });
+    expect(images[0]?.spec ?? undefined).toBeUndefined();
+  });
+
+  test('bytes travel as base64', async () => {
+    const bytes = Buffer.from([0, 255, 10]).toString('base64');
+    const [, client] = await connected({ ExecSync: () => ({ stdout: bytes }) });
+    expect(await client.call('ExecSync', {}, { timeoutMs: 5_000 })).toMatchObject({ stdout: bytes });
+  });
+
+  test('images may be behind another socket', async () => {
+    const runtime = await FakeRuntime.start({ Version: () => ({ runtime_name: 'one' }) });
+    const images = await FakeRuntime.start({ ListImages: () => ({}) });
+    const client = connectRuntime({ endpoint: runtime.endpoint, imageEndpoint: images.endpoint });
+    opened.push(client, runtime, images);
+    await client.call('Version', {}, { timeoutMs: 5_000 });
+    await client.call('ListImages', {}, { timeoutMs: 5_000 });
+    expect([runtime.calls, images.calls]).toEqual([['Version'], ['ListImages']]);
+  });
+});

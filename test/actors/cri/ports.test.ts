@@ -1,0 +1,121 @@
+/** What the ports add to the calls: limits, deadlines, lookups. What a runtime does is in test/contract/cri.test.ts. */
+import { availableParallelism } from 'node:os';
+import * as grpc from '@grpc/grpc-js';
+import { afterEach, expect, test } from 'vitest';
+import { type CriOptions, criPorts } from '../../../src/actors/cri/ports.ts';
+import { FakeRuntime, type Handlers, never, Refusal } from './fake-runtime.ts';
+
+const opened: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of opened.splice(0)) await close();
+});
+
+async function portsOn(handlers: Handlers, options: Partial<CriOptions> = {}) {
+  const fake = await FakeRuntime.start(handlers);
+  const { ports, close } = criPorts({ ...options, endpoint: fake.endpoint });
+  opened.push(close, () => fake.close());
+  return { fake, ports };
+}
+
+const call = <Input>(input: Input) => ({
+  id: 1,
+  resume: false,
+  signal: new AbortController().signal,
+  emit: () => {},
+  input,
+});
+const notFound = () => {
+  throw new Refusal(grpc.status.NOT_FOUND, 'no such thing');
+};
+
+test('sandboxes start two a core at a time', async () => {
+  let running = 0;
+  let most = 0;
+  const { ports } = await portsOn({
+    RunPodSandbox: async ({ config }) => {
+      running += 1;
+      most = Math.max(most, running);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      running -= 1;
+      return { pod_sandbox_id: config?.metadata?.name ?? '' };
+    },
+  });
+  const names = Array.from({ length: 6 * availableParallelism() }, (_, index) => `p${index}`);
+  const runs = names.map((name) =>
+    ports['cri.runPodSandbox'](call({ config: { metadata: { name } }, runtimeHandler: '' })),
+  );
+  expect((await Promise.all(runs)).map(({ podSandboxId }) => podSandboxId)).toEqual(names);
+  expect(most).toBe(2 * availableParallelism());
+});
+
+test('the grace of a container is added to the deadline of its stop', async () => {
+  const slow = () => new Promise<object>((resolve) => setTimeout(() => resolve({}), 400));
+  const { ports } = await portsOn({ StopContainer: slow }, { requestTimeoutMs: 100 });
+  expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 1 }))).toBeNull();
+  const impatient = ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 0 }));
+  await expect(impatient).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
+});
+
+test('a pull has no deadline', async () => {
+  const slow = () => new Promise<object>((resolve) => setTimeout(() => resolve({ image_ref: 'sha256:1' }), 150));
+  const { ports } = await portsOn({ PullImage: slow }, { requestTimeoutMs: 50 });
+  expect(await ports['cri.pullImage'](call({ image: 'a', sandboxConfig: null }))).toEqual({ imageRef: 'sha256:1' });
+});
+
+test('what the runtime does not know has ended and is removed', async () => {
+  const { ports } = await portsOn({
+    StopPodSandbox: notFound,
+    RemovePodSandbox: notFound,
+    StopContainer: notFound,
+    RemoveContainer: notFound,
+    RemoveImage: notFound,
+  });
+  expect(await ports['cri.stopPodSandbox'](call({ podSandboxId: 's' }))).toBeNull();
+  expect(await ports['cri.removePodSandbox'](call({ podSandboxId: 's' }))).toBeNull();
+  expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 1 }))).toBeNull();
+  expect(await ports['cri.removeContainer'](call({ containerId: 'c' }))).toBeNull();
+  expect(await ports['cri.removeImage'](call({ image: 'i' }))).toBeNull();
+});
+
+test('a reserved name whose owner is not to be found stays an error', async () => {
+  const reserved = () => {
+    throw new Refusal(grpc.status.UNKNOWN, 'failed to reserve sandbox name: name "p" is reserved for "s"');
+  };
+  const { ports } = await portsOn({ RunPodSandbox: reserved });
+  const run = ports['cri.runPodSandbox'](call({ config: { metadata: { name: 'p', uid: 'u' } }, runtimeHandler: '' }));
+  await expect(run).rejects.toMatchObject({ code: 'UNKNOWN', message: expect.stringContaining('is reserved for "s"') });
+});
+
+test.each([
+  ['SYSTEMD', 'systemd'],
+  ['CGROUPFS', 'cgroupfs'],
+] as const)('the cgroup driver %s is %s', async (cgroup_driver, cgroupDriver) => {
+  const { ports } = await portsOn({ RuntimeConfig: () => ({ linux: { cgroup_driver } }) });
+  expect(await ports['cri.runtimeConfig'](call({}))).toEqual({ cgroupDriver });
+});
+
+test('a runtime without RuntimeConfig does not tell; one that fails, fails', async () => {
+  const { fake, ports } = await portsOn({});
+  expect(await ports['cri.runtimeConfig'](call({}))).toEqual({ cgroupDriver: null });
+  fake.handlers.RuntimeConfig = () => {
+    throw new Refusal(grpc.status.INTERNAL, 'broken');
+  };
+  await expect(ports['cri.runtimeConfig'](call({}))).rejects.toMatchObject({ code: 'INTERNAL' });
+});
+
+test('exec without a limit waits, and its outputs become text', async () => {
+  const base64 = (bytes: readonly number[]) => Buffer.from(bytes).toString('base64');
+  const { ports } = await portsOn({
+    ExecSync: () => ({ exit_code: -1, stdout: base64([0x68, 0x69]), stderr: base64([0xff]) }),
+  });
+  const result = await ports['cri.execSync'](call({ containerId: 'c', command: ['x'], timeoutSeconds: 0 }));
+  expect(result).toEqual({ exitCode: -1, stdout: 'hi', stderr: '\uFFFD' });
+});
+
+test('an operation whose state was left is cancelled in the runtime too', async () => {
+  const { ports } = await portsOn({ RunPodSandbox: never });
+  const aborter = new AbortController();
+  const run = ports['cri.runPodSandbox']({ ...call({ config: {}, runtimeHandler: '' }), signal: aborter.signal });
+  setTimeout(() => aborter.abort(), 20);
+  await expect(run).rejects.toMatchObject({ code: 'CANCELLED' });
+});

@@ -1,0 +1,188 @@
+import { describe, expect, test } from 'vitest';
+import { groupByPod, PodLedger, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
+import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../../src/machines/api/cri.ts';
+import { labelsOf } from './fake-runtime.ts';
+
+const sandbox = (id: string, uid: string | null, over: object = {}): PodSandbox => ({
+  id,
+  state: 'SANDBOX_READY',
+  created_at: '1',
+  labels: uid === null ? {} : labelsOf(uid),
+  annotations: {},
+  runtime_handler: '',
+  ...over,
+});
+const container = (id: string, uid: string | null, over: object = {}): Container => ({
+  id,
+  pod_sandbox_id: '',
+  image_ref: '',
+  image_id: '',
+  state: 'CONTAINER_RUNNING',
+  created_at: '1',
+  labels: uid === null ? {} : labelsOf(uid),
+  annotations: {},
+  ...over,
+});
+const sandboxStatus = (id: string, uid: string, over: object = {}): PodSandboxStatus => sandbox(id, uid, over);
+const containerStatus = (id: string, uid: string, over: object = {}): ContainerStatus => ({
+  ...container(id, uid),
+  started_at: '0',
+  finished_at: '0',
+  exit_code: 0,
+  reason: '',
+  message: '',
+  mounts: [],
+  log_path: '',
+  stop_signal: 'RUNTIME_DEFAULT',
+  ...over,
+});
+const observed = (uid: string, atMs: number, over: object = {}) =>
+  podRuntimeStatus(uid, [sandboxStatus('s', uid)], [containerStatus('c', uid, over)], atMs);
+const listed = (uid: string, over: object = {}) => groupByPod([sandbox('s', uid)], [container('c', uid, over)]);
+const empty = groupByPod([], []);
+
+describe('lists by pod', () => {
+  test('what has no label of a pod is foreign', () => {
+    expect(groupByPod([sandbox('s', null)], [container('c', null)]).size).toBe(0);
+    expect([...groupByPod([sandbox('s', 'a')], [container('c', null)]).keys()]).toEqual(['a']);
+  });
+
+  test('a container without a sandbox is still its pod’s', () => {
+    expect(groupByPod([], [container('c', 'a')]).get('a')).toMatchObject({ sandboxIds: [], containerIds: ['c'] });
+  });
+
+  test('labels that are names of Object.prototype are labels', () => {
+    const hostile = Object.fromEntries([
+      ['__proto__', 'x'],
+      ['constructor', 'y'],
+    ]);
+    expect(groupByPod([sandbox('s', null, { labels: hostile })], []).size).toBe(0);
+    expect([...groupByPod([sandbox('s', '__proto__')], []).keys()]).toEqual(['__proto__']);
+  });
+
+  const base = [container('c', 'a'), container('d', 'a')];
+  test.each([
+    ['another order', [container('d', 'a'), container('c', 'a')], true],
+    ['other labels', [container('c', 'a', { annotations: { x: 'y' } }), container('d', 'a')], true],
+    ['another state', [container('c', 'a', { state: 'CONTAINER_EXITED' }), container('d', 'a')], false],
+    ['one less', [container('c', 'a')], false],
+    ['another id', [container('c', 'a'), container('e', 'a')], false],
+  ])('digests: %s', (_what, containers, equal) => {
+    const digest = (of: readonly Container[]) => groupByPod([], of).get('a')?.digest;
+    expect(digest(containers) === digest(base)).toBe(equal);
+  });
+});
+
+describe('one pod in canonical form', () => {
+  test('newest first, as numbers and not as text', () => {
+    const times = ['9', '1700000000000000001', '1700000000000000000', '10'];
+    const containers = times.map((created_at, index) => containerStatus(`c${index}`, 'a', { created_at }));
+    const status = podRuntimeStatus('a', [], containers, 0);
+    expect(status.containers.map(({ created_at }) => created_at)).toEqual([
+      '1700000000000000001',
+      '1700000000000000000',
+      '10',
+      '9',
+    ]);
+  });
+
+  test('a state that this contract does not know is unknown, and not ready', () => {
+    const status = podRuntimeStatus(
+      'a',
+      [sandboxStatus('s', 'a', { state: 7 })],
+      [containerStatus('c', 'a', { state: 9 })],
+      0,
+    );
+    expect(status.sandboxes[0]?.state).toBe('SANDBOX_NOTREADY');
+    expect(status.containers[0]?.state).toBe('CONTAINER_UNKNOWN');
+  });
+
+  test('missing metadata is missing, negative exit codes stay', () => {
+    const bare = containerStatus('c', 'a', { metadata: null, image: null, exit_code: -1 });
+    const [only] = podRuntimeStatus('a', [], [bare], 0).containers;
+    expect(only).not.toHaveProperty('metadata');
+    expect(only).not.toHaveProperty('image');
+    expect(only?.exit_code).toBe(-1);
+  });
+
+  test('name and namespace come from whatever has labels', () => {
+    expect(podRuntimeStatus('a', [], [containerStatus('c', 'a')], 0)).toMatchObject({
+      name: 'name-of-a',
+      namespace: 'default',
+    });
+    expect(podRuntimeStatus('a', [], [], 0)).toMatchObject({ name: '', namespace: '' });
+  });
+});
+
+describe('the ledger', () => {
+  test('a new pod is inspected, told once, and then silent while it stays the same', () => {
+    const ledger = new PodLedger();
+    expect(ledger.relisted(listed('a'), 1)).toEqual({ inspect: ['a'], items: [] });
+    expect(ledger.inspected(observed('a', 2))).toMatchObject([{ type: 'runtime.podChanged', status: { uid: 'a' } }]);
+    expect(ledger.relisted(listed('a'), 3)).toEqual({ inspect: [], items: [] });
+    expect(ledger.inspected(observed('a', 4))).toEqual([]);
+  });
+
+  test('a change that only the full status has is told', () => {
+    const ledger = new PodLedger();
+    ledger.inspected(observed('a', 1));
+    expect(ledger.inspected(observed('a', 2, { reason: 'OOMKilled' }))).toHaveLength(1);
+  });
+
+  test('a changed list asks for an inspection, and tells nothing itself', () => {
+    const ledger = new PodLedger();
+    ledger.inspected(observed('a', 1));
+    const change = listed('a', { state: 'CONTAINER_EXITED' });
+    expect(ledger.relisted(change, 2)).toEqual({ inspect: ['a'], items: [] });
+  });
+
+  test.each([
+    ['a later list removes a pod', 1, 2, { inspect: [], items: [{ type: 'runtime.podRemoved', uid: 'a' }] }],
+    ['a list that began before the pod was seen does not', 2, 1, { inspect: ['a'], items: [] }],
+  ])('%s', (_what, seenAtMs, listedAtMs, findings) => {
+    const ledger = new PodLedger();
+    ledger.inspected(observed('a', seenAtMs));
+    expect(ledger.relisted(empty, listedAtMs)).toEqual(findings);
+  });
+
+  test('an inspection that finds nothing removes the pod, once', () => {
+    const ledger = new PodLedger();
+    ledger.inspected(observed('a', 1));
+    const nothing = podRuntimeStatus('a', [], [], 2);
+    expect(ledger.inspected(nothing)).toEqual([{ type: 'runtime.podRemoved', uid: 'a' }]);
+    expect(ledger.inspected(nothing)).toEqual([]);
+  });
+
+  test('an observation that began earlier changes nothing', () => {
+    const ledger = new PodLedger();
+    ledger.inspected(observed('a', 5, { exit_code: 1 }));
+    expect(ledger.inspected(observed('a', 4, { exit_code: 2 }))).toEqual([]);
+  });
+
+  test('a stale pod is named once per reason, inspected at each relist, and told again when it recovers', () => {
+    const ledger = new PodLedger();
+    ledger.inspected(observed('a', 1));
+    expect(ledger.failed('a', 'hangs')).toEqual([{ type: 'runtime.podStale', uid: 'a', message: 'hangs' }]);
+    expect(ledger.failed('a', 'hangs')).toEqual([]);
+    expect(ledger.failed('a', 'refuses')).toHaveLength(1);
+    expect(ledger.staleCount).toBe(1);
+    expect(ledger.relisted(listed('a'), 2).inspect).toEqual(['a']);
+    expect(ledger.inspected(observed('a', 3))).toHaveLength(1);
+    expect(ledger.staleCount).toBe(0);
+  });
+
+  test('a stale pod that the runtime no longer has is not stale', () => {
+    const ledger = new PodLedger();
+    ledger.failed('a', 'hangs');
+    ledger.relisted(empty, 1);
+    expect(ledger.staleCount).toBe(0);
+  });
+
+  test('ids lead to their pod until a later list has them no more', () => {
+    const ledger = new PodLedger();
+    ledger.learn('early', 'a', 1);
+    ledger.learn('late', 'a', 5);
+    ledger.relisted(listed('a'), 3);
+    expect(['s', 'c', 'early', 'late'].map((id) => ledger.podOf(id))).toEqual(['a', 'a', undefined, 'a']);
+  });
+});

@@ -1,0 +1,195 @@
+/** `cri.watchPods` against a runtime that misbehaves on purpose. */
+import * as grpc from '@grpc/grpc-js';
+import { afterEach, expect, test } from 'vitest';
+import { criPorts } from '../../../src/actors/cri/ports.ts';
+import type { WatchPodsItem } from '../../../src/machines/operations/cri.ts';
+import { FakeRuntime, fakePod, type Handlers, never, Refusal } from './fake-runtime.ts';
+
+/** A relist so rare that only an event can explain what is seen sooner. */
+const NEVER_MS = 600_000;
+const SOON_MS = 3_000;
+
+const opened: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of opened.splice(0)) await close();
+});
+
+interface Options {
+  readonly handlers?: Handlers;
+  readonly pods?: readonly string[];
+  readonly relistPeriodMs?: number;
+  readonly inspectParallel?: number;
+  readonly streamsEvents?: boolean;
+  readonly listening?: boolean;
+}
+
+async function watching(options: Options) {
+  const fake = await FakeRuntime.start(options.handlers, { streamsEvents: options.streamsEvents ?? true });
+  for (const uid of options.pods ?? []) fake.pods.set(uid, fakePod(uid));
+  if (options.listening === false) fake.stopListening();
+  const warnings: string[] = [];
+  const { ports, close } = criPorts({ endpoint: fake.endpoint, warn: (message) => void warnings.push(message) });
+  const items: WatchPodsItem[] = [];
+  const aborter = new AbortController();
+  const running = ports['cri.watchPods']({
+    id: 1,
+    resume: false,
+    signal: aborter.signal,
+    emit: (item) => void items.push(item),
+    input: {
+      relistPeriodMs: options.relistPeriodMs ?? NEVER_MS,
+      inspectDeadlineMs: 100,
+      inspectParallel: options.inspectParallel ?? 4,
+    },
+  });
+  opened.push(async () => {
+    aborter.abort();
+    expect(await running).toBeNull();
+    close();
+    await fake.close();
+  });
+  return { fake, items, warnings };
+}
+
+const eventually = (look: () => unknown) => expect.poll(look, { timeout: SOON_MS, interval: 5 }).toBeTruthy();
+const types = (items: readonly WatchPodsItem[]) => items.map(({ type }) => type);
+const relisted = (items: readonly WatchPodsItem[]) => eventually(() => types(items).includes('runtime.relisted'));
+const told = (items: readonly WatchPodsItem[], uid: string) =>
+  items.flatMap((item) => (item.type === 'runtime.podChanged' && item.status.uid === uid ? [item.status] : []));
+
+test('every pod is named before the first relist is said to be complete', async () => {
+  const { items } = await watching({ pods: ['a', 'b', 'c'] });
+  await relisted(items);
+  expect(items.at(-1)).toEqual({ type: 'runtime.relisted', uids: ['a', 'b', 'c'] });
+  expect(types(items.slice(0, -1))).toEqual(['runtime.podChanged', 'runtime.podChanged', 'runtime.podChanged']);
+});
+
+test('a pod that hangs is stale after its deadline, alone', async () => {
+  const { fake, items } = await watching({ pods: ['a', 'b'], inspectParallel: 1 });
+  await relisted(items);
+  fake.handlers.ListContainers = ({ filter }) => {
+    const isHanging = filter?.label_selector?.['io.kubernetes.pod.uid'] === 'a';
+    return isHanging ? never() : { containers: fakePod('b', 'CONTAINER_EXITED').containers };
+  };
+  fake.pods.set('b', fakePod('b', 'CONTAINER_EXITED'));
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  fake.say({ container_id: 'container-b', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  await eventually(() => told(items, 'b').at(-1)?.containers[0]?.state === 'CONTAINER_EXITED');
+  expect(items.filter(({ type }) => type === 'runtime.podStale')).toEqual([
+    { type: 'runtime.podStale', uid: 'a', message: expect.stringContaining('DeadlineExceeded') },
+  ]);
+});
+
+test('a stale pod is looked at again by each relist, and told when it recovers', async () => {
+  const { fake, items } = await watching({ pods: ['a'], relistPeriodMs: 20, handlers: { PodSandboxStatus: never } });
+  await eventually(() => types(items).includes('runtime.podStale'));
+  expect(told(items, 'a')).toEqual([]);
+  delete fake.handlers.PodSandboxStatus;
+  await eventually(() => told(items, 'a').length === 1);
+});
+
+test('an event that comes before the state does is followed until the state comes', async () => {
+  const { fake, items } = await watching({ pods: ['a'] });
+  await relisted(items);
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  setTimeout(() => fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED')), 100);
+  await eventually(() => told(items, 'a').at(-1)?.containers[0]?.state === 'CONTAINER_EXITED');
+  expect(told(items, 'a')).toHaveLength(2);
+});
+
+test('a hundred hints about one pod are few inspections', async () => {
+  const { fake, items } = await watching({ pods: ['a'] });
+  await relisted(items);
+  const before = fake.count('ContainerStatus');
+  for (let hint = 0; hint < 100; hint += 1) {
+    fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
+  }
+  await eventually(() => fake.count('ContainerStatus') > before);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(fake.count('ContainerStatus') - before).toBeLessThan(50);
+  expect(told(items, 'a')).toHaveLength(1);
+});
+
+test('an id that no list has shown brings the next relist forward, not one for each event', async () => {
+  const { fake, items } = await watching({ relistPeriodMs: 300 });
+  await relisted(items);
+  fake.pods.set('a', fakePod('a'));
+  for (let hint = 0; hint < 20; hint += 1) {
+    fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
+  }
+  await eventually(() => told(items, 'a').length === 1);
+  expect(fake.calls.filter((name) => name === 'ListPodSandbox').length).toBeLessThanOrEqual(3);
+});
+
+test('without events the relist finds it all', async () => {
+  const { fake, items } = await watching({ pods: ['a', 'b'], relistPeriodMs: 20, streamsEvents: false });
+  await relisted(items);
+  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  fake.pods.delete('b');
+  fake.pods.set('c', fakePod('c'));
+  await eventually(() => told(items, 'a').length === 2 && told(items, 'c').length === 1);
+  await eventually(() => items.some((item) => item.type === 'runtime.podRemoved' && item.uid === 'b'));
+});
+
+test('failing and working relists are said when they change, and what was missed is found', async () => {
+  const { fake, items } = await watching({ pods: ['a'], relistPeriodMs: 20 });
+  await relisted(items);
+  fake.handlers.ListPodSandbox = () => {
+    throw new Refusal(grpc.status.UNAVAILABLE, 'restarting');
+  };
+  await eventually(() => types(items).includes('runtime.relistFailing'));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  delete fake.handlers.ListPodSandbox;
+  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  await eventually(() => told(items, 'a').length === 2);
+  expect(types(items).filter((type) => type.startsWith('runtime.relist'))).toEqual([
+    'runtime.relisted',
+    'runtime.relistFailing',
+    'runtime.relistWorking',
+  ]);
+});
+
+test('a runtime that starts after us is found', async () => {
+  const { fake, items } = await watching({ pods: ['a'], relistPeriodMs: 50, listening: false });
+  await eventually(() => types(items).includes('runtime.relistFailing'));
+  expect(types(items)).not.toContain('runtime.relisted');
+  await fake.listen();
+  await relisted(items);
+  expect(told(items, 'a')).toHaveLength(1);
+});
+
+test('a broken event stream is warned of once and opened again', async () => {
+  const { fake, items, warnings } = await watching({ pods: ['a'] });
+  await relisted(items);
+  await eventually(() => fake.listeners === 1);
+  fake.breakEventStreams();
+  await eventually(() => fake.listeners === 1);
+  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  await eventually(() => told(items, 'a').length === 2);
+  expect(warnings).toEqual([expect.stringContaining('stream broken')]);
+});
+
+test('a list with unknown enums, missing metadata and foreign entries is read for what it says', async () => {
+  const odd = { id: 'odd', state: 9, created_at: '1', labels: fakePod('a').sandbox.labels, exit_code: -1 };
+  const { items } = await watching({
+    handlers: {
+      ListPodSandbox: () => ({ items: [{ id: 'foreign' }, {}] }),
+      ListContainers: () => ({ containers: [odd, { id: 'foreign', labels: { app: 'x' } }, {}] }),
+      ContainerStatus: () => ({ status: odd }),
+    },
+  });
+  await relisted(items);
+  expect(items.at(-1)).toEqual({ type: 'runtime.relisted', uids: ['a'] });
+  expect(told(items, 'a')[0]?.containers).toMatchObject([{ state: 'CONTAINER_UNKNOWN', exit_code: -1 }]);
+});
+
+test('an idle node is silent', async () => {
+  const { fake, items } = await watching({ pods: ['a', 'b'], relistPeriodMs: 10 });
+  await relisted(items);
+  const said = items.length;
+  const inspections = fake.count('ContainerStatus');
+  await eventually(() => fake.count('ListContainers') > 4);
+  expect(items).toHaveLength(said);
+  expect(fake.count('ContainerStatus')).toBe(inspections);
+});
