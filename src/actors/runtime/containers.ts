@@ -1,8 +1,8 @@
 /**
  * The life of a container: created, running, exited, removed.
  *
- * Decides what each RPC does in each state, in containerd's words. Invariants: a container starts at most once; it is only
- * removed when nothing of it runs; a stop signal is sent once, however often the caller asks.
+ * Decides what each RPC does in each state, in containerd's words. Invariants: a container starts at most once; it is
+ * removed only when nothing of it runs; a stop signal is sent once, however often the caller asks.
  */
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
@@ -144,7 +144,7 @@ export class Containers {
     if (await this.#supervisor.until(container, exited, KILL_TIMEOUT_MS, signal)) return;
     throw new CriError(
       status.DEADLINE_EXCEEDED,
-      `an error occurs during waiting for container "${container.id}" to be killed: process ${leader.pid} is still there`,
+      `an error occurs during waiting for container "${container.id}" to be killed: process ${leader.pid} remains`,
     );
   }
 

@@ -1,8 +1,9 @@
 /**
  * The log of one container in CRI format: `<RFC 3339 time> <stream> <F|P> <line>`.
  *
- * Decides how bytes become lines. Invariants: a line longer than the limit is cut into `P` pieces that end with an `F`; what
- * a stream leaves without a newline at its end is a `P`; a full disk never blocks the container, its lines are dropped.
+ * Decides how bytes become lines. Invariants: a line longer than the limit is cut into `P` pieces that end with an
+ * `F`; what a stream leaves without a newline at its end is a `P`; a full disk never blocks the container, its lines
+ * are lost.
  */
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';

@@ -1,9 +1,9 @@
 /**
  * The embedded runtime: a CRI v1 server inside this process that runs containers as plain host processes.
  *
- * Owns its root folder: one runtime serves a root at a time. Invariant: containers do not depend on it. `close`, a crash
- * and `kill -9` leave them running, and the next start on the same root finds them, with what happened meanwhile.
- * Under systemd that needs `KillMode=process`.
+ * Owns its root folder: one runtime serves a root at a time. Invariant: containers do not depend on it. `close`, a
+ * crash and `kill -9` leave them running, and the next start on the same root finds them, with what happened
+ * meanwhile. Under systemd that needs `KillMode=process`.
  */
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';

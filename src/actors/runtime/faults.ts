@@ -1,11 +1,12 @@
 /**
  * Injected faults: a file says which calls are slow, fail, or are done and then fail (the reply is lost).
  *
- *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" }, "times": 2, "afterSuccess": true }] }
+ *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" },
+ *                      "times": 2, "afterSuccess": true }] }
  *
- * The first entry that still has `times` left applies (without `times`: always). With `afterSuccess` delay and error come
- * after the work. Invariants: the file is read again when it changed, and counting starts anew; a file that cannot be
- * understood changes nothing, and is reported.
+ * The first entry that still has `times` left applies (without `times`: always). With `afterSuccess` delay and error
+ * come after the work. Invariants: the file is read again when it changed, and counting starts anew; a file that cannot
+ * be understood changes nothing, and is reported.
  */
 import { readFileSync, statSync } from 'node:fs';
 import { status } from '@grpc/grpc-js';

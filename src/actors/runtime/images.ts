@@ -1,8 +1,8 @@
 /**
  * The images of a runtime without a registry: names for one and the same thing, the host's root filesystem.
  *
- * Owns the list of pulled references (`images.json`). Invariants: the built-in image is always there and cannot be removed;
- * only names below `statelet.local/` can be pulled, everything else fails with the way out.
+ * Owns the list of pulled references (`images.json`). Invariants: the built-in image is always there and cannot be
+ * removed; only names below `statelet.local/` can be pulled, everything else fails with the way out.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';

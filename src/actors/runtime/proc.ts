@@ -2,8 +2,8 @@
  * What /proc says about processes: who is alive, who belongs to a container, what they use.
  *
  * Invariant: a process is identified by its number AND the moment it started, because numbers are used again. The
- * processes of a container are those of its session and those that inherited its marker in their environment; the second
- * catches what has made itself a session of its own.
+ * processes of a container are those of its session and those that inherited its marker in their environment; the
+ * second catches what has made itself a session of its own.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { errnoOf } from './files.ts';

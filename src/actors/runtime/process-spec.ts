@@ -1,8 +1,8 @@
 /**
  * What to execute for a container, and what of its configuration a plain host process cannot have.
  *
- * Decides command, environment, directory and user. Invariant: nothing is dropped silently; every field that was asked for
- * and is not honoured is in the list of `ignored`.
+ * Decides command, environment, directory and user. Invariant: nothing is dropped silently; every field that was asked
+ * for and is not honoured is in the list of `ignored`.
  */
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';

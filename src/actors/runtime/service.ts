@@ -1,7 +1,8 @@
 /**
  * The RPCs of CRI v1 on top of the runtime: what comes in is checked here, what goes out is projected here.
  *
- * Decides nothing about lives of containers. What is not possible without isolation answers UNIMPLEMENTED with the reason.
+ * Decides nothing about lives of containers. What is not possible without isolation answers UNIMPLEMENTED with the
+ * reason.
  */
 import packageJson from '../../../package.json' with { type: 'json' };
 import type * as cri from '../../machines/api/cri.ts';

@@ -1,8 +1,8 @@
 /**
  * What containers use, counted over their processes in /proc.
  *
- * Invariant: the CPU counter of a container never goes back while it runs, even when one of its processes is gone without
- * having been waited for.
+ * Invariant: the CPU counter of a container never goes back while it runs, even when one of its processes is gone
+ * without having been waited for.
  */
 import { statfs } from 'node:fs/promises';
 import type {

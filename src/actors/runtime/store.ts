@@ -1,8 +1,8 @@
 /**
  * The sandboxes and containers of the runtime, in memory and on disk.
  *
- * Owns ids and names. Invariants: what is in memory is on disk first; a name belongs to one id; a prefix of an id finds its
- * object only while it is the only one with that prefix.
+ * Owns ids and names. Invariants: what is in memory is on disk first; a name belongs to one id; a prefix of an id
+ * finds its object only while it is the only one with that prefix.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type * as cri from '../../../src/machines/api/cri.ts';
 import { eventually, isProcess, Node } from './harness.ts';
@@ -42,9 +43,13 @@ function rewrite(id: string, file: string, changes: object = {}): { pid: number 
   return record;
 }
 
-const shimOf = (id: string): number => rewrite(id, 'shim.json').pid;
+async function killShim(id: string): Promise<void> {
+  const { pid } = rewrite(id, 'shim.json');
+  process.kill(pid, 'SIGKILL');
+  await eventually('the shim is gone', () => !isProcess(pid));
+}
 
-test('kill -9 of the daemon: the container goes on, the next start adopts it, log and exit code are whole', async () => {
+test('kill -9 of the daemon: the container goes on, is adopted, and its log and exit code are whole', async () => {
   await startDaemon();
   const go = join(node.directory, 'go');
   const id = await node.run(`echo before; while [ ! -e ${go} ]; do sleep 0.02; done; echo after; exit 9`);
@@ -94,7 +99,7 @@ test('a container whose shim was killed is ended, and its end is called unknown'
   await node.start();
   const id = await node.run('sleep 80 & setsid sleep 81 & sleep 82');
   const pid = await node.pid(id);
-  process.kill(shimOf(id), 'SIGKILL');
+  await killShim(id);
   expect(await node.exited(id)).toMatchObject({ exit_code: 255, reason: 'Unknown' });
   expect(isProcess(pid)).toBe(false);
 });
@@ -104,7 +109,7 @@ test('a shim that was killed while no daemon ran is found at the next start', as
   const id = await node.run('sleep 83');
   const pid = await node.pid(id);
   await killDaemon();
-  process.kill(shimOf(id), 'SIGKILL');
+  await killShim(id);
   await node.start();
   expect(await node.status(id)).toMatchObject({ state: 'CONTAINER_EXITED', exit_code: 255, reason: 'Unknown' });
   expect(isProcess(pid)).toBe(false);
@@ -115,7 +120,9 @@ test('a process number that was used again is not taken for the container', asyn
   const id = await node.run('sleep 84');
   const pid = await node.pid(id);
   await node.stop();
-  process.kill(shimOf(id), 'SIGKILL');
+  await killShim(id);
+  // Start times count in ticks of 10 ms: the stranger must not be born in the same one.
+  await sleep(30);
   const stranger = spawn('sleep', ['85'], { stdio: 'ignore', detached: true });
   onTestFinished(() => void stranger.kill('SIGKILL'));
   const strangerPid = stranger.pid ?? 0;
@@ -138,6 +145,7 @@ test('what cannot be read is killed and forgotten, and names stay reserved over 
   await node.start();
   const config = node.sandboxConfig('kept');
   const sandbox = await node.pod(config);
+  const name = 'kept_default_uid-kept_0';
   const id = await node.run('sleep 87');
   const pid = await node.pid(id);
   await node.stop();
@@ -147,7 +155,7 @@ test('what cannot be read is killed and forgotten, and names stay reserved over 
   expect(containers).toEqual([]);
   expect(isProcess(pid)).toBe(false);
   await expect(node.pod(config)).rejects.toThrow(
-    `failed to reserve sandbox name "kept_default_uid-kept_0": name "kept_default_uid-kept_0" is reserved for "${sandbox}"`,
+    `failed to reserve sandbox name "${name}": name "${name}" is reserved for "${sandbox}"`,
   );
 });
 

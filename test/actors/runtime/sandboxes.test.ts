@@ -60,10 +60,11 @@ describe('a sandbox', () => {
 
   test('and a container reserve their names until they are removed', async () => {
     const config = node.sandboxConfig('twin');
+    const pod = 'twin_default_uid-twin_0';
     const id = await node.pod(config);
     await expect(node.pod(config)).rejects.toMatchObject({
       code: status.UNKNOWN,
-      details: `failed to reserve sandbox name "twin_default_uid-twin_0": name "twin_default_uid-twin_0" is reserved for "${id}"`,
+      details: `failed to reserve sandbox name "${pod}": name "${pod}" is reserved for "${id}"`,
     });
     const container = await node.create(id, { command: ['true'] });
     const name = 'app_twin_default_uid-twin_0';
