@@ -10,8 +10,8 @@ import { OperationError } from '../kernel/json.ts';
 import type { Ports } from '../kernel/operation.ts';
 import { criOperations } from '../machines/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../machines/operations/runtime.ts';
-import { type CriConnection, criPorts } from './cri/index.ts';
-import type { EmbeddedRuntime } from './runtime/index.ts';
+import { type CriPorts, criPorts } from './cri/ports.ts';
+import type { EmbeddedRuntime, RuntimeLog } from './runtime/index.ts';
 
 export type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
 
@@ -31,10 +31,10 @@ export function socketPath(endpoint: string): string {
   throw new OperationError(`protocol ${JSON.stringify(protocol)} not supported`, { code: 'INVALID_ARGUMENT' });
 }
 
-export function connectRuntime(): RuntimeConnection {
-  let connection: CriConnection | undefined;
+export function connectRuntime(log: RuntimeLog): RuntimeConnection {
+  let connection: CriPorts | undefined;
   let embedded: EmbeddedRuntime | undefined;
-  const current = (): CriConnection => {
+  const current = (): CriPorts => {
     if (connection) return connection;
     throw new OperationError('the container runtime is not connected yet', { code: 'UNAVAILABLE', retriable: true });
   };
@@ -47,7 +47,7 @@ export function connectRuntime(): RuntimeConnection {
     'runtime.startEmbedded': async ({ input }) => {
       const { startEmbeddedRuntime } = await import('./runtime/index.ts');
       const rootDir = `${input.rootDir}/embedded`;
-      embedded ??= await startEmbeddedRuntime({ rootDir, socket: `${rootDir}/cri.sock` });
+      embedded ??= await startEmbeddedRuntime({ rootDir, socket: `${rootDir}/cri.sock`, log });
       return { endpoint: embedded.endpoint };
     },
     'runtime.connect': async ({ input, signal }) => {
@@ -86,7 +86,7 @@ function isSocket(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
 }
 
-async function validated(opened: CriConnection, endpoint: string, signal: AbortSignal) {
+async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal) {
   try {
     return await opened.ports['cri.version'](callOf({}, signal));
   } catch (thrown) {
@@ -99,7 +99,7 @@ async function validated(opened: CriConnection, endpoint: string, signal: AbortS
   }
 }
 
-async function status(connection: CriConnection, signal: AbortSignal) {
+async function status(connection: CriPorts, signal: AbortSignal) {
   try {
     const { conditions } = await connection.ports['cri.status'](callOf({}, signal));
     return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition) } as const;

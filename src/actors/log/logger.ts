@@ -28,15 +28,20 @@ export function klogHeader(level: string, timeMs: number, pid: number, source: s
   return `${LETTERS[level] ?? 'I'}${day} ${time} ${String(pid).padStart(7)} ${source}]`;
 }
 
-/** klog's quoting: strings in quotes, other values as JSON; control characters never reach the terminal. */
+/**
+ * klog's text of a structured line: strings in quotes, other values as JSON; a value with line breaks in its own block.
+ * A field `klog` holds a line that upstream's rules have formatted already.
+ */
 export function klogText(text: string, fields: Readonly<Record<string, unknown>>): string {
-  const pairs = Object.entries(fields)
-    .filter(([, value]) => value !== undefined)
-    .map(
-      ([key, value]) =>
-        ` ${key}=${typeof value === 'object' ? JSON.stringify(JSON.stringify(value)) : JSON.stringify(value)}`,
-    );
-  return JSON.stringify(text) + pairs.join('');
+  if (typeof fields['klog'] === 'string') return fields['klog'];
+  const pairs = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return JSON.stringify(text) + pairs.map(([key, value]) => ` ${key}=${klogValue(value)}`).join('');
+}
+
+function klogValue(value: unknown): string {
+  if (typeof value === 'object') return JSON.stringify(JSON.stringify(value));
+  if (typeof value !== 'string' || !value.includes('\n')) return JSON.stringify(value);
+  return `<\n\t${value.replaceAll('\n', '\n\t')}\n >`;
 }
 
 interface Line {
@@ -81,3 +86,8 @@ export function logRecords(options: LoggerOptions): (records: readonly KernelRec
 
 /** The last two steps of an address say enough: `pods/pod-1f3a`, `kubelet`. */
 const shortName = (address: string): string => address.split('/').slice(-2).join('/');
+
+/** One line outside the journal: of the embedded runtime, which is a runtime and not part of the node agent. */
+export function printLine(level: LogLevel, actor: string, text: string, fields: Readonly<Record<string, unknown>> = {}) {
+  process.stderr.write(`${klogHeader(level, Date.now(), process.pid, actor)} ${klogText(text, fields)}\n`);
+}

@@ -1,16 +1,10 @@
 /** What the node agent asks of its own machine. Implemented by `src/actors/host` and `src/actors/server`. */
 
 import type { Json } from '../../kernel/json.ts';
+import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
 import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
 
 type Nothing = Record<string, never>;
-
-/** A decoded configuration or manifest document, before defaults and validation. */
-export interface Document {
-  /** Path of the file it came from. */
-  readonly file: string;
-  readonly value: Json;
-}
 
 /** A manifest file that gave no pod, and why, in words for its author. */
 export interface ManifestError {
@@ -54,8 +48,10 @@ export const hostOperations = {
   >(),
   /** `null` content: no such file. Larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
-  /** Reads and decodes YAML or JSON (YAML 1.1 scalars); fails with a message that names file, line and column. */
-  'host.readConfiguration': query<{ path: string }, Document>(),
+  /** Reads and decodes one configuration file (YAML 1.1 or JSON); what cannot be read or decoded is an answer, too. */
+  'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
+  /** The `*.conf` files below a directory, decoded, in the order in which they apply. */
+  'host.readDropIns': query<{ path: string }, DropInListing>(),
   /** flock; fails with code `EWOULDBLOCK` while another process holds it and `wait` is false. */
   'host.acquireLock': once<{ path: string; wait: boolean }, null>(),
   /** Says `lock.contended` when another process opens or deletes the lock file. */

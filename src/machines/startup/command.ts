@@ -4,7 +4,11 @@
  * Steps: S006 to S031. The work is the config loader's; the supervisor only waits for its answer and says who we are.
  */
 import { assign, line } from '../../kernel/xstate.ts';
+import type { LoadedConfiguration } from './config-loader.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
+
+/** Gates are asked where they matter, from the configuration; the supervisor keeps the rest. */
+const withoutGates = ({ gates: _gates, ...loaded }: LoadedConfiguration) => loaded;
 
 export const command = kubeletSetup.createStateConfig({
   initial: 'loadingConfiguration',
@@ -19,9 +23,7 @@ export const command = kubeletSetup.createStateConfig({
           {
             guard: ({ event }) => event.output.ok,
             target: 'checkingPermissions',
-            actions: assign(({ event }) =>
-              event.output.ok ? { flags: event.output.value.flags, config: event.output.value.config } : {},
-            ),
+            actions: assign(({ event }) => (event.output.ok ? withoutGates(event.output.value) : {})),
           },
           {
             target: '#kubelet.failed',

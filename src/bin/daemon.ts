@@ -1,0 +1,129 @@
+/**
+ * Composition of the daemon: one kernel with its journal, its ports, and those who look on (log, visualizer, banner).
+ *
+ * Owns: the order of ending. The root machine decides that it is over; then the journal is closed, the runtime's
+ * connection is given up, and only then does the process exit.
+ */
+import { randomInt } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { hostPorts } from '../actors/host/index.ts';
+import { logRecords, printLine } from '../actors/log/logger.ts';
+import { performerOf } from '../actors/performer.ts';
+import { connectRuntime } from '../actors/runtime-connection.ts';
+import { healthzPorts } from '../actors/server/healthz.ts';
+import { Visualizer } from '../actors/server/visualizer.ts';
+import { hostTime } from '../kernel/clock.ts';
+import { openJournal } from '../kernel/journal/index.ts';
+import type { PlainError } from '../kernel/json.ts';
+import { Kernel } from '../kernel/kernel.ts';
+import { FORMAT_VERSION, type HeaderRecord } from '../kernel/records.ts';
+import { kubeletMachine } from '../machines/kubelet.ts';
+import { announceOnce } from './announcement.ts';
+import { buildInfo } from './build-info.ts';
+import { NODE_VERSION } from './version.ts';
+
+/** Seeds fit the generator's 32 bits. */
+const SEED_MAX = 2 ** 32 - 1;
+
+export interface DaemonOptions {
+  /** Arguments of the kubelet, without Statelet's own. */
+  readonly argv: readonly string[];
+  readonly rootDir: string;
+  readonly journalDir: string;
+  readonly visualizerPort: number | 'off';
+  readonly nodeName: string;
+  readonly logFormat: 'text' | 'json';
+  readonly verbosity: number;
+  readonly diagramsDir: string;
+}
+
+type End = { readonly output: unknown } | { readonly error: PlainError };
+
+/** Runs until the root machine ends; resolves with the exit code. */
+export async function runDaemon(options: DaemonOptions): Promise<number> {
+  const journal = openJournal({ directory: options.journalDir });
+  const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields));
+  const page = visualizerPage(options);
+  const log = logRecords({ format: options.logFormat, level: options.verbosity >= 4 ? 'debug' : 'info' });
+  const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: page?.url() ?? null }));
+  let interrupted = false;
+  const end = await new Promise<End>((resolve) => {
+    const kernel = new Kernel({
+      machine: kubeletMachine,
+      header: header(options, journal.incarnation),
+      sink: journal,
+      time: hostTime(),
+      performer: performerOf({ ...hostPorts(), ...healthzPorts(), ...runtime.ports }),
+      onTurn: (records, running) => {
+        log(records);
+        page?.visualizer.onTurn(records, running);
+        announce(records, running);
+      },
+      onStopped: resolve,
+    });
+    onSignals((signal) => {
+      interrupted ||= signal === 'SIGINT';
+      kernel.dispatch(kubeletMachine.id, { type: 'signal.received', signal }, 'process');
+    });
+    kernel.boot();
+    page?.open();
+  });
+  await journal.close();
+  await page?.visualizer.close();
+  await runtime.close({ stopContainers: interrupted });
+  return exitCode(end);
+}
+
+function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {
+  const { argv, journalDir, nodeName } = options;
+  return {
+    version: FORMAT_VERSION,
+    incarnation,
+    seed: randomInt(1, SEED_MAX),
+    node: nodeName,
+    bootId: bootId(),
+    build: buildInfo(kubeletMachine),
+    input: { argv, version: NODE_VERSION, journalDir },
+  };
+}
+
+function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return 'unknown';
+  }
+}
+
+/** The page opens after the first turn: nothing waits for it, and a port that is taken costs the page, not the node. */
+function visualizerPage({ visualizerPort, diagramsDir }: DaemonOptions) {
+  if (visualizerPort === 'off') return undefined;
+  const visualizer = new Visualizer({ port: visualizerPort, diagramsDir });
+  let url: string | null = null;
+  const open = () =>
+    void visualizer.listen().then(
+      (address) => (url = address.href),
+      (error: Error) =>
+        void process.stderr.write(`statelet: no visualizer: ${error.message}; try --visualizer-port=0\n`),
+    );
+  return { visualizer, open, url: () => url };
+}
+
+/** The first signal asks the machines to end; a second one does not ask. */
+function onSignals(received: (signal: string) => void): void {
+  let signals = 0;
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (++signals > 1) process.exit(1);
+      received(signal);
+    });
+  }
+}
+
+function exitCode(end: End): number {
+  if ('error' in end) {
+    process.stderr.write(`statelet: the supervisor failed: ${end.error.message}\n`);
+    return 1;
+  }
+  return (end.output as { exitCode: number }).exitCode;
+}

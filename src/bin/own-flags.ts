@@ -1,0 +1,49 @@
+/**
+ * The few flags of `statelet run` that no kubelet has. They are taken out of the arguments before the kubelet's own
+ * parser sees them, in either spelling (`--journal-dir=X`, `--journal-dir X`).
+ */
+export interface OwnFlags {
+  /** Default: `<root-dir>/journal`. */
+  readonly journalDir: string | null;
+  /** Loopback port of the visualizer; `off` for none. */
+  readonly visualizerPort: number | 'off';
+}
+
+export const DEFAULT_VISUALIZER_PORT = 10_247;
+
+const NAMES = ['journal-dir', 'visualizer-port'] as const;
+
+export const OWN_FLAGS_HELP = `
+Statelet flags:
+
+      --journal-dir string       Folder of the journal (default "<root-dir>/journal")
+      --visualizer-port string   Loopback port of the visualizer, or "off" (default ${DEFAULT_VISUALIZER_PORT})
+`;
+
+export type SplitArguments =
+  | { readonly own: OwnFlags; readonly kubelet: readonly string[] }
+  | { readonly error: string };
+
+export function splitArguments(argv: readonly string[]): SplitArguments {
+  const values = new Map<string, string>();
+  const kubelet: string[] = [];
+  for (let i = 0; i < argv.length; i++) {
+    const argument = argv[i]!;
+    const name = NAMES.find((known) => argument === `--${known}` || argument.startsWith(`--${known}=`));
+    if (!name) kubelet.push(argument);
+    else if (argument.includes('=')) values.set(name, argument.slice(argument.indexOf('=') + 1));
+    else if (i + 1 < argv.length) values.set(name, argv[++i]!);
+    else return { error: `flag needs an argument: --${name}` };
+  }
+  const port = visualizerPort(values.get('visualizer-port'));
+  if (port === null) {
+    return { error: `invalid argument "${values.get('visualizer-port')}" for "--visualizer-port": a port, or "off"` };
+  }
+  return { own: { journalDir: values.get('journal-dir') ?? null, visualizerPort: port }, kubelet };
+}
+
+function visualizerPort(value: string | undefined): number | 'off' | null {
+  if (value === undefined) return DEFAULT_VISUALIZER_PORT;
+  if (value === 'off') return value;
+  return /^\d+$/.test(value) && Number(value) <= 65_535 ? Number(value) : null;
+}

@@ -1,0 +1,180 @@
+/**
+ * Config loader: from arguments and files to the configuration this node runs with.
+ *
+ * Decides: what flags, configuration file and drop-ins mean together, in upstream's order of steps; the rules themselves
+ * are pure functions in `configuration/`.
+ * Owns: nothing after it has answered.
+ * Asks: `host.readConfiguration`, `host.readDropIns`, `host.cgroups` (two rules depend on the cgroup version).
+ * Answers: flags, configuration and gates, or upstream's sentence why there is none.
+ * Invariants: F1 flags win over drop-ins, drop-ins over the file, the file over the defaults. F2 nothing of the machine
+ * is changed before the answer is accepted.
+ * Seeds: S006 to S025, S044, S045. Upstream: cmd/kubelet/app/server.go.
+ */
+import { assign, enqueueActions, line, pick, setup } from '../../kernel/xstate.ts';
+import { operations } from '../operations/index.ts';
+import {
+  type ConfigurationSource,
+  commandFailed,
+  type DropInListing,
+  type FeatureSettings,
+  type GivenFlags,
+  type KubeletConfiguration,
+  type KubeletFlags,
+  millisecondsOf,
+  parseCommandLine,
+  type Resolution,
+  resolveConfiguration,
+} from './configuration/index.ts';
+import type { Answer } from './types.ts';
+
+export interface ConfigLoaderInput {
+  readonly argv: readonly string[];
+}
+
+export interface LoadedConfiguration {
+  readonly flags: KubeletFlags;
+  readonly config: KubeletConfiguration;
+  readonly gates: FeatureSettings;
+  /** True when the runtime's endpoint was set by a flag or a file. */
+  readonly endpointNamed: boolean;
+  readonly requestTimeoutMs: number;
+}
+
+interface ConfigLoaderContext {
+  readonly flags: KubeletFlags | null;
+  readonly given: GivenFlags;
+  readonly file: ConfigurationSource | null;
+  readonly dropIns: DropInListing | null;
+  readonly resolution: Resolution | null;
+}
+
+/** The daemon refuses a bad command line before there is a journal; the machine parses it again for its facts. */
+function parsed(argv: readonly string[]): Pick<ConfigLoaderContext, 'flags' | 'given' | 'resolution'> {
+  const line = parseCommandLine(argv, { version: '', raw: '' });
+  if (line.kind === 'run') return { flags: line.flags, given: line.given, resolution: null };
+  const error = line.kind === 'error' ? line.error : `${line.kind} is not a way to run`;
+  return { flags: null, given: {}, resolution: { ...commandFailed(error), warnings: [] } };
+}
+
+const ENDPOINT = 'containerRuntimeEndpoint';
+
+function namesEndpoint(source: ConfigurationSource | null): boolean {
+  if (source?.kind !== 'document' || typeof source.value !== 'object' || source.value === null) return false;
+  return (source.value as Record<string, unknown>)[ENDPOINT] !== undefined;
+}
+
+function endpointNamed({ given, file, dropIns }: ConfigLoaderContext): boolean {
+  const dropped = dropIns?.kind === 'files' ? dropIns.files : [];
+  return given['container-runtime-endpoint'] !== undefined || [file, ...dropped].some(namesEndpoint);
+}
+
+function answerOf(context: ConfigLoaderContext): Answer<LoadedConfiguration> {
+  const { flags, resolution } = context;
+  if (!flags || resolution?.kind !== 'resolved') {
+    return {
+      ok: false,
+      message: resolution?.kind === 'failed' ? resolution.error : 'the configuration was not resolved',
+    };
+  }
+  const config = resolution.configuration;
+  return {
+    ok: true,
+    value: {
+      flags,
+      config,
+      gates: resolution.gates,
+      endpointNamed: endpointNamed(context),
+      requestTimeoutMs: millisecondsOf(config.runtimeRequestTimeout),
+    },
+  };
+}
+
+const unreadable = (path: string, error: unknown) =>
+  ({ kind: 'unreadable', path, message: (error as Error).message }) as const;
+
+export const configLoaderMachine = setup({
+  types: {
+    input: {} as ConfigLoaderInput,
+    context: {} as ConfigLoaderContext,
+    output: {} as Answer<LoadedConfiguration>,
+  },
+  actors: pick(operations, 'host.readConfiguration', 'host.readDropIns', 'host.cgroups'),
+  guards: {
+    isRefused: ({ context }) => context.resolution !== null,
+    hasFile: ({ context }) => context.flags?.config !== '',
+    hasDropIns: ({ context }) => context.flags?.configDir !== '',
+  },
+}).createMachine({
+  id: 'configLoader',
+  context: ({ input }) => ({ file: null, dropIns: null, ...parsed(input.argv) }),
+  initial: 'parsingFlags',
+  states: {
+    parsingFlags: {
+      always: [
+        { guard: 'isRefused', target: 'answered' },
+        { guard: 'hasFile', target: 'readingFile' },
+        { target: 'choosingDropIns' },
+      ],
+    },
+    readingFile: {
+      meta: { waitsFor: 'the configuration file' },
+      invoke: {
+        id: 'readFile',
+        src: 'host.readConfiguration',
+        input: ({ context }) => ({ path: context.flags!.config }),
+        onDone: { target: 'choosingDropIns', actions: assign({ file: ({ event }) => event.output }) },
+        onError: {
+          target: 'choosingDropIns',
+          actions: assign({ file: ({ context, event }) => unreadable(context.flags!.config, event.error) }),
+        },
+      },
+    },
+    choosingDropIns: { always: [{ guard: 'hasDropIns', target: 'readingDropIns' }, { target: 'inspectingHost' }] },
+    readingDropIns: {
+      meta: { waitsFor: 'the drop-ins below --config-dir' },
+      invoke: {
+        id: 'readDropIns',
+        src: 'host.readDropIns',
+        input: ({ context }) => ({ path: context.flags!.configDir }),
+        onDone: { target: 'inspectingHost', actions: assign({ dropIns: ({ event }) => event.output }) },
+        onError: {
+          target: 'inspectingHost',
+          actions: assign({ dropIns: ({ context, event }) => unreadable(context.flags!.configDir, event.error) }),
+        },
+      },
+    },
+    inspectingHost: {
+      meta: { waitsFor: 'the cgroup version of the machine' },
+      invoke: {
+        id: 'cgroups',
+        src: 'host.cgroups',
+        input: {},
+        onDone: {
+          target: 'answered',
+          actions: assign({
+            resolution: ({ context, event }) =>
+              resolveConfiguration(
+                context.flags!,
+                context.given,
+                { file: context.file, dropIns: context.dropIns },
+                { cgroupVersion: event.output.version },
+              ),
+          }),
+        },
+        onError: {
+          target: 'answered',
+          actions: assign({
+            resolution: ({ event }) => ({ ...commandFailed((event.error as Error).message), warnings: [] }),
+          }),
+        },
+      },
+    },
+    answered: {
+      type: 'final',
+      entry: enqueueActions(({ context, enqueue }) => {
+        for (const klog of context.resolution?.warnings ?? []) enqueue(line('warn', ['', { klog }]));
+      }),
+    },
+  },
+  output: ({ context }) => answerOf(context),
+});
