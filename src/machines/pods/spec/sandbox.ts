@@ -50,16 +50,16 @@ export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
   [POD_UID_LABEL]: pod.metadata.uid,
 });
 
+/** Every declared port, with a host port or not: what to do with it is the runtime's business. */
 function portMappings(pod: Pod): readonly PortMapping[] {
-  if (pod.spec.hostNetwork === true) return [];
   const owners: readonly Container[] = [...pod.spec.containers, ...(pod.spec.initContainers ?? []).filter(isSidecar)];
-  return owners.flatMap(({ ports = [] }) => ports.filter(({ hostPort }) => (hostPort ?? 0) > 0).map(portMapping));
+  return owners.flatMap(({ ports = [] }) => ports.map(portMapping));
 }
 
 const portMapping = ({ containerPort, hostPort, hostIP, protocol }: ContainerPort): PortMapping => ({
   ...(protocol === 'UDP' || protocol === 'SCTP' ? { protocol } : {}),
   container_port: containerPort,
-  ...(hostPort === undefined ? {} : { host_port: hostPort }),
+  ...(hostPort === undefined || hostPort === 0 ? {} : { host_port: hostPort }),
   ...(hostIP === undefined || hostIP === '' ? {} : { host_ip: hostIP }),
 });
 

@@ -1,0 +1,162 @@
+/**
+ * Every RunPodSandbox, CreateContainer and PullImage of the recorded kubelet, built again from the applied objects.
+ *
+ * What the agent does not decide is taken from the recording: the image's id, the number of the attempt, service
+ * variables, the folders of volumes that others set up. All else must be equal.
+ */
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Container, Pod } from '../../../../src/machines/api/pod.ts';
+import {
+  type ContainerKind,
+  containerConfig,
+  containerHash,
+  sandboxConfig,
+} from '../../../../src/machines/pods/spec/index.ts';
+import { isSidecar } from '../../../../src/machines/pods/spec/resources.ts';
+import { localVolumes, type MountedVolumes } from '../../../../src/machines/pods/spec/volumes.ts';
+import { type Call, node, type Recorded, type Recording, recordings } from './recordings.ts';
+
+const BUILT = new Set(['RunPodSandbox', 'CreateContainer', 'PullImage']);
+const PLUGINS: Readonly<Record<string, string>> = {
+  configMap: 'kubernetes.io~configmap',
+  secret: 'kubernetes.io~secret',
+  projected: 'kubernetes.io~projected',
+  downwardAPI: 'kubernetes.io~downward-api',
+  emptyDir: 'kubernetes.io~empty-dir',
+};
+
+let compared = 0;
+afterAll(() => {
+  console.info(`requests: ${compared} compared with the recordings and equal, 0 excused`);
+});
+
+describe.each(recordings)('recording $name', (recording) => {
+  const calls = recording.calls.filter(({ method }) => BUILT.has(method));
+  it.runIf(calls.length > 0)(`asks the runtime for the same (${calls.length} requests)`, () => {
+    for (const call of calls) {
+      expect(canonical(rebuilt(recording, call)), `${call.method} at ${call.at} ms`).toEqual(canonical(call.request));
+      compared += 1;
+    }
+  });
+});
+
+it('covers the corpus', () => {
+  const calls = recordings.flatMap((recording) => recording.calls.filter(({ method }) => BUILT.has(method)));
+  const counts = Object.groupBy(calls, ({ method }) => method);
+  expect(Object.fromEntries(Object.entries(counts).map(([method, list]) => [method, list?.length]))).toEqual({
+    RunPodSandbox: 107,
+    CreateContainer: 141,
+    PullImage: 13,
+  });
+});
+
+function rebuilt(recording: Recording, call: Call): Recorded {
+  const { request } = call;
+  const pod = podOf(recording, call);
+  if (call.method === 'RunPodSandbox') {
+    const { attempt = 0 } = request.config.metadata;
+    return { ...request, config: sandboxConfig(pod, attempt, node) };
+  }
+  const sandbox = sandboxConfig(pod, request.sandbox_config.metadata.attempt ?? 0, node);
+  if (call.method === 'PullImage') return { ...request, sandbox_config: sandbox };
+  const result = containerConfig(inputOf(recording, pod, request.config));
+  if ('error' in result) throw new Error(result.error.message);
+  return { ...request, config: result.config, sandbox_config: sandbox };
+}
+
+function podOf(recording: Recording, call: Call): Pod {
+  const { uid } = (call.request.sandbox_config ?? call.request.config).metadata;
+  const pod = recording.podAt(uid, call.at);
+  if (pod === undefined) throw new Error(`${recording.name}: no object with uid ${uid}`);
+  return pod;
+}
+
+function inputOf(recording: Recording, pod: Pod, config: Recorded): Parameters<typeof containerConfig>[0] {
+  const { container, kind } = find(pod, config.metadata.name);
+  const mount = config.mounts.find(({ host_path }: Recorded) => host_path.includes('/containers/'));
+  return {
+    pod,
+    container,
+    kind,
+    restartCount: config.metadata.attempt ?? 0,
+    imageRef: config.image.image,
+    image: { id: '', repo_tags: [], repo_digests: [], size: '0', uid: { value: '0' }, username: '', pinned: false },
+    podIPs: pod.spec.hostNetwork === true ? node.nodeIPs : ['<ip>'],
+    node,
+    terminationLogFile: mount.host_path,
+    volumes: volumesOf(pod),
+    serviceVariables: (config.envs ?? []).filter(({ key }: Recorded) => !isOwn(container, recording, key)),
+    references: recording.references,
+  };
+}
+
+function find(pod: Pod, name: string): { container: Container; kind: ContainerKind } {
+  const regular = pod.spec.containers.find((each) => each.name === name);
+  if (regular !== undefined) return { container: regular, kind: 'regular' };
+  const init = pod.spec.initContainers?.find((each) => each.name === name);
+  if (init === undefined) throw new Error(`no container ${name} in pod ${pod.metadata.name}`);
+  return { container: init, kind: isSidecar(init) ? 'sidecar' : 'init' };
+}
+
+function isOwn({ env = [], envFrom = [] }: Container, { references }: Recording, key: string): boolean {
+  if (env.some(({ name }) => name === key)) return true;
+  return envFrom.some(({ prefix = '', configMapRef, secretRef }) => {
+    const object = references.configMaps[configMapRef?.name ?? ''] ?? references.secrets[secretRef?.name ?? ''] ?? {};
+    return Object.keys(object).some((each) => prefix + each === key);
+  });
+}
+
+/** As the volume manager would have set them up. Only `emptyDir` and `hostPath` can be written to. */
+function volumesOf(pod: Pod): MountedVolumes {
+  const others = (pod.spec.volumes ?? []).flatMap((volume) => {
+    const kind = Object.keys(volume).find((each) => PLUGINS[each] !== undefined);
+    if (kind === undefined) return [];
+    const hostPath = `${node.rootDir}/pods/${pod.metadata.uid}/volumes/${PLUGINS[kind]}/${volume.name}`;
+    return [[volume.name, { hostPath, readOnly: kind !== 'emptyDir' }] as const];
+  });
+  return { ...Object.fromEntries(others), ...localVolumes(pod, node) };
+}
+
+/** 64-bit fields, which the recordings have as numbers. */
+const INT64 =
+  /^(cpu_(period|quota|shares)|memory_(swap_)?limit_in_bytes|oom_score_adj|limit|value|supplemental_groups)$/;
+
+/** Proto defaults left out, 64-bit integers as text, environment sorted, random file names named. */
+function canonical(value: unknown, key = ''): unknown {
+  if (Array.isArray(value)) {
+    const items = value.map((item) => canonical(item, key));
+    const sorted = key === 'envs' ? items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1)) : items;
+    return sorted;
+  }
+  if (typeof value === 'object' && value !== null) {
+    const entries = Object.entries(value)
+      .map(([name, each]) => [name, canonical(each, name)] as const)
+      .filter(([name, each]) => !isDefault(name, each));
+    return Object.fromEntries(entries);
+  }
+  if (typeof value === 'number' && INT64.test(key)) return String(value);
+  return key === 'host_path'
+    ? String(value).replace(/(\/containers\/[^/]+\/)(<rand>|[0-9a-f]{8})$/, '$1<file>')
+    : value;
+}
+
+const keyOf = (item: Recorded): string => item.key;
+
+const DEFAULT_ENUMS = new Set(['RuntimeDefault', 'POD', 'Merge', 'TCP', 'PROPAGATION_PRIVATE']);
+
+function isDefault(key: string, value: unknown): boolean {
+  if (value === undefined || value === 0 || value === '' || value === false) return true;
+  if (value === '0' && INT64.test(key)) return true;
+  if (Array.isArray(value)) return value.length === 0;
+  return typeof value === 'string' && DEFAULT_ENUMS.has(value) && /^(profile_type|network|pid|ipc|protocol)$/.test(key);
+}
+
+describe('containerHash', () => {
+  it.each([
+    ['c', 'localhost/bb:1', 'f487c31f'],
+    ['i1', 'localhost/bb:1', '630df322'],
+    ['side', 'localhost/bb:1', 'f5522d0d'],
+  ])('of %s with %s is %s', (name, image, hash) => {
+    expect(containerHash({ name, image })).toBe(hash);
+  });
+});
