@@ -2,7 +2,8 @@
  * The images of a runtime without a registry: names for one and the same thing, the host's root filesystem.
  *
  * Owns the list of pulled references (`images.json`). Invariants: the built-in image is always there and cannot be
- * removed; only names below `statelet.local/` can be pulled, everything else fails with the way out.
+ * removed; only names below `statelet.local/` can be pulled, and busybox, for which the host's own tools stand in so that
+ * the same example runs here and on a real runtime; everything else fails with the way out.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -15,7 +16,7 @@ export const BUILT_IN_IMAGE = 'statelet.local/host:latest';
 /** What runs when neither command nor arguments are given. */
 export const ENTRYPOINT: readonly string[] = ['/bin/sh'];
 
-const REGISTRY = 'statelet.local/';
+const PULLABLE = /^(statelet\.local\/|(docker\.io\/library\/)?busybox(:|$))/;
 /** References kept: nobody needs more names of one filesystem. */
 const MAX_IMAGES = 1000;
 /** Bytes; the longest name that the distribution specification allows. */
@@ -54,7 +55,7 @@ export class Images {
     }
     const known = this.find(reference);
     if (known) return known.id;
-    if (!reference.startsWith(REGISTRY) || reference.includes('@')) {
+    if (!PULLABLE.test(reference) || reference.includes('@')) {
       throw notFound(
         `failed to pull image "${reference}": not found: the embedded runtime has no registry access and runs host ` +
           `processes only; use the image "${BUILT_IN_IMAGE}", or run a CRI runtime such as containerd`,
