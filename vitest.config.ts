@@ -6,6 +6,7 @@ import { defineConfig } from 'vitest/config';
  */
 export default defineConfig({
   test: {
+    globalSetup: ['test/support/tiers.ts'],
     projects: [
       {
         test: {

@@ -1,0 +1,180 @@
+/** The daemon as a user starts it: a process of its own, in folders of its own, watched from outside. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const ROOT = join(import.meta.dirname, '../..');
+const STATELET = join(ROOT, 'src/bin/statelet.ts');
+
+export interface DaemonOptions {
+  /** Without one, the embedded runtime (an endpoint where nothing is). */
+  readonly endpoint?: string;
+  /** More lines of the configuration file. */
+  readonly configuration?: string;
+  readonly flags?: readonly string[];
+}
+
+/** Polls until `probe` gives something; fails with `what` when it does not. */
+export async function eventually<T>(what: string, probe: () => T | Promise<T>, timeoutMs = 20_000): Promise<NonNullable<T>> {
+  const end = Date.now() + timeoutMs;
+  let last: unknown;
+  for (;;) {
+    try {
+      const value = await probe();
+      if (value) return value as NonNullable<T>;
+    } catch (thrown) {
+      last = thrown;
+    }
+    if (Date.now() > end) throw new Error(`${what}: not within ${timeoutMs} ms${last ? ` (${String(last)})` : ''}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+export async function freePort(): Promise<number> {
+  return await new Promise((resolve) => {
+    const server = createServer();
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+/** One node: folders that outlive its daemons. */
+export class TestNode {
+  readonly directory = mkdtempSync(join(tmpdir(), 'statelet-node-'));
+  readonly manifests = join(this.directory, 'manifests');
+  readonly rootDir = join(this.directory, 'root');
+  readonly journal = join(this.rootDir, 'journal');
+  readonly logs = join(this.directory, 'logs');
+  healthzPort = 0;
+  visualizerPort = 0;
+  private daemon: ChildProcess | undefined;
+  private output = '';
+  private readonly options: DaemonOptions;
+
+  constructor(options: DaemonOptions = {}) {
+    this.options = options;
+    mkdirSync(this.manifests);
+  }
+
+  /** Starts a daemon; resolves when /healthz answers. Returns milliseconds from exec to the answer. */
+  async start(extra: readonly string[] = []): Promise<number> {
+    this.healthzPort = await freePort();
+    this.visualizerPort = await freePort();
+    const config = join(this.directory, 'config.yaml');
+    writeFileSync(config, this.configuration());
+    this.output = '';
+    const before = performance.now();
+    const argv = [STATELET, 'run', `--config=${config}`, `--root-dir=${this.rootDir}`, ...this.flags(), ...extra];
+    const daemon = spawn(process.execPath, argv, { cwd: this.directory, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.daemon = daemon;
+    for (const stream of [daemon.stdout, daemon.stderr]) stream.on('data', (chunk) => (this.output += String(chunk)));
+    const exited = new Promise<never>((_, reject) => {
+      daemon.once('exit', (code, signal) => reject(new Error(`the daemon ended with ${code ?? signal}\n${this.output}`)));
+    });
+    exited.catch(() => {});
+    await Promise.race([exited, eventually('healthz', () => this.healthz())]);
+    return performance.now() - before;
+  }
+
+  private configuration(): string {
+    return `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+staticPodPath: ${this.manifests}
+podLogsDir: ${this.logs}
+authentication: { webhook: { enabled: false } }
+authorization: { mode: AlwaysAllow }
+failCgroupV1: false
+failSwapOn: false
+enforceNodeAllocatable: []
+cgroupRoot: /statelet-test
+healthzPort: ${this.healthzPort}
+${this.options.endpoint ? `containerRuntimeEndpoint: ${this.options.endpoint}` : ''}
+${this.options.configuration ?? ''}
+`;
+  }
+
+  private flags(): string[] {
+    const own = [`--visualizer-port=${this.visualizerPort}`, '--hostname-override=node1', '--node-ip=127.0.0.1'];
+    return [...own, ...(this.options.flags ?? [])];
+  }
+
+  async healthz(): Promise<boolean> {
+    const response = await fetch(`http://127.0.0.1:${this.healthzPort}/healthz`);
+    return response.ok && (await response.text()) === 'ok';
+  }
+
+  get pid(): number {
+    return this.daemon!.pid!;
+  }
+
+  get log(): string {
+    return this.output;
+  }
+
+  /** Resolves with the exit code, or the name of the signal. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | string> {
+    const daemon = this.daemon;
+    if (!daemon || daemon.exitCode !== null || daemon.signalCode !== null) return daemon?.exitCode ?? 'none';
+    const ended = new Promise<number | string>((resolve) => daemon.once('exit', (code, name) => resolve(code ?? name!)));
+    daemon.kill(signal);
+    return ended;
+  }
+
+  /** Writes a manifest by atomic rename. */
+  write(name: string, content: string | object): void {
+    const text = typeof content === 'string' ? content : JSON.stringify(content);
+    const hidden = join(this.manifests, `.${name}`);
+    writeFileSync(hidden, text);
+    renameSync(hidden, join(this.manifests, name));
+  }
+
+  remove(name: string): void {
+    rmSync(join(this.manifests, name));
+  }
+
+  /** What an actor knows, through the visualizer's API. */
+  async actor(address: string): Promise<{ state: unknown; context: Record<string, unknown> } | null> {
+    const url = `http://127.0.0.1:${this.visualizerPort}/api/actor?address=${encodeURIComponent(address)}`;
+    const response = await fetch(url);
+    return response.ok ? ((await response.json()) as never) : null;
+  }
+
+  /** `statelet <verb> <journal> …` as a process. */
+  statelet(...argv: string[]): { code: number; stdout: string; stderr: string } {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [STATELET, ...argv], { encoding: 'utf8' });
+    return { code: status ?? -1, stdout, stderr };
+  }
+
+  containerLog(pod: string, container: string): string {
+    const found = spawnSync('sh', ['-c', `cat "${this.logs}"/*_${pod}-node1_*/${container}/*.log 2>/dev/null`], {
+      encoding: 'utf8',
+    });
+    return found.stdout;
+  }
+
+  async close(): Promise<void> {
+    await this.stop('SIGKILL');
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+/** A pod of one container that runs `script` in a shell. */
+export const shellPod = (name: string, image: string, script: string, spec: object = {}) => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name },
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: 'c', image, imagePullPolicy: 'IfNotPresent', command: ['sh', '-c', script] }],
+    ...spec,
+  },
+});
+
+/** Sleeps until told to end, at once. */
+export const SLEEP = "trap 'exit 0' TERM; sleep 3600 & wait";
+
+export const readText = (path: string): string => readFileSync(path, 'utf8');

@@ -1,0 +1,23 @@
+/**
+ * The end of every test run: which tiers could not run on this machine, and why. vitest calls the returned function after
+ * the last test.
+ */
+import { existsSync } from 'node:fs';
+import { containerdAvailable } from './containerd.ts';
+
+const CHROMIUM = '/usr/bin/chromium';
+
+const tiers: Readonly<Record<string, () => string | null>> = {
+  containerd: containerdAvailable,
+  browser: () => (existsSync(CHROMIUM) ? null : `${CHROMIUM} is not installed (Debian: chromium)`),
+};
+
+export default function setup(): () => void {
+  return () => {
+    const missing = Object.entries(tiers).flatMap(([name, probe]) => {
+      const reason = probe();
+      return reason === null ? [] : [`  ${name}: ${reason}`];
+    });
+    if (missing.length > 0) console.log(`\nNot run on this machine:\n${missing.join('\n')}`);
+  };
+}
