@@ -1,0 +1,174 @@
+/**
+ * A runtime on the bench: started, asked through the ports that the machines use, cleared after each case.
+ *
+ * `client` is there for what a port would hide: raw calls, filters, refusals.
+ */
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
+import { type CriPorts, criPorts } from '../../src/actors/cri/ports.ts';
+import type { InputOf, ItemOf, OutputOf, PortCall } from '../../src/kernel/operation.ts';
+import type { ContainerStatus, PodSandboxConfig } from '../../src/machines/api/cri.ts';
+import type { criOperations, WatchPodsItem } from '../../src/machines/operations/cri.ts';
+
+export interface RuntimeUnderTest {
+  readonly name: string;
+  start(): Promise<{
+    readonly endpoint: string;
+    /** An image with `sh` and the usual small tools, present from the start. */
+    readonly image: string;
+    readonly cgroupParent?: string;
+    close(): Promise<void>;
+  }>;
+  /** Whether containers have namespaces of their own. */
+  readonly isolates: boolean;
+}
+
+type Table = typeof criOperations;
+type Call = { -readonly [Key in keyof PortCall<unknown, WatchPodsItem>]?: PortCall<unknown, WatchPodsItem>[Key] };
+
+/** How soon a runtime must show what it was asked to do. */
+export const SOON_MS = 5_000;
+export const PATIENT = { timeoutMs: 30_000 };
+
+export class Bench {
+  readonly runtime: RuntimeUnderTest;
+  #started: Awaited<ReturnType<RuntimeUnderTest['start']>> | undefined;
+  #cri: CriPorts | undefined;
+  #client: RuntimeClient | undefined;
+  logs = '';
+  #pods = 0;
+
+  constructor(runtime: RuntimeUnderTest) {
+    this.runtime = runtime;
+  }
+
+  get client(): RuntimeClient {
+    if (!this.#client) throw new Error('the runtime is not started');
+    return this.#client;
+  }
+
+  get image(): string {
+    return this.#started?.image ?? '';
+  }
+
+  async start(): Promise<void> {
+    this.#started = await this.runtime.start();
+    this.#cri = criPorts({ endpoint: this.#started.endpoint });
+    this.#client = connectRuntime({ endpoint: this.#started.endpoint });
+    this.logs = await mkdtemp(join(tmpdir(), 'statelet-contract-'));
+  }
+
+  async close(): Promise<void> {
+    this.#cri?.close();
+    this.#client?.close();
+    await this.#started?.close();
+    await rm(this.logs, { recursive: true, force: true });
+  }
+
+  /** Performs one operation as the kernel would. */
+  ask<Name extends keyof Table>(
+    name: Name,
+    input: InputOf<Table[Name]>,
+    over: Call = {},
+  ): Promise<OutputOf<Table[Name]>> {
+    if (!this.#cri) throw new Error('the runtime is not started');
+    const call = { id: 1, resume: false, signal: new AbortController().signal, emit: () => {}, ...over, input };
+    const port = this.#cri.ports[name] as (
+      call: PortCall<InputOf<Table[Name]>, ItemOf<Table[Name]>>,
+    ) => Promise<OutputOf<Table[Name]>>;
+    return port(call);
+  }
+
+  /** The configuration of a pod that no other test has. */
+  pod(): PodSandboxConfig {
+    this.#pods += 1;
+    const [name, uid] = [`pod-${this.#pods}`, `uid-${process.pid}-${this.#pods}`];
+    return {
+      metadata: { name, uid, namespace: 'contract', attempt: 0 },
+      labels: {
+        'io.kubernetes.pod.name': name,
+        'io.kubernetes.pod.namespace': 'contract',
+        'io.kubernetes.pod.uid': uid,
+      },
+      log_directory: join(this.logs, name),
+      linux: this.#started?.cgroupParent ? { cgroup_parent: this.#started.cgroupParent } : {},
+    };
+  }
+
+  async sandbox(config = this.pod()) {
+    const { podSandboxId } = await this.ask('cri.runPodSandbox', { config, runtimeHandler: '' });
+    return { config, podSandboxId, uid: config.metadata?.uid ?? '' };
+  }
+
+  /** A created container that runs `script`. */
+  async container(sandbox: { config: PodSandboxConfig; podSandboxId: string }, script: string, name = 'app') {
+    const { containerId } = await this.ask('cri.createContainer', {
+      podSandboxId: sandbox.podSandboxId,
+      sandboxConfig: sandbox.config,
+      config: this.containerConfig(sandbox.config, script, name),
+    });
+    return containerId;
+  }
+
+  containerConfig(sandboxConfig: PodSandboxConfig, script: string, name = 'app') {
+    return {
+      metadata: { name, attempt: 0 },
+      image: { image: this.image },
+      command: ['sh', '-c', script],
+      envs: [{ key: 'GREETING', value: Buffer.from('hello').toString('base64') }],
+      labels: { ...sandboxConfig.labels, 'io.kubernetes.container.name': name },
+      log_path: `${name}.log`,
+      linux: { security_context: { namespace_options: { pid: 'CONTAINER' as const } } },
+    };
+  }
+
+  async started(script: string) {
+    const sandbox = await this.sandbox();
+    const containerId = await this.container(sandbox, script);
+    await this.ask('cri.startContainer', { containerId });
+    return { ...sandbox, containerId };
+  }
+
+  async status(containerId: string): Promise<ContainerStatus> {
+    const { status } = await this.client.call('ContainerStatus', { container_id: containerId }, PATIENT);
+    if (!status) throw new Error(`no status of ${containerId}`);
+    return status;
+  }
+
+  /** The status once the container has ended. */
+  exit(containerId: string): Promise<ContainerStatus> {
+    return eventually(async () => {
+      const status = await this.status(containerId);
+      return status.state === 'CONTAINER_EXITED' ? status : undefined;
+    });
+  }
+
+  async log({ config }: { config: PodSandboxConfig }, name = 'app'): Promise<string[]> {
+    const text = await readFile(join(config.log_directory ?? '', `${name}.log`), 'utf8');
+    return text.split('\n').slice(0, -1);
+  }
+
+  async removeAll(): Promise<void> {
+    const { items } = await this.client.call('ListPodSandbox', {}, PATIENT);
+    await Promise.all(
+      items.map(async ({ id }) => {
+        await this.client.call('StopPodSandbox', { pod_sandbox_id: id }, PATIENT);
+        await this.client.call('RemovePodSandbox', { pod_sandbox_id: id }, PATIENT);
+      }),
+    );
+  }
+}
+
+/** What `look` finds, as soon as it finds it. */
+export async function eventually<Value>(look: () => Promise<Value | undefined> | Value | undefined): Promise<Value> {
+  const deadline = performance.now() + SOON_MS;
+  for (;;) {
+    const seen = await look();
+    if (seen !== undefined) return seen;
+    if (performance.now() > deadline) throw new Error(`not seen within ${SOON_MS} ms`);
+    await sleep(10);
+  }
+}
