@@ -43,8 +43,8 @@ type Patch = { readonly body: JsonObject; readonly error?: undefined } | { reado
 
 function readPatch(source: ConfigurationSource): Patch {
   const failed = `failed to load kubelet dropin file, path: ${source.path}`;
+  if (source.kind === 'empty') return { error: `${failed}, error: ${emptyFile(source.path)}` };
   if (source.kind !== 'document') return { error: `${failed}, error: ${source.message}` };
-  if (source.text === '') return { error: `${failed}, error: ${emptyFile(source.path)}` };
   const typed = readTypeMeta(source.text, source.value);
   if (typed.error !== undefined) return { error: `${failed}, error: ${typed.error}` };
   if (typed.meta.apiVersion !== API_VERSION || typed.meta.kind !== KIND) {

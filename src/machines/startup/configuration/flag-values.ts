@@ -67,17 +67,13 @@ function appendTo(text: string, earlier: Json | undefined): Parsed<Json> {
 /** One line of comma-separated values; a value in double quotes may hold commas. */
 function readStrings(text: string, earlier: Json | undefined): Parsed<Json> {
   const items: string[] = [];
-  let rest = text;
-  while (rest !== '' || (text !== '' && items.length === 0)) {
-    const quoted = /^"((?:[^"]|"")*)"(?:,|$)/.exec(rest);
-    const bare = /^([^,"]*)(?:,|$)/.exec(rest);
-    const match = quoted ?? bare;
-    if (match === null)
-      return { error: `parse error on line 1, column ${text.length - rest.length + 1}: bare " in non-quoted-field` };
-    items.push((match[1] ?? '').replaceAll('""', '"'));
-    const ended = match[0].length === rest.length;
-    if (ended && match[0].endsWith(',')) items.push('');
-    rest = rest.slice(match[0].length);
+  const end = text === '' ? 0 : text.length + 1;
+  let position = 0;
+  while (position < end) {
+    const match = /^(?:"((?:[^"]|"")*)"|([^,"]*))(?=,|$)/.exec(text.slice(position));
+    if (match === null) return { error: `parse error on line 1, column ${position + 1}: bare " in non-quoted field` };
+    items.push((match[1] ?? match[2] ?? '').replaceAll('""', '"'));
+    position += match[0].length + 1;
   }
   return { value: [...(Array.isArray(earlier) ? earlier : []), ...items] };
 }

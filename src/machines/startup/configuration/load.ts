@@ -66,7 +66,7 @@ function readDocument(source: ConfigurationSource): Read {
     return { error: `failed to read kubelet config file ${quote(source.path)}, error: ${source.message}` };
   }
   if (source.kind === 'malformed') return { error: `failed to decode: ${source.message}` };
-  if (source.text === '') return { error: emptyFile(source.path) };
+  if (source.kind === 'empty') return { error: emptyFile(source.path) };
   const typed = readTypeMeta(source.text, source.value);
   if (typed.error !== undefined) return { error: `failed to decode: ${typed.error}` };
   const wrong = kindError(typed.meta);

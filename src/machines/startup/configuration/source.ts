@@ -12,12 +12,13 @@ export type ConfigurationSource =
       readonly kind: 'document';
       /** Absolute. */
       readonly path: string;
-      readonly text: string;
-      readonly format: 'json' | 'yaml';
       readonly value: Json;
+      /** The text of a document without `apiVersion` or `kind`, which upstream quotes; null of any other. */
+      readonly text: string | null;
       /** What strict decoding says of keys that are set twice, in order. */
       readonly duplicates: readonly string[];
     }
+  | { readonly kind: 'empty'; readonly path: string }
   /** Neither YAML nor JSON; `message` is the decoder's. */
   | { readonly kind: 'malformed'; readonly path: string; readonly message: string }
   /** `message` names operation, path and reason, as `open /x: no such file or directory`. */
@@ -41,7 +42,7 @@ const META_STRUCT =
   'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
 
 /** Reads `apiVersion` and `kind`, which every document must have. */
-export function readTypeMeta(text: string, value: Json): TypeMeta {
+export function readTypeMeta(text: string | null, value: Json): TypeMeta {
   if (value !== null && !isObject(value)) {
     return { error: metaError(`json: cannot unmarshal ${wordFor(value)} into Go value of type ${META_STRUCT}`) };
   }
@@ -50,8 +51,9 @@ export function readTypeMeta(text: string, value: Json): TypeMeta {
   if (typeof apiVersion !== 'string') return { error: metaFieldError('apiVersion', apiVersion) };
   if (typeof kind !== 'string') return { error: metaFieldError('kind', kind) };
   if (apiVersion.split('/').length > 2) return { error: `unexpected GroupVersion string: ${apiVersion}` };
-  if (kind === '') return { error: `Object 'Kind' is missing in '${text}'` };
-  if (apiVersion === '' || apiVersion.endsWith('/')) return { error: `Object 'apiVersion' is missing in '${text}'` };
+  if (kind === '') return { error: `Object 'Kind' is missing in '${text ?? ''}'` };
+  if (apiVersion === '' || apiVersion.endsWith('/'))
+    return { error: `Object 'apiVersion' is missing in '${text ?? ''}'` };
   return { meta: { apiVersion, kind }, body };
 }
 
