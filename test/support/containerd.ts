@@ -15,6 +15,7 @@ import { BUSYBOX, BUSYBOX_IMAGE, buildTestImages, PAUSE_IMAGE } from './image.ts
 const run = promisify(execFile);
 
 const CNI_BIN = '/usr/lib/cni';
+const CNI_RESULTS = '/var/lib/cni/results';
 const CGROUP_ROOT = '/sys/fs/cgroup';
 /** A cold start of containerd takes about a second; a loaded machine may need ten times that. */
 const READY_TIMEOUT_MS = 30_000;
@@ -218,6 +219,7 @@ class OwnContainerd implements Containerd {
     await unmountBelow(this.directory);
     await succeeds(run('ip', ['link', 'delete', this.#layout.bridge]));
     await removeCgroups(this.cgroupParent);
+    await removeNetworkResults(this.directory);
     await rm(this.directory, { recursive: true, force: true });
   }
 
@@ -261,6 +263,15 @@ async function removeCgroup(path: string): Promise<void> {
   const children = await readdir(path, { withFileTypes: true }).catch(() => []);
   for (const child of children) if (child.isDirectory()) await removeCgroup(join(path, child.name));
   await succeeds(rmdir(path));
+}
+
+/** The CNI library keeps each result in a place of the machine; those of our network namespaces name our directory. */
+async function removeNetworkResults(directory: string): Promise<void> {
+  for (const name of await readdir(CNI_RESULTS).catch(() => [])) {
+    const file = join(CNI_RESULTS, name);
+    const result = await readFile(file, 'utf8').catch(() => '');
+    if (result.includes(`${directory}/`)) await rm(file, { force: true });
+  }
 }
 
 /** Starts one; `containerdAvailable()` must have said that it can. */
