@@ -69,6 +69,6 @@ export interface NodeSettings {
   };
   /** Where soft facts are kept between incarnations. */
   readonly softStateFile: string;
-  /** How often the runtime is listed at most when its events prove right. */
+  /** The fast period of listing the runtime: the least gap between two lists, used until its events have proved right. */
   readonly relistPeriodMs: number;
 }

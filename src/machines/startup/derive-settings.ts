@@ -9,8 +9,8 @@ import type { KubeletContext } from './types.ts';
 
 /** Upstream's ceiling of the crash-loop back-off without its feature gate. */
 const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
-/** How often the runtime is listed in full once its events have proved right (`src/actors/cri` paces the start). */
-const RELIST_PERIOD_MS = 10_000;
+/** The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove right. */
+const RELIST_PERIOD_MS = 1_000;
 
 /** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
 export function parseResolvConf(text: string): NodeSettings['resolver'] {

@@ -67,6 +67,9 @@ export function podLimits(pod: Pod): Amounts {
   return podAmounts(pod, (resources) => amountsOf(resources?.limits));
 }
 
+/** What the runtime class costs beyond the containers. */
+export const podOverhead = (pod: Pod): Amounts => amountsOf(pod.spec.overhead);
+
 export function cpuShares(milli: bigint): bigint {
   if (milli === 0n) return MIN_SHARES;
   const shares = (milli * SHARES_PER_CPU) / MILLI_PER_CPU;
@@ -106,7 +109,7 @@ export const sandboxResources = (pod: Pod, node: ResourceSettings): LinuxContain
 
 /** `overhead` of a sandbox; empty when its runtime class has none. */
 export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContainerResources {
-  const overhead = amountsOf(pod.spec.overhead);
+  const overhead = podOverhead(pod);
   return Object.keys(overhead).length === 0 ? {} : linuxResources(overhead, overhead, node);
 }
 

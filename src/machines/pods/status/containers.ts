@@ -10,7 +10,8 @@ import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { lostContainerMessages, terminatedReasons, UNKNOWN_EXIT_CODE, waitingReasons } from '../../reasons.ts';
 import { containerAnnotationKeys } from '../spec/annotations.ts';
 import { isSidecar } from '../spec/resources.ts';
-import { mountStatuses, resourceStatuses } from './container-details.ts';
+import { mountStatuses } from './mounts.ts';
+import { containerResourceStatus } from './resources.ts';
 import { shouldRestart } from './restart.ts';
 import { milliseconds, rfc3339 } from './time.ts';
 
@@ -104,7 +105,7 @@ function withInstance(
     imageID: current.image_ref,
     containerID,
     started: false,
-    ...resourceStatuses(facts.pod, container, current),
+    ...containerResourceStatus(container, current),
     ...mountStatuses(container),
     ...userOf(current),
   };

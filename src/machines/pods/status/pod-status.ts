@@ -20,6 +20,7 @@ import { isSidecar } from '../spec/resources.ts';
 import { type ConditionFacts, dated, isForeignCondition, podConditions } from './conditions.ts';
 import { type ContainerFacts, containerStatuses, initContainerStatuses, type Waiting } from './containers.ts';
 import { isTerminalPhase, podPhase } from './phase.ts';
+import { podResourceStatus } from './resources.ts';
 import { rfc3339 } from './time.ts';
 
 /** How far a pod is on its way out. */
@@ -82,6 +83,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     ...(inits.length === 0 ? {} : { initContainerStatuses: inits }),
     ...(regulars.length === 0 ? {} : { containerStatuses: regulars }),
     qosClass: podQOS(pod),
+    ...podResourceStatus(pod),
   };
   return facts.stage === 'terminated' ? closed(pod, status) : status;
 }
