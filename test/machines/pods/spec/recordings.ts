@@ -42,8 +42,8 @@ export interface Recording {
   readonly writes: readonly Recorded[];
   readonly extra: Recorded;
   readonly references: References;
-  /** The pod of a uid as it was at a time of the recording. */
-  readonly podAt: (uid: string, at: number) => Pod | undefined;
+  /** The pod of a uid as it was at a time of the recording, but not newer than a generation. */
+  readonly podAt: (uid: string, at: number, generation?: number) => Pod | undefined;
   readonly uids: readonly string[];
 }
 
@@ -95,9 +95,9 @@ function read(name: string): Recording {
     .map((document) => document.toJSON() as unknown)
     .filter((object) => object !== null);
   const steps: readonly Recorded[] = JSON.parse(readFileSync(file('steps.json'), 'utf8'));
-  const pods = new Map<string, (at: number) => Pod>();
+  const pods = new Map<string, (at: number, generation?: number) => Pod>();
   for (const object of objects.filter(({ kind }) => kind === 'Pod')) {
-    pods.set(`<uid:${object.metadata.name}>`, (at) => apiPod(object, steps, at));
+    pods.set(`<uid:${object.metadata.name}>`, (at, generation) => apiPod(object, steps, at, generation));
   }
   const manifests = steps.filter(({ staticWrite }) => staticWrite !== undefined);
   for (const [index, { object }] of manifests.entries()) {
@@ -111,7 +111,7 @@ function read(name: string): Recording {
     writes: lines(file('api.ndjson')),
     extra: existsSync(file('extra.json')) ? JSON.parse(readFileSync(file('extra.json'), 'utf8')) : {},
     references: references(objects, steps),
-    podAt: (uid, at) => pods.get(uid)?.(at),
+    podAt: (uid, at, generation) => pods.get(uid)?.(at, generation),
     uids: [...pods.keys()],
   };
 }
@@ -122,10 +122,11 @@ function lines(path: string): readonly Recorded[] {
   return text.filter((line) => line !== '').map((line) => JSON.parse(line));
 }
 
-function apiPod(object: Recorded, steps: readonly Recorded[], at: number): Pod {
+function apiPod(object: Recorded, steps: readonly Recorded[], at: number, generation = Infinity): Pod {
   const { name, namespace, labels, annotations } = object.metadata;
-  const patches = steps.filter((step) => step.at <= at && isSpecPatch(step, name));
-  const spec = patches.reduce<PodSpec>((known, { body }) => patched(known, body.spec), object.spec);
+  const known = steps.filter((step) => step.at <= at && isSpecPatch(step, name));
+  const patches = known.slice(0, Math.max(generation - 1, 0));
+  const spec = patches.reduce<PodSpec>((before, { body }) => patched(before, body.spec), object.spec);
   return {
     metadata: {
       name,
