@@ -171,6 +171,12 @@ export const podEvents = {
   dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
 } as const;
 
+const UNKNOWN_CODE = 'rpc error: code = Unknown desc = ';
+
+/** An error of a call about a container or an image: a code that says nothing is not said. */
+export const runtimeErrorText = (message: string): string =>
+  message.startsWith(UNKNOWN_CODE) ? message.slice(UNKNOWN_CODE.length) : message;
+
 /** Where in a pod an event belongs: `spec.containers{name}`. */
 export const containerFieldPath = (kind: 'init' | 'sidecar' | 'regular', container: string): string =>
   kind === 'regular' ? `spec.containers{${container}}` : `spec.initContainers{${container}}`;
