@@ -18,6 +18,7 @@ import { BLOB_DIRECTORY } from './layout.ts';
 const BLOB_MIN_LENGTH = 4096;
 const MARK = '"$blob"';
 const FIELDS = ['event', 'input', 'output', 'value'] as const;
+const FIELD: ReadonlySet<string> = new Set(FIELDS);
 const SHA256 = /^[0-9a-f]{64}$/;
 
 type Store = (sha256: string, json: string) => void;
@@ -61,12 +62,11 @@ function named(json: string, store: Store): { $blob: string; bytes: number } {
   return { $blob: sha256, bytes: Buffer.byteLength(json) };
 }
 
-/** The record of a line with its blobs put back. `json` is the line's text, which tells cheaply that there are none. */
-export function withBigValues<R extends object>(record: R, load: Load): R {
-  if ((record as { k?: unknown }).k === 'header') return record;
-  const whole: Record<string, unknown> = { ...record };
-  for (const field of FIELDS) if (whole[field] !== undefined) whole[field] = grow(whole[field], load);
-  return whole as R;
+/** The record of a line with its blobs put back. */
+export function withBigValues<R extends { readonly k: string }>(record: R, load: Load): R {
+  if (record.k === 'header') return record;
+  const held = Object.entries(record).map(([key, value]) => [key, FIELD.has(key) ? grow(value, load) : value]);
+  return Object.fromEntries(held) as R;
 }
 
 function grow(value: unknown, load: Load): unknown {
@@ -93,11 +93,14 @@ export function readBlob(directory: string, sha256: string, segment: string): un
   return JSON.parse(json.toString());
 }
 
+/** A blob's name in a line, up to the end of the hash: what two chunks of a file must overlap by. */
+export const BLOB_HANDLE_MAX_BYTES = MARK.length + 3 + 64;
+
 /** The names of the blobs that a piece of a segment refers to. */
 export function* blobNamesIn(bytes: Buffer): Generator<string> {
   const mark = `{${MARK}:"`;
   for (let at = bytes.indexOf(mark); at !== -1; at = bytes.indexOf(mark, at + mark.length)) {
-    const name = bytes.latin1Slice(at + mark.length, at + mark.length + 64);
+    const name = bytes.toString('latin1', at + mark.length, at + mark.length + 64);
     if (SHA256.test(name)) yield name;
   }
 }

@@ -61,9 +61,7 @@ export function segmentsIn(directory: string): SegmentFile[] {
     const key = name.replace(/\.zst$/, '');
     if (!byName.has(key)) byName.set(key, segment);
   }
-  return [...byName.values()].sort(
-    (a, b) => compareIncarnations(a.incarnation, b.incarnation) || a.first - b.first,
-  );
+  return [...byName.values()].sort((a, b) => compareIncarnations(a.incarnation, b.incarnation) || a.first - b.first);
 }
 
 /** The name for the next boot. */

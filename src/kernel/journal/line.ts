@@ -19,12 +19,12 @@ export function encodeLine(json: string): string {
 /** The record of a line without its line feed, or the words that say what is wrong with it. */
 export function parseLine(line: Buffer): JournalLine | string {
   if (line.length < PREFIX_BYTES + 2 || line[PREFIX_BYTES - 1] !== SPACE) return 'it does not begin with a checksum';
-  const stated = line.latin1Slice(0, PREFIX_BYTES - 1);
+  const stated = line.toString('latin1', 0, PREFIX_BYTES - 1);
   const json = line.subarray(PREFIX_BYTES);
   const actual = crc32(json).toString(16).padStart(8, '0');
   if (stated !== actual) return `its checksum is ${printable(stated)}, its bytes make ${actual}`;
   try {
-    const record: unknown = JSON.parse(json.utf8Slice());
+    const record: unknown = JSON.parse(json.toString());
     if (typeof record === 'object' && record !== null && 'k' in record) return record as JournalLine;
   } catch {}
   return 'its checksum is right, but it holds no record';

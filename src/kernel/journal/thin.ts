@@ -19,7 +19,7 @@ export function thin(lines: string, why: string): string {
       continue;
     }
     endRun();
-    kept.push(`${bytes.utf8Slice()}\n`);
+    kept.push(`${bytes.toString()}\n`);
   }
   endRun();
   return kept.join('');

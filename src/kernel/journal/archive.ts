@@ -1,0 +1,159 @@
+/**
+ * What happens to segments that nobody writes any more: they are compressed, and the oldest are removed when the
+ * directory holds more than it may. All of it runs beside the kernel, and a failure only leaves things as they are.
+ *
+ * Invariants:
+ *   - the current segment is never touched, nor is one with a torn tail compressed: it is evidence;
+ *   - a segment goes with its checkpoint, the oldest incarnation first, and a blob when no segment refers to it;
+ *   - a blob that this process refers to is known before the line that does so is written.
+ */
+import { createReadStream, createWriteStream, existsSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib';
+import { BLOB_HANDLE_MAX_BYTES, blobNamesIn } from './blobs.ts';
+import { PRIVATE } from './disk.ts';
+import { BLOB_DIRECTORY, checkpointName, type SegmentFile, segmentsIn, UNFINISHED } from './layout.ts';
+import { tornBytes } from './tail.ts';
+
+export class Archive {
+  private readonly directory: string;
+  private readonly incarnation: string;
+  private readonly maxBytes: number;
+  /** What this process referred to, by the number at which the segment was to begin. */
+  private readonly referred = new Map<number, Set<string>>();
+  /** What segments of earlier incarnations refer to, read when it is first needed. */
+  private readonly read = new Map<string, ReadonlySet<string>>();
+  private readonly torn = new Set<string>();
+  private work: Promise<void> = Promise.resolve();
+
+  constructor(directory: string, incarnation: string, maxBytes: number) {
+    this.directory = directory;
+    this.incarnation = incarnation;
+    this.maxBytes = maxBytes;
+  }
+
+  /** The segment that begins at `first` refers to this blob. True if it did not before. */
+  refer(first: number, blob: string): boolean {
+    const names = this.referred.get(first) ?? new Set();
+    this.referred.set(first, names);
+    return names.size !== names.add(blob).size;
+  }
+
+  /**
+   * Applies the limit, and compresses every closed segment if that is asked for; one after the other. `current` is
+   * the path of the open segment, which may not exist yet.
+   */
+  tidy(current: string, compressing: boolean): Promise<void> {
+    const result = this.work.then(async () => {
+      if (compressing) await this.compressClosed(current);
+      await this.applyLimit(current);
+    });
+    this.work = result.catch(() => undefined);
+    return result;
+  }
+
+  /** When everything asked for until now is done. */
+  idle(): Promise<void> {
+    return this.work;
+  }
+
+  private async compressClosed(current: string): Promise<void> {
+    for (const segment of segmentsIn(this.directory)) {
+      if (segment.path !== current && !segment.compressed && !this.isTorn(segment)) await compress(segment.path);
+    }
+  }
+
+  private isTorn({ path }: SegmentFile): boolean {
+    if (!this.torn.has(path) && tornBytes(path) > 0) this.torn.add(path);
+    return this.torn.has(path);
+  }
+
+  private async applyLimit(current: string): Promise<void> {
+    for (;;) {
+      const [oldest, ...kept] = segmentsIn(this.directory).filter(({ path }) => path !== current);
+      if (!oldest || sizeOf(this.directory) <= this.maxBytes) return;
+      rmSync(oldest.path);
+      rmSync(join(this.directory, checkpointName(oldest.incarnation, oldest.first)), { force: true });
+      this.forget(oldest, kept[0]);
+      await this.removeBlobs(kept);
+    }
+  }
+
+  private forget(removed: SegmentFile, next: SegmentFile | undefined): void {
+    this.torn.delete(removed.path);
+    this.read.delete(keyOf(removed));
+    if (removed.incarnation !== this.incarnation || !next) return;
+    for (const first of this.referred.keys()) if (first < next.first) this.referred.delete(first);
+  }
+
+  private async removeBlobs(kept: readonly SegmentFile[]): Promise<void> {
+    const folder = join(this.directory, BLOB_DIRECTORY);
+    const stored = existsSync(folder) ? readdirSync(folder).filter((name) => !name.endsWith(UNFINISHED)) : [];
+    if (stored.length === 0) return;
+    for (const segment of kept) if (segment.incarnation !== this.incarnation) await this.readNames(segment);
+    for (const name of stored) {
+      // In one step with the removal: the writer calls `refer` before it looks for the file.
+      if (!this.isReferred(name)) unlinkSync(join(folder, name));
+    }
+  }
+
+  private isReferred(name: string): boolean {
+    for (const names of this.referred.values()) if (names.has(name)) return true;
+    for (const names of this.read.values()) if (names.has(name)) return true;
+    return false;
+  }
+
+  private async readNames(segment: SegmentFile): Promise<void> {
+    if (!this.read.has(keyOf(segment))) this.read.set(keyOf(segment), await blobNamesOf(segment));
+  }
+}
+
+const keyOf = ({ incarnation, first }: SegmentFile): string => `${incarnation}-${first}`;
+
+/** As a stream: a segment may have 64 MB, and the kernel wants its turns meanwhile. */
+async function blobNamesOf({ path, compressed }: SegmentFile): Promise<ReadonlySet<string>> {
+  const names = new Set<string>();
+  const file = createReadStream(path);
+  const collect = async (chunks: AsyncIterable<Buffer>): Promise<void> => {
+    let rest: Buffer = Buffer.alloc(0);
+    for await (const chunk of chunks) {
+      const bytes = Buffer.concat([rest, chunk]);
+      for (const name of blobNamesIn(bytes)) names.add(name);
+      rest = Buffer.from(bytes.subarray(-BLOB_HANDLE_MAX_BYTES));
+    }
+  };
+  await (compressed ? pipeline(file, createZstdDecompress(), collect) : pipeline(file, collect));
+  return names;
+}
+
+/** Bytes of everything the journal keeps in its directory. */
+function sizeOf(directory: string): number {
+  let bytes = 0;
+  for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile()) bytes += statSync(join(entry.parentPath, entry.name)).size;
+  }
+  return bytes;
+}
+
+/** The plain file goes only after the compressed one, which carries its own checksum, is on disk. */
+async function compress(path: string): Promise<void> {
+  const unfinished = `${path}.zst${UNFINISHED}`;
+  try {
+    const params = { [constants.ZSTD_c_checksumFlag]: 1 };
+    const target = createWriteStream(unfinished, { mode: PRIVATE });
+    await pipeline(createReadStream(path), createZstdCompress({ params }), target);
+    const handle = await open(unfinished, 'r+');
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(unfinished, `${path}.zst`);
+  } catch (error) {
+    rmSync(unfinished, { force: true });
+    throw error;
+  }
+  rmSync(path);
+}

@@ -1,0 +1,153 @@
+/**
+ * Opens the journal of a node for a new incarnation: takes the directory, looks at what the previous incarnation left,
+ * and starts suspended where the disk takes nothing. What earlier incarnations wrote is never changed.
+ */
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Archive } from './archive.ts';
+import { type Disk, type Durability, PRIVATE, realDisk } from './disk.ts';
+import { codeOf, JournalError, messageOf } from './errors.ts';
+import { isIncarnation, nextIncarnation, type SegmentFile, segmentsIn, UNFINISHED, unfinishedIn } from './layout.ts';
+import { type Owner, takeOwnership } from './owner.ts';
+import { Store } from './store.ts';
+import { tornBytes } from './tail.ts';
+import { type JournalWriter, type PreviousIncarnation, type Report, Writer } from './writer.ts';
+
+/** What replays in a second, and what an operator still copies without thinking. */
+const SEGMENT_MAX_BYTES = 64 * 1024 * 1024;
+/** A quiet node's checkpoints are not older than this. */
+const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
+/** Days of a busy node once compressed; the kubelet's own logs are commonly given as much. */
+const RETAINED_MAX_BYTES = 1024 * 1024 * 1024;
+/** How long a suspended journal waits before it looks at the disk again: a full disk is not emptied within seconds. */
+const RETRY_MS = 30_000;
+/** Room for a checkpoint and a start; less would be full again at once. */
+const ROOM_MIN_BYTES = 4 * 1024 * 1024;
+/** The disk says no, and may say yes later. Anything else is a mistake of whoever chose the directory. */
+const DISK_ERRORS: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EROFS']);
+
+export interface JournalOptions {
+  readonly directory: string;
+  /** Default: the next number. The header must carry the writer's `incarnation`. */
+  readonly incarnation?: string;
+  /** Default: `tick`. */
+  readonly durability?: Durability;
+  readonly segmentMaxBytes?: number;
+  readonly segmentMaxAgeMs?: number;
+  readonly retainedMaxBytes?: number;
+  readonly retryMs?: number;
+  readonly roomMinBytes?: number;
+  readonly disk?: Disk;
+  readonly report?: Report;
+}
+
+export function openJournal(options: JournalOptions): JournalWriter {
+  const { directory, report = () => undefined, durability = 'tick', disk = realDisk } = options;
+  const trouble = troubleWith(directory);
+  const segments = existing(directory);
+  const incarnation = options.incarnation ?? nextIncarnation(segments);
+  refuseUnusable(incarnation, segments, directory);
+  const claim = new Claim(directory);
+  if (trouble === undefined) claim.take();
+  const archive = new Archive(directory, incarnation, options.retainedMaxBytes ?? RETAINED_MAX_BYTES);
+  const writer = new Writer({
+    incarnation,
+    directory,
+    previous: previousOf(segments.at(-1), report),
+    segmentMaxBytes: options.segmentMaxBytes ?? SEGMENT_MAX_BYTES,
+    segmentMaxAgeMs: options.segmentMaxAgeMs ?? SEGMENT_MAX_AGE_MS,
+    retryMs: options.retryMs ?? RETRY_MS,
+    store: new Store({ directory, incarnation, durability, disk, prepare: () => claim.take() }),
+    archive,
+    hasRoom: () => hasRoom(directory, options.roomMinBytes ?? ROOM_MIN_BYTES),
+    report,
+    released: () => claim.release(),
+  });
+  if (trouble === undefined) writer.tidy(false);
+  else writer.suspend(trouble);
+  return writer;
+}
+
+/** What the disk says to a few bytes: nothing, or the reason why journaling begins suspended. */
+function troubleWith(directory: string): string | undefined {
+  const probe = join(directory, `probe-${process.pid}${UNFINISHED}`);
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    writeFileSync(probe, 'is there room?\n', { mode: PRIVATE });
+    rmSync(probe);
+    return undefined;
+  } catch (error) {
+    if (!DISK_ERRORS.has(codeOf(error))) throw unusable(directory, error);
+    rmSync(probe, { force: true });
+    return messageOf(error);
+  }
+}
+
+function existing(directory: string): SegmentFile[] {
+  try {
+    return segmentsIn(directory);
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return [];
+    throw unusable(directory, error);
+  }
+}
+
+function unusable(directory: string, error: unknown): JournalError {
+  return new JournalError('unusable', { file: directory }, `no journal can be kept here: ${messageOf(error)}`, error);
+}
+
+function refuseUnusable(incarnation: string, segments: readonly SegmentFile[], directory: string): void {
+  const refuse = (sentence: string): never => {
+    throw new JournalError('unusable', { file: directory }, sentence);
+  };
+  if (!isIncarnation(incarnation))
+    refuse(`"${incarnation}" cannot name an incarnation: use letters, digits, ".", "_", "-"`);
+  if (segments.some((segment) => segment.incarnation === incarnation))
+    refuse(`incarnation ${incarnation} exists already`);
+}
+
+function previousOf(last: SegmentFile | undefined, report: Report): PreviousIncarnation | undefined {
+  if (!last) return undefined;
+  let torn = 0;
+  try {
+    torn = last.compressed ? 0 : tornBytes(last.path);
+  } catch (error) {
+    report('warn', `the end of ${last.path} cannot be looked at: ${messageOf(error)}`);
+  }
+  if (torn > 0)
+    report('warn', `incarnation ${last.incarnation} ended within a turn: ${torn} bytes of ${last.path} are cut`);
+  return { incarnation: last.incarnation, tornBytes: torn };
+}
+
+/** The directory, from the moment when it can be had. */
+class Claim {
+  private readonly directory: string;
+  private owner: Owner | undefined;
+
+  constructor(directory: string) {
+    this.directory = directory;
+  }
+
+  take(): void {
+    if (this.owner) return;
+    mkdirSync(this.directory, { recursive: true, mode: 0o700 });
+    this.owner = takeOwnership(this.directory);
+    for (const path of unfinishedIn(this.directory)) rmSync(path, { force: true });
+  }
+
+  release(): void {
+    this.owner?.release();
+    this.owner = undefined;
+  }
+}
+
+/** When the disk cannot even say how full it is, the next attempt to write shall decide. */
+async function hasRoom(directory: string, bytes: number): Promise<boolean> {
+  try {
+    const { bavail, bsize } = await statfs(directory);
+    return bavail * bsize >= bytes;
+  } catch {
+    return true;
+  }
+}

@@ -1,0 +1,289 @@
+/**
+ * The kernel's side of a journal: gathers turns into batches, hands them to the store, and gives way when the disk
+ * does not.
+ *
+ * Invariants:
+ *   J1 a batch is whole turns; it is written at the end of the tick that made it, or when it is long enough;
+ *   J2 batches, and the beginnings of segments between them, reach the store in order and one at a time;
+ *   J3 whoever waits for durability is called when everything before is on disk, or when journaling is suspended;
+ *   J4 the disk's failures suspend journaling and never reach the kernel; writing goes on only in a new segment that
+ *      begins with a checkpoint and tells the gap.
+ */
+import type { KernelRecord } from '../records.ts';
+import type { Archive } from './archive.ts';
+import { mayNeedBlobs, withoutBigValues } from './blobs.ts';
+import { JournalError, messageOf } from './errors.ts';
+import { encodeLine } from './line.ts';
+import type { JournalSink } from './sink.ts';
+import type { Store } from './store.ts';
+
+/** A batch this long is written in the middle of a tick; a disk gains nothing from longer ones. */
+const BATCH_MAX_LENGTH = 64 * 1024;
+/** More than this in memory means that the disk stands still: minutes of a busy node. */
+const BACKLOG_MAX_LENGTH = 64 * 1024 * 1024;
+
+/** What the incarnation before left. */
+export interface PreviousIncarnation {
+  readonly incarnation: string;
+  /** Bytes at its end that belong to no finished turn; 0 after a clean end. They stay where they are. */
+  readonly tornBytes: number;
+}
+
+export interface JournalWriter extends JournalSink {
+  /** The header must carry it. */
+  readonly incarnation: string;
+  readonly directory: string;
+  readonly previous: PreviousIncarnation | undefined;
+  /** Why journaling is suspended; undefined while it is not. */
+  readonly suspension: string | undefined;
+}
+
+export interface WriterSettings {
+  readonly incarnation: string;
+  readonly directory: string;
+  readonly previous: PreviousIncarnation | undefined;
+  readonly segmentMaxBytes: number;
+  readonly segmentMaxAgeMs: number;
+  readonly retryMs: number;
+  readonly store: Store;
+  readonly archive: Archive;
+  /** True when there is room to begin again. */
+  readonly hasRoom: () => Promise<boolean>;
+  readonly report: Report;
+  /** The journal is closed. */
+  readonly released: () => void;
+}
+/** Tells people; the sentence names the cause and what follows from it. */
+export type Report = (level: 'info' | 'warn' | 'error', sentence: string) => void;
+
+class Batch {
+  readonly kind = 'batch';
+  text = '';
+  upto = -1;
+  readonly blobs = new Map<string, string>();
+  readonly waiting: (() => void)[] = [];
+
+  /** Takes the turns that follow. */
+  add(next: Batch): void {
+    this.text += next.text;
+    this.upto = next.upto;
+    for (const [name, json] of next.blobs) this.blobs.set(name, json);
+    this.waiting.push(...next.waiting);
+  }
+}
+type Work = { readonly waiting: (() => void)[] } & (
+  | Batch
+  | { readonly kind: 'begin'; readonly after: number; readonly checkpoint: string; readonly why: string }
+  | { readonly kind: 'end'; readonly why: string }
+);
+
+export class Writer implements JournalWriter {
+  readonly incarnation: string;
+  readonly directory: string;
+  readonly previous: PreviousIncarnation | undefined;
+  wantsCheckpoint = false;
+  private readonly settings: WriterSettings;
+  private header = '';
+  private turn = '';
+  private batch = new Batch();
+  private queue: Work[] = [];
+  private backlog = 0;
+  private busy: Work | undefined;
+  private working: Promise<void> = Promise.resolve();
+  private flushing: NodeJS.Immediate | undefined;
+  private retrying: NodeJS.Timeout | undefined;
+  /** Number of the last record that was appended. */
+  private last = -1;
+  /** Of the segment that new lines are for: number of its first record, its length, when it began. */
+  private first = 0;
+  private length = 0;
+  private since = performance.now();
+  private suspendedBy: string | undefined;
+  private lastSuspension = '';
+  private closed = false;
+
+  constructor(settings: WriterSettings) {
+    this.settings = settings;
+    this.incarnation = settings.incarnation;
+    this.directory = settings.directory;
+    this.previous = settings.previous;
+  }
+
+  get suspension(): string | undefined {
+    return this.suspendedBy;
+  }
+
+  append(record: KernelRecord): void {
+    this.checkOrder(record);
+    this.last = record.n;
+    const json = JSON.stringify(record);
+    if (record.k === 'header') this.header = encodeLine(json);
+    if (this.suspendedBy !== undefined) return;
+    this.turn += encodeLine(mayNeedBlobs(json) ? withoutBigValues(json, this.keepBlob) : json);
+  }
+
+  commit(): void {
+    if (this.turn === '') return;
+    this.length += this.turn.length;
+    this.batch.text += this.turn;
+    this.batch.upto = this.last;
+    this.turn = '';
+    if (this.batch.text.length >= BATCH_MAX_LENGTH) this.flush();
+    else this.flushing ??= setImmediate(() => this.flush());
+    this.considerRotation();
+  }
+
+  whenDurable(callback: () => void): void {
+    const gathering = this.batch.text !== '' || this.turn !== '';
+    const work = gathering ? this.batch : (this.queue.at(-1) ?? this.busy);
+    if (work) work.waiting.push(callback);
+    else queueMicrotask(callback);
+  }
+
+  writeCheckpoint(checkpoint: unknown): void {
+    this.wantsCheckpoint = false;
+    if (this.closed || (this.last < this.first && this.suspendedBy === undefined)) return;
+    this.suspendedBy = undefined;
+    this.flush();
+    this.first = this.last + 1;
+    this.length = 0;
+    this.since = performance.now();
+    const [after, why] = [this.last, this.lastSuspension];
+    this.add({ kind: 'begin', after, checkpoint: JSON.stringify(checkpoint), why, waiting: [] });
+  }
+
+  /** Writes what is left; an unfinished turn too, for it shows what the kernel died of. */
+  async close(): Promise<void> {
+    this.commit();
+    this.flush();
+    this.closed = true;
+    clearTimeout(this.retrying);
+    while (this.busy) await this.working;
+    const { store, archive, released } = this.settings;
+    try {
+      await store.close();
+      await archive.idle();
+    } finally {
+      released();
+    }
+  }
+
+  // ---- gathering ----------------------------------------------------------------------------------------------------
+
+  private checkOrder(record: KernelRecord): void {
+    const place = { file: this.directory, n: record.n };
+    const expected = this.last + 1;
+    if (record.n !== expected || (record.k === 'header') !== (expected === 0)) {
+      throw new JournalError('unusable', place, `a ${record.k} came where record ${expected} was expected`);
+    }
+    if (record.k === 'header' && record.incarnation !== this.incarnation) {
+      const sentence = `the header names incarnation ${record.incarnation}, but this one is ${this.incarnation}`;
+      throw new JournalError('unusable', place, sentence);
+    }
+  }
+
+  private readonly keepBlob = (name: string, json: string): void => {
+    if (this.settings.archive.refer(this.first, name)) this.batch.blobs.set(name, json);
+  };
+
+  private flush(): void {
+    clearImmediate(this.flushing);
+    this.flushing = undefined;
+    const { batch } = this;
+    if (batch.text === '') return;
+    this.batch = new Batch();
+    this.backlog += batch.text.length;
+    const before = this.queue.at(-1);
+    if (before?.kind === 'batch' && before.text.length < BATCH_MAX_LENGTH) before.add(batch);
+    else this.add(batch);
+    if (this.backlog > BACKLOG_MAX_LENGTH) this.suspend('the disk does not keep up');
+  }
+
+  private considerRotation(): void {
+    if (this.suspendedBy !== undefined) return;
+    const { segmentMaxBytes, segmentMaxAgeMs } = this.settings;
+    if (this.length >= segmentMaxBytes || performance.now() - this.since >= segmentMaxAgeMs)
+      this.wantsCheckpoint = true;
+  }
+
+  // ---- the store's work ---------------------------------------------------------------------------------------------
+
+  private add(work: Work): void {
+    this.queue.push(work);
+    if (!this.busy) this.working = this.workOff();
+  }
+
+  private async workOff(): Promise<void> {
+    for (let work = this.queue.shift(); work; work = this.queue.shift()) {
+      this.busy = work;
+      try {
+        await this.perform(work);
+      } catch (error) {
+        this.failed(work, error);
+      }
+      if (work.kind === 'batch') this.backlog -= work.text.length;
+      release(work);
+    }
+    this.busy = undefined;
+  }
+
+  private async perform(work: Work): Promise<void> {
+    const { store } = this.settings;
+    if (work.kind === 'batch') return store.write(work);
+    if (work.kind === 'end') return store.end(work.why);
+    const resuming = !store.isOpen;
+    await store.begin({ ...work, header: this.header });
+    if (resuming) this.settings.report('info', `the journal goes on after record ${work.after}`);
+    this.tidy(true);
+  }
+
+  private failed(work: Work, error: unknown): void {
+    if (work.kind === 'begin' && this.settings.store.isOpen) {
+      this.settings.report(
+        'warn',
+        `the journal could not begin a new segment and goes on in the old one: ${messageOf(error)}`,
+      );
+    } else this.suspend(messageOf(error));
+  }
+
+  /** Looks after closed segments, beside everything else. */
+  tidy(compressing: boolean): void {
+    const { archive, store, report } = this.settings;
+    const failed = (error: unknown) => report('warn', `old segments are left as they are: ${messageOf(error)}`);
+    void archive.tidy(store.path, compressing).catch(failed);
+  }
+
+  // ---- suspension ---------------------------------------------------------------------------------------------------
+
+  /** From here on records are only counted. The node's work goes on; its journal has a gap. */
+  suspend(why: string): void {
+    if (this.suspendedBy !== undefined) return;
+    this.settings.report('error', `journaling is suspended and its journal will have a gap: ${why}`);
+    this.suspendedBy = why;
+    this.lastSuspension = why;
+    this.wantsCheckpoint = false;
+    const given = [...this.queue, this.batch];
+    this.queue = [];
+    this.backlog = this.busy?.kind === 'batch' ? this.busy.text.length : 0;
+    this.batch = new Batch();
+    this.turn = '';
+    for (const work of given) release(work);
+    if (this.busy) this.queue.push({ kind: 'end', why, waiting: [] });
+    this.retryLater();
+  }
+
+  private retryLater(): void {
+    clearTimeout(this.retrying);
+    if (this.closed) return;
+    const attempt = async (): Promise<void> => {
+      if (await this.settings.hasRoom()) this.wantsCheckpoint = this.suspendedBy !== undefined;
+      else this.retryLater();
+    };
+    this.retrying = setTimeout(() => void attempt(), this.settings.retryMs).unref();
+  }
+}
+
+/** In a microtask of its own: whoever throws there does not stop the others. */
+function release(work: { waiting: (() => void)[] }): void {
+  for (const callback of work.waiting.splice(0)) queueMicrotask(callback);
+}
