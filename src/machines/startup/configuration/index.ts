@@ -11,10 +11,12 @@ export { formatCpuSet, parseCpuSet } from './cpu-set.ts';
 export { applyDefaults, DEFAULT_EVICTION_HARD, flagDefaults } from './defaults.ts';
 export { mergeDropIns } from './drop-ins.ts';
 export { formatDuration, millisecondsOf, nanosecondsOf, parseDuration } from './duration.ts';
+export { type EvictionThreshold, parseEvictionThresholds } from './eviction-thresholds.ts';
 export { decideFeatures, type FeatureDecision, type FeatureSettings, isEnabled } from './feature-gates.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine, type VersionText } from './flags.ts';
 export { loadConfiguration } from './load.ts';
 export { formatQuantity, milliUnitsOf, parseQuantity, type Quantity, unitsOf } from './quantity.ts';
+export { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
 export {
   type ConfigurationFiles,
   checkFlags,

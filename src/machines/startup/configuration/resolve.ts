@@ -2,7 +2,7 @@
  * Decides, from a parsed command line and the files it names, what this kubelet runs with.
  *
  * Owns the order of the steps, which is upstream's: gates and flags first, then the file, the drop-ins, the flags over
- * both, the gates again, logging, and at last the rules between the fields. Invariant: pure; the first step that fails
+ * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later. Invariant: pure; the first step that fails
  * ends it, and what was warned about before is still told.
  */
 import { applyFlags, featureFlags, withServingCertificate } from './apply-flags.ts';
@@ -13,6 +13,7 @@ import type { GivenFlags, KubeletFlags } from './flags.ts';
 import { logLines } from './go-text.ts';
 import { nodeLabelsError } from './labels.ts';
 import { type Loaded, loadConfiguration } from './load.ts';
+import { settingsError } from './settings.ts';
 import type { ConfigurationSource, DropInListing } from './source.ts';
 import type { KubeletConfiguration } from './types.ts';
 import { type ConfigurationHost, validateConfiguration } from './validation.ts';
@@ -114,6 +115,11 @@ function settle(configuration: KubeletConfiguration, flags: KubeletFlags, host: 
   if (invalid !== null) {
     const path = '&TypeMeta{Kind:,APIVersion:,}';
     return commandFailed(`failed to validate kubelet configuration, error: ${invalid}, path: ${path}`);
+  }
+  const unusable = settingsError(configuration, flags, host);
+  if (unusable !== null) {
+    const failure = commandFailed(unusable.error);
+    return { ...failure, lines: [...unusable.before, ...failure.lines] };
   }
   return { kind: 'resolved', configuration: withServingCertificate(configuration, flags), gates };
 }

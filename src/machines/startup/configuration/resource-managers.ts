@@ -1,0 +1,64 @@
+/**
+ * Decides whether the policies of CPU and memory manager can work with what is reserved.
+ *
+ * Invariant: a share of the machine's memory (`10%`) needs the machine; where one is set, the sum is not judged here.
+ */
+import { logLines, quote } from './go-text.ts';
+import { formatQuantity, parseQuantity, type Quantity } from './quantity.ts';
+import type { KubeletConfiguration } from './types.ts';
+
+/** The refusal, and what is logged before it. */
+export interface SettingsError {
+  readonly error: string;
+  readonly before: readonly string[];
+}
+
+function failed(manager: string, error: string): SettingsError {
+  return { error, before: logLines(`Failed to initialize ${manager} manager`, error) };
+}
+
+function amount(text: string | undefined): Quantity {
+  const parsed = parseQuantity(text ?? '0');
+  return parsed.error === undefined ? parsed.value : { nano: 0n, format: 'decimalSI' };
+}
+
+/** A sum is printed as its first part that is not zero was written. */
+function sum(quantities: readonly Quantity[]): Quantity {
+  return quantities.reduce(
+    (total, { nano, format }) => ({ nano: total.nano + nano, format: total.nano === 0n ? format : total.format }),
+    { nano: 0n, format: 'decimalSI' },
+  );
+}
+
+export function cpuManagerError(configuration: KubeletConfiguration): SettingsError | null {
+  const { cpuManagerPolicy: policy, kubeReserved, systemReserved, reservedSystemCPUs } = configuration;
+  if (policy === 'none') return null;
+  if (policy !== 'static') return failed('cpu', `unknown policy: ${quote(policy)}`);
+  const reserved = sum([amount(kubeReserved['cpu']), amount(systemReserved['cpu'])]);
+  if (reservedSystemCPUs !== '' || reserved.nano > 0n) return null;
+  return failed('cpu', '[cpumanager] unable to determine reserved CPU resources for static policy');
+}
+
+export function memoryManagerError(configuration: KubeletConfiguration): SettingsError | null {
+  const { memoryManagerPolicy: policy, reservedMemory } = configuration;
+  if (policy === 'None') return null;
+  if (policy !== 'Static') return failed('memory', `unknown policy: ${quote(policy)}`);
+  const missing = reservedMemory.find(({ numaNode }) => numaNode < 0);
+  if (missing !== undefined) {
+    const node = `a NUMA node ${missing.numaNode} that does not exist on this machine`;
+    return failed('memory', `the reserved memory configuration references ${node}`);
+  }
+  const total = sum(reservedMemory.map(({ limits }) => amount(limits['memory'])));
+  const expected = allocatableReservation(configuration);
+  if (expected === null || expected.nano === total.nano) return null;
+  const amounts = `the total amount ${quote(formatQuantity(total))} of type "memory" is not equal to the value`;
+  return failed('memory', `${amounts} ${quote(formatQuantity(expected))} determined by Node Allocatable feature`);
+}
+
+/** Memory that node allocatable keeps back, or null where it depends on the size of the machine. */
+function allocatableReservation(configuration: KubeletConfiguration): Quantity | null {
+  const { kubeReserved, systemReserved, evictionHard } = configuration;
+  const threshold = evictionHard['memory.available'] ?? '0';
+  if (threshold.endsWith('%')) return null;
+  return sum([amount(kubeReserved['memory']), amount(systemReserved['memory']), amount(threshold)]);
+}

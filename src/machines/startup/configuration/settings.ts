@@ -1,0 +1,142 @@
+/**
+ * Decides whether settings that upstream only reads while it builds its parts can be read at all.
+ *
+ * Upstream finds these mistakes late, after it has spoken to runtime and host; here they are found before anything is
+ * touched, in the same order, with the same text and the same exit status. Invariant: only what the configuration alone
+ * decides is judged; the rest belongs to the part that knows the host.
+ */
+import { nanosecondsOf } from './duration.ts';
+import { parseEvictionThresholds } from './eviction-thresholds.ts';
+import type { KubeletFlags } from './flags.ts';
+import { parseBool, parseDecimal, quote } from './go-text.ts';
+import { parseQuantity } from './quantity.ts';
+import { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
+import { cpuManagerError, memoryManagerError, type SettingsError } from './resource-managers.ts';
+import { tlsError } from './tls-options.ts';
+import type { KubeletConfiguration } from './types.ts';
+import type { ConfigurationHost } from './validation.ts';
+
+type Check = (
+  configuration: KubeletConfiguration,
+  flags: KubeletFlags,
+  host: ConfigurationHost,
+) => string | SettingsError | null | undefined;
+
+const SUPPORTED_TOPOLOGY_OPTIONS = ['prefer-closest-numa-nodes', 'max-allowable-numa-nodes'];
+const FEWEST_NUMA_NODES = 8;
+const NAMESPACED_SYSCTLS = ['kernel.shm', 'kernel.msg', 'kernel.sem', 'fs.mqueue.', 'net.'];
+
+const lockFile: Check = (_configuration, { exitOnLockContention, lockFile: path }) =>
+  exitOnLockContention && path === '' ? 'cannot exit on lock file contention: no lock file specified' : null;
+
+function reserved(field: 'kubeReserved' | 'systemReserved', flag: string): Check {
+  return (configuration) => {
+    const { error } = parseReservedResources(configuration[field]);
+    return error === undefined ? null : `${flag} value failed to parse: ${error}`;
+  };
+}
+
+const hardThresholds: Check = ({ evictionHard }, { experimentalAllocatableIgnoreEviction: ignored }) => {
+  const onlyHard = { evictionSoft: {}, evictionSoftGracePeriod: {}, evictionMinimumReclaim: {} };
+  return ignored ? null : parseEvictionThresholds({ ...onlyHard, evictionHard }).error;
+};
+
+const qosReserved: Check = (configuration) => {
+  const { error } = parseQosReserved(configuration.qosReserved);
+  return error === undefined ? null : `--qos-reserved value failed to parse: ${error}`;
+};
+
+const swap: Check = ({ memorySwap }, _flags, { cgroupVersion }) =>
+  memorySwap.swapBehavior === 'LimitedSwap' && cgroupVersion === 1
+    ? 'swap feature is enabled and LimitedSwap but it is only supported with cgroupv2'
+    : null;
+
+/** The policy `none` never reads its options. */
+const topologyOptions: Check = ({ topologyManagerPolicy, topologyManagerPolicyOptions: options }) => {
+  if (topologyManagerPolicy === 'none') return null;
+  const unknown = Object.keys(options).find((name) => !SUPPORTED_TOPOLOGY_OPTIONS.includes(name));
+  if (unknown !== undefined) return `unknown Topology Manager Policy option: ${quote(unknown)}`;
+  const { 'prefer-closest-numa-nodes': closest, 'max-allowable-numa-nodes': most } = options;
+  const flag = parseBool(closest ?? 'false');
+  if (flag.error !== undefined) return `bad value for option "prefer-closest-numa-nodes": ${flag.error}`;
+  if (most === undefined) return null;
+  const parsed = parseDecimal(most);
+  if (parsed.error !== undefined) {
+    return `unable to convert policy option to integer "max-allowable-numa-nodes": ${parsed.error}`;
+  }
+  return parsed.value < FEWEST_NUMA_NODES
+    ? `the minimum value of "max-allowable-numa-nodes" should not be less than ${FEWEST_NUMA_NODES}`
+    : null;
+};
+
+const syncFrequency: Check = (configuration) => {
+  const nanoseconds = nanosecondsOf(configuration.syncFrequency);
+  return nanoseconds <= 0n ? `invalid sync frequency ${nanoseconds}` : null;
+};
+
+const cloudProvider: Check = (_configuration, { cloudProvider: name }) => {
+  if (name === '' || name === 'external') return null;
+  const warning =
+    'WARNING: built-in cloud providers are disabled. Please set "--cloud-provider=external" and migrate to an external ' +
+    `cloud controller manager for provider ${quote(name)}`;
+  const error =
+    `cloud provider ${quote(name)} was specified, but built-in cloud providers are disabled. ` +
+    'Please set --cloud-provider=external and migrate to an external cloud provider';
+  return { error, before: [warning] };
+};
+
+const allThresholds: Check = (configuration) => parseEvictionThresholds(configuration).error;
+
+const logSize: Check = ({ containerLogMaxSize: size }) => {
+  const { error } = parseQuantity(size);
+  const failed = 'failed to initialize container log manager: failed to parse container log max size';
+  return error === undefined ? null : `${failed} ${quote(size)}: ${error}`;
+};
+
+const unsafeSysctls: Check = ({ allowedUnsafeSysctls }) => {
+  const unknown = allowedUnsafeSysctls.find((name) => {
+    const dotted = name.replaceAll('/', '.');
+    return !NAMESPACED_SYSCTLS.some((prefix) => dotted.startsWith(prefix));
+  });
+  return unknown === undefined ? null : `the sysctls ${quote(unknown)} are not known to be namespaced`;
+};
+
+const DEPENDENCIES = 'failed to construct kubelet dependencies: ';
+const RUN = 'failed to run Kubelet: ';
+const CREATE = `${RUN}failed to create kubelet: `;
+
+const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] = [
+  [DEPENDENCIES, [tlsError]],
+  [
+    RUN,
+    [
+      lockFile,
+      reserved('kubeReserved', '--kube-reserved'),
+      reserved('systemReserved', '--system-reserved'),
+      hardThresholds,
+      qosReserved,
+      swap,
+      topologyOptions,
+      cpuManagerError,
+      memoryManagerError,
+    ],
+  ],
+  [CREATE, [syncFrequency, cloudProvider, allThresholds, logSize, unsafeSysctls]],
+];
+
+/** The first setting that cannot be used, or null. */
+export function settingsError(
+  configuration: KubeletConfiguration,
+  flags: KubeletFlags,
+  host: ConfigurationHost,
+): SettingsError | null {
+  for (const [prefix, checks] of CHECKS) {
+    for (const check of checks) {
+      const found = check(configuration, flags, host);
+      if (found === null || found === undefined) continue;
+      const { error, before } = typeof found === 'string' ? { error: found, before: [] } : found;
+      return { error: `${prefix}${error}`, before };
+    }
+  }
+  return null;
+}

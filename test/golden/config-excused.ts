@@ -1,0 +1,54 @@
+/**
+ * Owns why a case of the configuration corpus is not held against the pure pipeline, and which lines other parts decide.
+ *
+ * `ENDS_ELSEWHERE` and `LINES_ELSEWHERE` belong to a running daemon, to facts of the host or to clients. `EXCUSED` names
+ * the cases in which the measured binary differs from upstream, or this product from both on purpose.
+ */
+
+/** How a kubelet ends for a reason that configuration alone does not hold: by the part that decides it. */
+export const ENDS_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])[] = [
+  ['clients', /invalid kubeconfig|unable to load (bootstrap )?kubeconfig/],
+  ['certificates', /client-ca-bundle|ca\.crt: no such file|open \/does\/not\/exist|find any PEM data|CipherSuites is missing/],
+  ['runtime endpoint', /protocol \\".*\\" not supported|only support unix socket|validate service connection/],
+  ['credential providers', /Failed to register CRI auth plugins/],
+  ['cgroups of the host', /has some missing paths/],
+  ['CPUs and memory of the host', /is not a subset of online-cpus|Expected capacity >= reservation/],
+  ['CPU manager', /new static policy error/],
+  ['directories', /could not initialize checkpoint manager/],
+  ['node name', /empty hostname is invalid/],
+  ['ports', /bind: address already in use|listen tcp: lookup/],
+];
+
+/** Lines of a kubelet that runs, by the part that writes them. */
+export const LINES_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])[] = [
+  ['static pods', /^"(Adding (static pod path|pod URL)|Unable to read config path|Could not process manifest|Failed to read pods from URL|Provided manifest path)/],
+  ['API server', /127\.0\.0\.1:1\/|not found"|"Unable to register/],
+  ['node status', /^"Failed to set some node status fields"/],
+  ['CPU manager', /^"(created with configuration|Static policy initialized|Option --reserved-cpus|After cpu setting)/],
+  ['topology manager', /^"Creating topology manager with policy per scope"/],
+  ['node shutdown', /node shutdown manager"/],
+  ['eviction manager', /^"eviction manager: /],
+  ['runtime', /MetricDescriptors|streaming container event/],
+  ['memory QoS on cgroup v1', /^"Warning: MemoryQoS feature/],
+  ['resolv.conf of the mounter', /^"Could not write dns nameserver/],
+  ['environment', /^"Golang settings"/],
+  ['cAdvisor, which this product does not have', /^(Couldn't collect info|Unknown event storage policy)/],
+];
+
+const UPSTREAM_REFUSES_GATES =
+  'The measured binary only warns about an unknown feature gate; upstream refuses to start, and so do we.';
+const OWN_HELP = 'The help has the same flags, types and defaults; its sentences are our own.';
+
+export const EXCUSED: Readonly<Record<string, string>> = {
+  'cli-h': OWN_HELP,
+  'cli-help': OWN_HELP,
+  'cli-version-and-help': OWN_HELP,
+  'cli-version-raw': 'Commit, date and compiler in the line are those of another build.',
+  'flag-one-log-cadvisor-usage':
+    'The kubelet dies there without a word, inside the built-in cAdvisor; this product has none, and the flag no effect.',
+  'gates-cfg-unknown': UPSTREAM_REFUSES_GATES,
+  'gates-flag-ga-removed': UPSTREAM_REFUSES_GATES,
+  'gates-flag-lowercase': UPSTREAM_REFUSES_GATES,
+  'gates-flag-unknown': UPSTREAM_REFUSES_GATES,
+  'gates-flag-unknown-with-known': UPSTREAM_REFUSES_GATES,
+};
