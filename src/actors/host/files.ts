@@ -1,0 +1,61 @@
+/** Plain files and folders of the node itself: reading one, making folders, and links to logs. */
+import { constants } from 'node:fs';
+import { chmod, lstat, mkdir, open, readlink, rename, stat, symlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port } from '../../kernel/operation.ts';
+import type { hostOperations } from '../../machines/operations/host.ts';
+import { errnoOf } from './beneath.ts';
+
+type Operations = typeof hostOperations;
+
+export const readTextFile: Port<Operations['host.readFile']> = async ({ input: { path, maxBytes } }) => {
+  try {
+    const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    try {
+      if (!(await handle.stat()).isFile()) throw new OperationError(`${path} is not a regular file`);
+      const buffer = Buffer.alloc(maxBytes + 1);
+      const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
+      if (bytesRead > maxBytes) throw new OperationError(`${path} has more than ${maxBytes} bytes`, { code: 'EFBIG' });
+      return { content: buffer.toString('utf8', 0, bytesRead) };
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return { content: null };
+    throw error;
+  }
+};
+
+/** A folder that exists keeps its mode: its owner may have closed it further. One that is made has exactly the mode. */
+export const makeDirectories: Port<Operations['host.makeDirectories']> = async ({ input: { directories } }) => {
+  for (const { path, mode } of directories) await makeDirectory(path, mode);
+  return null;
+};
+
+async function makeDirectory(path: string, mode: number): Promise<void> {
+  const found = await stat(path).catch(() => null);
+  if (found?.isDirectory()) return;
+  if (found) throw new OperationError(`mkdir ${path}: it exists and is not a directory`, { code: 'ENOTDIR' });
+  const parent = dirname(path);
+  if (parent !== path) await makeDirectory(parent, mode);
+  try {
+    await mkdir(path, mode);
+    await chmod(path, mode);
+  } catch (error) {
+    if (errnoOf(error) !== 'EEXIST') throw error;
+  }
+}
+
+/** Makes the link, or turns an existing one; anything else under that name stays and is an error. */
+export const makeSymlink: Port<Operations['host.symlink']> = async ({ id, input: { path, target } }) => {
+  const found = await lstat(path).catch(() => null);
+  if (found?.isSymbolicLink() && (await readlink(path)) === target) return null;
+  if (found && !found.isSymbolicLink()) {
+    throw new OperationError(`symlink ${path}: it exists and is not a symbolic link`, { code: 'EEXIST' });
+  }
+  const draft = `${path}.${process.pid}.${id}`;
+  await symlink(target, draft);
+  await rename(draft, path);
+  return null;
+};

@@ -1,0 +1,48 @@
+/** All ports of this machine, one file a theme. Nothing is read or opened before it is asked for. */
+import type { Ports } from '../../kernel/operation.ts';
+import type { hostOperations } from '../../machines/operations/host.ts';
+import { hostAddresses } from './addresses.ts';
+import { readConfiguration, readDropIns } from './configuration.ts';
+import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
+import { limitPorts } from './limits.ts';
+import { lockPorts } from './lock.ts';
+import { machinePorts } from './machine.ts';
+import { watchManifests } from './manifests.ts';
+import { notifyPort } from './notify.ts';
+import { preparePod, removePod } from './pod-files.ts';
+import { loadSoftState, saveSoftState } from './soft-state.ts';
+import { type SystemCalls, systemCalls } from './syscall.ts';
+import { terminationMessage } from './termination-message.ts';
+
+export interface HostOptions {
+  /** Prefix of `/proc`, `/sys` and `/etc`, for a machine that is described by files. */
+  readonly root?: string;
+  readonly environment?: NodeJS.ProcessEnv;
+  /** `null`: use the programs of the system instead of FFI. */
+  readonly system?: SystemCalls | null;
+}
+
+type HostPorts = Ports<Omit<typeof hostOperations, 'server.healthz'>>;
+
+export function hostPorts(options: HostOptions = {}): HostPorts {
+  const { root = '', environment = process.env } = options;
+  const system = options.system === undefined ? systemCalls() : options.system;
+  return {
+    ...machinePorts(root),
+    ...limitPorts(root, system),
+    ...lockPorts(system),
+    'host.addresses': async () => ({ addresses: hostAddresses() }),
+    'host.readFile': readTextFile,
+    'host.readConfiguration': ({ input }) => readConfiguration(input.path),
+    'host.readDropIns': ({ input }) => readDropIns(input.path),
+    'host.makeDirectories': makeDirectories,
+    'host.notify': notifyPort(environment, system),
+    'host.watchManifests': watchManifests,
+    'host.preparePod': preparePod,
+    'host.removePod': removePod,
+    'host.terminationMessage': terminationMessage,
+    'host.symlink': makeSymlink,
+    'host.loadSoftState': loadSoftState,
+    'host.saveSoftState': saveSoftState,
+  };
+}

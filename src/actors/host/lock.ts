@@ -1,0 +1,139 @@
+/**
+ * The lock file: `flock(LOCK_EX)` as the Go kubelet does it, so that either keeps the other out; and the watch for
+ * somebody else who wants it.
+ *
+ * Owns the descriptors of held locks: they stay open, and with them the locks, until the process ends.
+ *
+ * Decides: a wait never blocks the event loop: the lock is tried again every {@link RETRY_MS}. A file that was deleted or
+ * replaced while we waited is not the lock any more: it is opened anew. Without FFI, util-linux's `flock` holds the
+ * lock in a child whose standard input ends with this process, and the kernel's list of waiters (`/proc/locks`) stands in for
+ * inotify; it sees who waits for the lock, not who merely opens the file.
+ */
+import { spawn } from 'node:child_process';
+import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port, PortCall } from '../../kernel/operation.ts';
+import type { hostOperations } from '../../machines/operations/host.ts';
+import type { SystemCalls } from './syscall.ts';
+
+/** Between two tries for the lock, and between two looks for a contender: hand-over may take this long. */
+const RETRY_MS = 100;
+/** Holds many inotify events: each has 16 bytes and no name. */
+const EVENT_BUFFER_BYTES = 4_096;
+/** `flock` ends with this code when the lock is held by another. */
+const CONFLICT_EXIT_CODE = 75;
+
+type Operations = typeof hostOperations;
+type LockCall = PortCall<{ path: string; wait: boolean }>;
+
+export function lockPorts(system: SystemCalls | null) {
+  const held = new Map<string, unknown>();
+  const acquireLock: Port<Operations['host.acquireLock']> = async (call) => {
+    const { path } = call.input;
+    if (held.has(path)) return null;
+    held.set(path, system ? await lockBySystemCall(call, system) : await lockByChild(call));
+    return null;
+  };
+  const watchLock: Port<Operations['host.watchLock']> = async (call) => {
+    const { input, signal } = call;
+    const look = system ? watchOpens(input.path, system) : watchWaiters(input.path);
+    try {
+      while (!signal.aborted) {
+        if (await look.contended()) call.emit({ type: 'lock.contended' });
+        await delay(RETRY_MS, undefined, { signal }).catch(() => {});
+      }
+    } finally {
+      look.close();
+    }
+    return null;
+  };
+  return { 'host.acquireLock': acquireLock, 'host.watchLock': watchLock };
+}
+
+const isHeldByAnother = (path: string): OperationError =>
+  new OperationError(`${path} is locked by another process`, { code: 'EWOULDBLOCK', retriable: true });
+
+async function lockBySystemCall({ input, signal }: LockCall, system: SystemCalls): Promise<number> {
+  for (;;) {
+    const fd = openSync(input.path, constants.O_CREAT | constants.O_RDWR, 0o600);
+    try {
+      while (!system.tryLock(fd)) {
+        if (!input.wait) throw isHeldByAnother(input.path);
+        await delay(RETRY_MS, undefined, { signal });
+      }
+      if (isSameFile(fstatSync(fd), input.path)) return fd;
+      closeSync(fd);
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
+  }
+}
+
+function isSameFile(opened: Stats, path: string): boolean {
+  const found = statSync(path, { throwIfNoEntry: false });
+  return found?.ino === opened.ino && found.dev === opened.dev;
+}
+
+/** The child holds the lock until its standard input ends, which is when this process does. */
+function lockByChild({ input, signal }: LockCall): Promise<unknown> {
+  const mode = input.wait ? [] : ['--nonblock'];
+  const args = ['--exclusive', ...mode, `--conflict-exit-code=${CONFLICT_EXIT_CODE}`, input.path];
+  return new Promise((resolve, reject) => {
+    const child = spawn('flock', [...args, 'sh', '-c', 'echo held && exec cat'], { stdio: ['pipe', 'pipe', 'pipe'] });
+    let said = '';
+    child.stderr.on('data', (chunk) => (said += String(chunk)));
+    child.once('error', (error) =>
+      reject(new OperationError(`cannot run flock: ${error.message}`, { code: 'ENOENT' })),
+    );
+    child.once('exit', (code) => {
+      if (code === CONFLICT_EXIT_CODE) return reject(isHeldByAnother(input.path));
+      reject(new OperationError(`flock ended: ${said.trim() || `exit code ${code}`}`));
+    });
+    child.stdout.once('data', () => {
+      child.unref();
+      resolve(child);
+    });
+    signal.addEventListener('abort', () => child.stdin.destroy(), { once: true });
+  });
+}
+
+interface Look {
+  /** True when somebody showed interest in the lock since the last look. */
+  contended(): Promise<boolean> | boolean;
+  close(): void;
+}
+
+function watchOpens(path: string, system: SystemCalls): Look {
+  const fd = system.watchOpens(path);
+  const events = Buffer.alloc(EVENT_BUFFER_BYTES);
+  return {
+    contended() {
+      try {
+        return readSync(fd, events) > 0;
+      } catch (error) {
+        if (error instanceof Error && 'code' in error && error.code === 'EAGAIN') return false;
+        throw error;
+      }
+    },
+    close: () => closeSync(fd),
+  };
+}
+
+function watchWaiters(path: string): Look {
+  const { ino } = statSync(path);
+  const waiting = new RegExp(`-> FLOCK .*:${ino} `);
+  let wasContended = false;
+  return {
+    async contended() {
+      const found = await stat(path).catch(() => null);
+      const isContended = found?.ino !== ino || waiting.test(await readFile('/proc/locks', 'utf8'));
+      const isNew = isContended && !wasContended;
+      wasContended = isContended;
+      return isNew;
+    },
+    close() {},
+  };
+}

@@ -1,0 +1,124 @@
+/**
+ * What this machine is: who runs us, its name, its size, its identities, its cgroups.
+ *
+ * Reads only. An identity that the machine does not have is empty text, as the Go kubelet reports it; memory and cgroups
+ * it must have.
+ */
+import { readFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port } from '../../kernel/operation.ts';
+import type { hostOperations, MachineInfo } from '../../machines/operations/host.ts';
+
+type Operations = typeof hostOperations;
+const BYTES_PER_KIB = 1_024n;
+
+export function machinePorts(root: string) {
+  const permissions: Port<Operations['host.permissions']> = async () => ({ uid: process.getuid?.() ?? -1 });
+  const hostName: Port<Operations['host.hostname']> = async () => {
+    const name = hostname().trim().toLowerCase();
+    if (name === '') throw new OperationError('empty hostname is invalid');
+    return { hostname: name };
+  };
+  const machineInfo: Port<Operations['host.machineInfo']> = async () => readMachineInfo(root);
+  const cgroups: Port<Operations['host.cgroups']> = async () => readCgroups(root);
+  return {
+    'host.permissions': permissions,
+    'host.hostname': hostName,
+    'host.machineInfo': machineInfo,
+    'host.cgroups': cgroups,
+  };
+}
+
+async function readMachineInfo(root: string): Promise<MachineInfo> {
+  const first = (...paths: readonly string[]) => firstText(paths.map((path) => `${root}${path}`));
+  const [cpuinfo, meminfo, release, osRelease, machineId, systemUuid, bootId] = await Promise.all([
+    readFile(`${root}/proc/cpuinfo`, 'utf8'),
+    readFile(`${root}/proc/meminfo`, 'utf8'),
+    first('/proc/sys/kernel/osrelease'),
+    first('/etc/os-release', '/usr/lib/os-release'),
+    first('/etc/machine-id', '/var/lib/dbus/machine-id'),
+    first(
+      '/sys/class/dmi/id/product_uuid',
+      '/proc/device-tree/system-id',
+      '/proc/device-tree/vm,uuid',
+      '/etc/machine-id',
+    ),
+    first('/proc/sys/kernel/random/boot_id'),
+  ]);
+  return {
+    cores: cpuinfo.match(/^processor\b.*:/gm)?.length ?? 1,
+    memoryBytes: memory(meminfo, 'MemTotal').toString(),
+    swapBytes: memory(meminfo, 'SwapTotal').toString(),
+    kernelVersion: release,
+    osImage: prettyName(osRelease),
+    machineId,
+    systemUuid,
+    bootId,
+  };
+}
+
+/** The content of the first file that has any. */
+async function firstText(paths: readonly string[]): Promise<string> {
+  for (const path of paths) {
+    const text = await readFile(path, 'utf8').catch(() => '');
+    const trimmed = text.replaceAll('\0', '').trim();
+    if (trimmed !== '') return trimmed;
+  }
+  return '';
+}
+
+function memory(meminfo: string, field: 'MemTotal' | 'SwapTotal'): bigint {
+  const kibibytes = new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(meminfo)?.[1];
+  if (kibibytes === undefined) throw new OperationError(`/proc/meminfo has no ${field}`);
+  return BigInt(kibibytes) * BYTES_PER_KIB;
+}
+
+function prettyName(osRelease: string): string {
+  const value = /^PRETTY_NAME=(.*)$/m.exec(osRelease)?.[1] ?? 'Linux';
+  return value.replace(/^(["'])(.*)\1$/, '$2');
+}
+
+interface Mount {
+  readonly point: string;
+  readonly type: string;
+  readonly options: readonly string[];
+}
+
+/** A hybrid machine (v1 controllers, v2 only for systemd) counts as v1: that is where its controllers are. */
+async function readCgroups(root: string): Promise<{ version: 1 | 2; controllers: string[] }> {
+  const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8'));
+  if (mounts.findLast(({ point }) => point === '/sys/fs/cgroup')?.type === 'cgroup2') {
+    const controllers = await readFile(`${root}/sys/fs/cgroup/cgroup.controllers`, 'utf8');
+    return { version: 2, controllers: controllers.split(/\s+/).filter((name) => name !== '') };
+  }
+  const known = enabledControllers(await firstText([`${root}/proc/cgroups`]));
+  const options = new Set(mounts.filter(({ type }) => type === 'cgroup').flatMap((mount) => mount.options));
+  const controllers = known.filter((name) => options.has(name));
+  if (controllers.length > 0) return { version: 1, controllers };
+  throw new OperationError(
+    'no cgroup hierarchy is mounted below /sys/fs/cgroup: mount cgroup2 there, or the controllers of cgroup v1',
+    { code: 'ENOENT' },
+  );
+}
+
+/** Format: proc_pid_mountinfo(5). */
+export function parseMounts(mountinfo: string): readonly Mount[] {
+  return mountinfo.split('\n').flatMap((line) => {
+    const [before = '', after = ''] = line.split(' - ');
+    const point = before.split(' ')[4];
+    const [type = '', , options = ''] = after.split(' ');
+    return point === undefined ? [] : [{ point: unescape(point), type, options: options.split(',') }];
+  });
+}
+
+/** Spaces and their like are written as three octal digits. */
+const unescape = (text: string): string =>
+  text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
+
+function enabledControllers(cgroups: string): readonly string[] {
+  return cgroups.split('\n').flatMap((line) => {
+    const [name = '', , , enabled] = line.split(/\s+/);
+    return enabled === '1' ? [name] : [];
+  });
+}

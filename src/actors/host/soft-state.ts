@@ -1,0 +1,65 @@
+/**
+ * `host.loadSoftState` and `host.saveSoftState`: facts that the world forgets when the agent restarts.
+ *
+ * Decides: a file that is missing or damaged is no state, because a node must start; a damaged one is moved aside to
+ * `<path>.damaged` for its owner to look at. Invariant: a reader finds the old state or the new one, never a part.
+ */
+import { mkdir, open, readFile, rename } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Port } from '../../kernel/operation.ts';
+import type { hostOperations, SoftState } from '../../machines/operations/host.ts';
+import { errnoOf } from './beneath.ts';
+
+type Operations = typeof hostOperations;
+type ContainerState = SoftState['containers'][string];
+
+const OWNER_ONLY = 0o600;
+const EMPTY: SoftState = { containers: {} };
+
+export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ input: { path } }) => {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return EMPTY;
+    throw error;
+  }
+  const state = decode(text);
+  if (!state) await rename(path, `${path}.damaged`);
+  return state ?? EMPTY;
+};
+
+function decode(text: string): SoftState | null {
+  try {
+    const { containers } = JSON.parse(text);
+    const entries: [string, ContainerState][] = Object.entries(containers);
+    if (!entries.every(([, state]) => isContainerState(state))) return null;
+    return { containers: Object.fromEntries(entries) };
+  } catch {
+    return null;
+  }
+}
+
+const isContainerState = (state: ContainerState): boolean =>
+  [state.restartCount, state.backoffMs, state.backoffUntilMs].every((value) => Number.isFinite(value) && value >= 0);
+
+export const saveSoftState: Port<Operations['host.saveSoftState']> = async ({ id, input: { path, state } }) => {
+  const folder = dirname(path);
+  await mkdir(folder, { recursive: true, mode: 0o750 });
+  const draft = join(folder, `.${basename(path)}.${process.pid}.${id}`);
+  const file = await open(draft, 'w', OWNER_ONLY);
+  try {
+    await file.writeFile(`${JSON.stringify(state)}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(draft, path);
+  const directory = await open(folder, 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+  return null;
+};
