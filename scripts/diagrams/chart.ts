@@ -2,7 +2,8 @@
  * What a chart says: the states of a machine and the words on its edges, read from the machine that runs.
  *
  * Pure: no sizes, no places. Invariants: the order is the order of the definition; every transition of the machine is
- * on the chart, as an edge when it has a target and as a line of its state when it has none.
+ * on the chart, as an edge or as a line of its state. A line is what stays in the state, what leaves a region of a
+ * parallel state, and what many far states have in common (`failed`): as edges these would cross all others.
  */
 import type { AnyStateMachine, AnyStateNode } from 'xstate';
 
@@ -31,6 +32,8 @@ export interface ChartLine {
   readonly text: string;
   /** The event type, for lines that are transitions. */
   readonly event: string | undefined;
+  /** Where it leads, for transitions that are not drawn as an edge. */
+  readonly target?: string;
 }
 
 export interface ChartEdge {
@@ -40,38 +43,79 @@ export interface ChartEdge {
 }
 
 type Transition = AnyStateNode['transitions'] extends Map<string, (infer T)[]> ? T : never;
-type Meta = { readonly step?: unknown; readonly waitsFor?: unknown } | undefined;
+type Meta = { readonly steps?: unknown; readonly waitsFor?: unknown } | undefined;
+
+/** States in other places of the chart that lead to one state: with more, its edges say less than lines do. */
+const FAR_SOURCES_MAX = 3;
+
+type Edges = Map<string, { source: string; target: string; labels: ChartLine[] }>;
 
 export function chartOf(machine: AnyStateMachine): Chart {
-  const edges = new Map<string, { source: string; target: string; labels: ChartLine[] }>();
-  const root = stateOf(machine.root, edges);
+  const edges: Edges = new Map();
+  const far = farSources(machine.root);
+  const isJump = (source: AnyStateNode, target: AnyStateNode): boolean =>
+    leavesRegion(source, target) || (isFar(source, target) && (far.get(target.id)?.size ?? 0) > FAR_SOURCES_MAX);
+  const root = stateOf(machine.root, edges, isJump);
   return { machine: machine.id, root, edges: [...edges.values()] };
 }
 
-function stateOf(node: AnyStateNode, edges: Map<string, { source: string; target: string; labels: ChartLine[] }>) {
-  const internal: ChartLine[] = [];
+function stateOf(
+  node: AnyStateNode,
+  edges: Edges,
+  isJump: (source: AnyStateNode, target: AnyStateNode) => boolean,
+): ChartState {
+  const lines: ChartLine[] = [];
   for (const transition of transitionsOf(node)) {
     const label = labelOf(transition);
-    if (!transition.target?.length) internal.push({ ...label, text: `on ${label.text}` });
+    if (!transition.target?.length) lines.push({ ...label, text: `on ${label.text}` });
     for (const target of transition.target ?? []) {
-      const key = `${node.id} -> ${target.id}`;
-      const edge = edges.get(key) ?? { source: node.id, target: target.id, labels: [] };
-      edges.set(key, edge);
-      if (!edge.labels.some((other) => other.text === label.text)) edge.labels.push(label);
+      if (isJump(node, target)) lines.push({ ...label, text: `${label.text} → ${target.key}`, target: target.id });
+      else addLabel(edges, node.id, target.id, label);
     }
   }
   const meta = node.meta as Meta;
-  const state: ChartState = {
+  return {
     id: node.id,
-    title: typeof meta?.step === 'string' ? `${node.key}  ${meta.step}` : node.key,
+    title: node.key,
     kind: node.type,
     region: node.parent?.type === 'parallel',
     waitsFor: typeof meta?.waitsFor === 'string' ? meta.waitsFor : undefined,
-    lines: [...activities(node), ...internal],
+    lines: [...said('steps', meta?.steps), ...activities(node), ...distinct(lines)],
     initial: node.type === 'compound' ? node.initial.target[0]?.id : undefined,
-    children: Object.values(node.states).map((child) => stateOf(child as AnyStateNode, edges)),
+    children: Object.values(node.states).map((child) => stateOf(child as AnyStateNode, edges, isJump)),
   };
-  return state;
+}
+
+function addLabel(edges: Edges, source: string, target: string, label: ChartLine): void {
+  const key = `${source} -> ${target}`;
+  const edge = edges.get(key) ?? { source, target, labels: [] };
+  edges.set(key, edge);
+  edge.labels = distinct([...edge.labels, label]);
+}
+
+const distinct = (lines: readonly ChartLine[]): ChartLine[] =>
+  lines.filter((line, index) => lines.findIndex((other) => other.text === line.text) === index);
+
+const isInside = (node: AnyStateNode, ancestor: AnyStateNode): boolean =>
+  node === ancestor || (node.parent !== undefined && isInside(node.parent as AnyStateNode, ancestor));
+
+/** True when the transition ends a region of a parallel state, and its neighbours with it. */
+function leavesRegion(source: AnyStateNode, target: AnyStateNode): boolean {
+  if (isInside(target, source)) return false;
+  const parent = source.parent as AnyStateNode | undefined;
+  return parent !== undefined && (parent.type === 'parallel' || leavesRegion(parent, target));
+}
+
+const isFar = (source: AnyStateNode, target: AnyStateNode): boolean =>
+  source.parent !== target.parent && !isInside(source, target) && !isInside(target, source);
+
+/** The far states that lead to each state. */
+function farSources(node: AnyStateNode, found = new Map<string, Set<string>>()): Map<string, Set<string>> {
+  for (const transition of transitionsOf(node))
+    for (const target of transition.target ?? [])
+      if (isFar(node, target)) found.set(target.id, (found.get(target.id) ?? new Set()).add(node.id));
+  for (const child of Object.values(node.states)) farSources(child as AnyStateNode, found);
+  return found;
 }
 
 /** Transitions that do something. An empty one (`onError: {}`) only says that an event is no surprise. */
@@ -81,16 +125,15 @@ function transitionsOf(node: AnyStateNode): Transition[] {
 }
 
 function activities(node: AnyStateNode): ChartLine[] {
-  const said = (verb: string, names: readonly string[]) =>
-    names.length > 0 ? [{ text: `${verb} ${names.join(', ')}`, event: undefined }] : [];
   return [
-    ...node.invoke.flatMap((invoke) => said('invoke', [invokeName(invoke.id, invoke.src)])),
-    ...said('entry', namesOf(node.entry)),
-    ...said('exit', namesOf(node.exit)),
+    ...node.invoke.flatMap((invoke) => said('invoke', typeof invoke.src === 'string' ? invoke.src : invoke.id)),
+    ...said('entry', namesOf(node.entry).join(', ')),
+    ...said('exit', namesOf(node.exit).join(', ')),
   ];
 }
 
-const invokeName = (id: string, src: unknown): string => (typeof src === 'string' ? src : id);
+const said = (verb: string, what: unknown): ChartLine[] =>
+  typeof what === 'string' && what !== '' ? [{ text: `${verb} ${what}`, event: undefined }] : [];
 
 /** Names of the machine's own actions; XState's (`raise` and `cancel` of each delay) would only be noise. */
 function namesOf(actions: readonly unknown[]): string[] {
@@ -102,20 +145,21 @@ function namesOf(actions: readonly unknown[]): string[] {
 
 function labelOf(transition: Transition): ChartLine {
   const event = transition.eventType as string;
+  const name = event.endsWith(`.${transition.source.id}`) ? event.slice(0, -transition.source.id.length - 1) : event;
   const guard = transition.guard === undefined ? '' : `[${guardName(transition.guard)}]`;
-  return { text: [eventName(event), guard].filter(Boolean).join(' ') || 'always', event: event || 'always' };
+  return { text: [eventName(name), guard].filter(Boolean).join(' ') || 'always', event: event || 'always' };
 }
 
 const ACTOR_EVENT = /^xstate\.(done|error|snapshot)\.actor\.(.+)$/;
-const AFTER_EVENT = /^xstate\.after\.([^.]+)\./;
+const AFTER_EVENT = /^xstate\.after\.(.+)$/;
 
-/** An event as people say it: `xstate.done.actor.look` is `look done`. */
-export function eventName(type: string): string {
+/** An event as people say it: `xstate.done.actor.look` is `look done`. The id of the state is already cut off. */
+function eventName(type: string): string {
   const actor = ACTOR_EVENT.exec(type);
   if (actor) return `${actor[2]} ${actor[1] === 'error' ? 'failed' : actor[1]}`;
   const after = AFTER_EVENT.exec(type);
   if (after) return `after ${durationName(after[1] as string)}`;
-  return type.startsWith('xstate.done.state.') ? 'done' : type;
+  return type.startsWith('xstate.done.state') ? 'done' : type;
 }
 
 function durationName(delay: string): string {

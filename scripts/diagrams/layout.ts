@@ -22,17 +22,19 @@ const PADDING_PX = 12;
 /** Longer lines are cut: a chart is no place for prose. */
 const TEXT_MAX_CHARS = 48;
 
-const ROOT_OPTIONS: Readonly<Record<string, string>> = {
-  'elk.algorithm': 'layered',
-  'elk.direction': 'DOWN',
-  'elk.hierarchyHandling': 'INCLUDE_CHILDREN',
-  'elk.edgeRouting': 'ORTHOGONAL',
+type Options = Readonly<Record<string, string>>;
+
+const ROOT_OPTIONS: Options = {
   'elk.json.shapeCoords': 'ROOT',
   'elk.json.edgeCoords': 'ROOT',
   'elk.randomSeed': '1',
   'elk.padding': '[top=8,left=8,bottom=8,right=8]',
 };
-const SPACING: Readonly<Record<string, string>> = {
+const LAYERED: Options = {
+  'elk.algorithm': 'layered',
+  'elk.direction': 'DOWN',
+  'elk.hierarchyHandling': 'INCLUDE_CHILDREN',
+  'elk.edgeRouting': 'ORTHOGONAL',
   'elk.spacing.nodeNode': '28',
   'elk.spacing.edgeNode': '18',
   'elk.spacing.edgeEdge': '14',
@@ -44,8 +46,17 @@ const SPACING: Readonly<Record<string, string>> = {
   'elk.layered.nodePlacement.bk.fixedAlignment': 'BALANCED',
 };
 
+/** Compound states one after the other, as columns: the phases of a long start would be a thin tower. */
+const COLUMNS: Options = { ...LAYERED, 'elk.direction': 'RIGHT', 'elk.hierarchyHandling': 'SEPARATE_CHILDREN' };
+/** Regions that have nothing to do with each other. */
+const PACKED: Options = {
+  'elk.algorithm': 'rectpacking',
+  'elk.hierarchyHandling': 'SEPARATE_CHILDREN',
+  'elk.aspectRatio': '1.8',
+  'elk.spacing.nodeNode': '14',
+};
 /** For edges that should keep their direction when the layout breaks cycles. */
-const DOWNWARD: Readonly<Record<string, string>> = { 'elk.layered.priority.direction': '10' };
+const DOWNWARD: Options = { 'elk.layered.priority.direction': '10' };
 
 export interface Box {
   readonly x: number;
@@ -79,10 +90,15 @@ export const shownLines = (state: ChartState): ChartLine[] =>
 
 export async function layOut(chart: Chart): Promise<Layout> {
   const initials: ElkExtendedEdge[] = [];
-  const root = nodeOf(chart.root, initials);
+  const root = nodeOf(chart.root, initials, chart.edges);
   const order = definitionOrder(chart.root);
   const edges = chart.edges.map((edge, index) => elkEdge(edge, index, order));
-  const graph = { id: '#chart', layoutOptions: { ...ROOT_OPTIONS }, children: [root], edges: [...edges, ...initials] };
+  const graph = {
+    id: '#chart',
+    layoutOptions: { ...LAYERED, ...ROOT_OPTIONS },
+    children: [root],
+    edges: [...edges, ...initials],
+  };
   const placed = (await new Elk().layout(graph)) as ElkNode;
   const boxes = new Map<string, Box>();
   collectBoxes(placed, boxes);
@@ -90,23 +106,41 @@ export async function layOut(chart: Chart): Promise<Layout> {
   return { width: placed.width ?? 0, height: placed.height ?? 0, boxes, edges: placedEdges };
 }
 
-function nodeOf(state: ChartState, initials: ElkExtendedEdge[]): ElkNode {
+function nodeOf(state: ChartState, initials: ElkExtendedEdge[], edges: readonly ChartEdge[]): ElkNode {
   const { width, height } = ownSize(state);
   if (state.children.length === 0) return { id: state.id, width, height };
-  const children = state.children.map((child) => nodeOf(child, initials));
+  const children = state.children.map((child) => nodeOf(child, initials, edges));
   if (state.initial !== undefined) {
     const dot = initialDot(state.id);
     children.unshift({ id: dot, width: 10, height: 10 });
     initials.push({ id: `${dot} ->`, sources: [dot], targets: [state.initial], layoutOptions: DOWNWARD });
   }
   const layoutOptions = {
-    ...SPACING,
+    ...arrangement(state, edges),
     'elk.padding': `[top=${height + PADDING_PX},left=${PADDING_PX + 4},bottom=${PADDING_PX + 4},right=${PADDING_PX + 4}]`,
     'elk.nodeSize.constraints': 'MINIMUM_SIZE',
     'elk.nodeSize.minimum': `(${width},${height})`,
   };
   return { id: state.id, layoutOptions, children };
 }
+
+function arrangement(state: ChartState, edges: readonly ChartEdge[]): Options {
+  if (!isSelfContained(state, edges)) return LAYERED;
+  if (state.kind === 'parallel') return PACKED;
+  const compounds = state.children.filter((child) => child.children.length > 0);
+  return compounds.length > 1 && compounds.every((child) => isSelfContained(child, edges)) ? COLUMNS : LAYERED;
+}
+
+/** True when no edge crosses the border of one of its children: each of them can be placed alone. */
+function isSelfContained(state: ChartState, edges: readonly ChartEdge[]): boolean {
+  return state.children.every((child) => {
+    const inside = new Set(below(child));
+    return edges.every(({ source, target }) => inside.has(source) === inside.has(target));
+  });
+}
+
+/** The states inside a state, without itself. */
+const below = (state: ChartState): string[] => state.children.flatMap((child) => [child.id, ...below(child)]);
 
 /** Room that the title and the lines of a state need. */
 function ownSize(state: ChartState): { width: number; height: number } {

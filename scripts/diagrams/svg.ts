@@ -84,8 +84,9 @@ function drawLines(state: ChartState, box: Box, out: string[]): void {
   if (lines.length === 0) return;
   const y = px(box.y + HEADER_PX);
   out.push(`<path class="rule" d="M${px(box.x)} ${y}H${px(box.x + box.width)}"/>`);
-  for (const [index, { text, event }] of lines.entries()) {
-    const data = event === undefined ? '' : ` data-event="${escaped(event)}"`;
+  for (const [index, { text, event, target }] of lines.entries()) {
+    const way = target === undefined ? '' : ` data-target="${escaped(target)}"`;
+    const data = event === undefined ? '' : ` data-event="${escaped(event)}"${way}`;
     const lineY = px(box.y + HEADER_PX + (index + 1) * LINE_PX);
     out.push(`<text class="note" x="${px(box.x + 12)}" y="${lineY}"${data}>${escaped(text)}</text>`);
   }

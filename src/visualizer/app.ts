@@ -6,7 +6,7 @@ import { ChartView } from './chart.ts';
 import { Details } from './details.ts';
 import { byId, setText } from './dom.ts';
 import { Events } from './events.ts';
-import { Keys } from './keys.ts';
+import { bindKeys } from './keys.ts';
 import { PhaseBars } from './phases.ts';
 import { RecordPane } from './record.ts';
 import { type Part, Store } from './store.ts';
@@ -60,7 +60,7 @@ function restoreChoice(): void {
   store.chooseRecord(n !== null && /^\d+$/.test(n) ? Number(n) : undefined);
 }
 
-new Keys([
+bindKeys([
   { key: 't', does: 'Go to the actors', run: () => tree.element.focus() },
   { key: '/', does: 'Filter the actors', run: () => tree.filter.focus() },
   { key: 'g', does: 'Go to the chart; arrows scroll it', run: () => chart.sheet.focus() },

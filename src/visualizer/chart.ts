@@ -6,7 +6,7 @@
 import type { ActorView, ShownRecord } from '../actors/server/visualizer-protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { concerns, eventHeard, stateText } from './words.ts';
+import { concerns, eventHeard, innermost, stateText } from './words.ts';
 
 const ZOOM_STEP = 1.25;
 const ZOOM_MIN = 0.2;
@@ -75,7 +75,7 @@ export class ChartView {
     this.lit = active;
     this.litActor = actor.address;
     this.describe(actor, this.svg ? [...active].filter((id) => !drawn.has(id)) : []);
-    if (another || [...active].some((id) => !before.has(id))) this.showActive();
+    if (another || [...active].some((id) => !before.has(id))) this.showActive(actor);
   }
 
   /** Lights the edge that was just taken: from a state that was active to one that is, by an event that was heard. */
@@ -92,15 +92,21 @@ export class ChartView {
   }
 
   private describe(actor: ActorView, unknown: readonly string[]): void {
-    const now = actor.status === 'active' ? stateText(actor.value) : `${stateText(actor.value)} (${actor.status})`;
+    const ended = actor.status === 'active' ? '' : ` (${actor.status})`;
+    const now = `${stateText(actor.value)}${ended}`;
     const old = unknown.length > 0 ? `  The chart is older than the machine, run: ${HOW_TO_DRAW}` : '';
     setText(this.note, `${actor.machine}: ${now}${old}`);
     this.svg?.setAttribute('aria-label', `State chart of ${actor.machine}, now in ${now}`);
   }
 
-  private showActive(): void {
-    const innermost = [...(this.svg?.querySelectorAll('.state.active') ?? [])].at(-1);
-    innermost?.querySelector('.title')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  /** Brings the state that was entered last into sight. */
+  private showActive(actor: ActorView): void {
+    const states = innermost(actor.active);
+    const last = Math.max(...states.map((state) => state.since));
+    const ids = new Set(states.filter((state) => state.since === last).map((state) => state.id));
+    const drawn = [...(this.svg?.querySelectorAll<SVGGElement>('.state.active') ?? [])];
+    const title = drawn.find((state) => ids.has(state.dataset['id'] ?? ''))?.querySelector('.title');
+    title?.scrollIntoView({ block: 'center', inline: 'center' });
   }
 
   // ---- zoom ---------------------------------------------------------------------------------------------------------
@@ -113,7 +119,6 @@ export class ChartView {
   fit(): void {
     this.zoom = undefined;
     this.applyZoom();
-    this.showActive();
   }
 
   private scale(): number {

@@ -2,7 +2,7 @@
 import type { ActorDetail, ActorView } from '../actors/server/visualizer-protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { duration, eventText, isAwaited, stateText } from './words.ts';
+import { duration, eventText, innermost, isAwaited } from './words.ts';
 
 export class Details {
   readonly element = byId('actor', HTMLElement);
@@ -52,11 +52,11 @@ export class Details {
   }
 
   private states(view: ActorView): Node[] {
-    const rows = view.active.map((state) => {
+    const rows = innermost(view.active).map((state) => {
       const waits = state.waitsFor === undefined ? [] : [el('span', { class: 'waits' }, `waits for ${state.waitsFor}`)];
       return el('li', {}, el('code', {}, state.id), ' ', this.since(state.since), ...waits);
     });
-    return [el('h3', {}, 'State'), el('p', { class: 'now' }, stateText(view.value)), el('ul', {}, ...rows)];
+    return [el('h3', {}, 'State'), el('ul', {}, ...rows)];
   }
 
   private waits(view: ActorView, detail: ActorDetail | undefined): Node[] {

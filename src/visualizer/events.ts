@@ -8,7 +8,7 @@ import type { ShownRecord } from '../actors/server/visualizer-protocol.ts';
 import { type Causes, causesOf } from './causes.ts';
 import { byId, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { actorOf, concerns, kindText, recordText, sinceStart } from './words.ts';
+import { actorOf, concerns, kindText, sinceStart } from './words.ts';
 
 const ROW_PX = 22;
 /** Rows kept beyond the visible ones, so that scrolling shows no gap. */
@@ -52,7 +52,7 @@ export class Events {
       (shown) =>
         shown.record.k !== 'end' &&
         (!this.own.checked || concerns(shown, actor ?? '')) &&
-        (wanted === '' || searchable(shown).includes(wanted)),
+        (wanted === '' || this.searchable(shown).includes(wanted)),
     );
     this.causes = causesOf(records, record ?? -1);
     this.rows.style.height = `${this.shown.length * ROW_PX}px`;
@@ -60,6 +60,11 @@ export class Events {
     setText(this.note, `${this.shown.length} of the last ${records.length} records`);
     if (this.follow.checked) this.grid.scrollTop = this.grid.scrollHeight;
     this.draw();
+  }
+
+  private searchable(shown: ShownRecord): string {
+    const { record } = shown;
+    return `${kindText(record)} ${actorOf(record)} ${this.store.text(shown)}`.toLowerCase();
   }
 
   /** Brings the chosen record into sight. */
@@ -93,7 +98,7 @@ export class Events {
       cell('time', sinceStart(t, this.store.started), new Date(t).toISOString()),
       cell(`kind ${record.k} ${record.k === 'log' ? record.level : ''}`, kindText(record)),
       cell('who', actorOf(record)),
-      cell('what', recordText(record)),
+      cell('what', this.store.text(shown)),
       cell('cause', cause === undefined ? '' : String(cause)),
     );
     row.dataset['n'] = String(n);
@@ -160,6 +165,3 @@ export class Events {
 function cell(name: string, text: string, title = text): HTMLElement {
   return el('span', { role: 'gridcell', class: name, title }, text);
 }
-
-const searchable = ({ record }: ShownRecord): string =>
-  `${kindText(record)} ${actorOf(record)} ${recordText(record)}`.toLowerCase();

@@ -8,27 +8,20 @@ export interface Key {
   readonly run?: () => void;
 }
 
-export class Keys {
-  private readonly dialog = byId('keys', HTMLDialogElement);
-  private readonly table: ReadonlyMap<string, Key>;
-
-  constructor(keys: readonly Key[]) {
-    const help: Key = { key: '?', does: 'Show the keys', run: () => this.dialog.showModal() };
-    const all = [...keys, help];
-    this.table = new Map(all.filter((key) => key.run).map((key) => [key.key, key]));
-    byId('key-list', HTMLElement).append(
-      ...all.flatMap(({ key, does }) => [el('dt', {}, el('kbd', {}, key)), el('dd', {}, does)]),
-    );
-    byId('help', HTMLButtonElement).addEventListener('click', () => this.dialog.showModal());
-    document.addEventListener('keydown', (event) => this.pressed(event));
-  }
-
-  private pressed(event: KeyboardEvent): void {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.dialog.open) return;
+/** Makes the keys work, and prints them in the page's dialog. */
+export function bindKeys(keys: readonly Key[]): void {
+  const dialog = byId('keys', HTMLDialogElement);
+  const all: readonly Key[] = [...keys, { key: '?', does: 'Show the keys', run: () => dialog.showModal() }];
+  byId('key-list', HTMLElement).append(
+    ...all.flatMap(({ key, does }) => [el('dt', {}, el('kbd', {}, key)), el('dd', {}, does)]),
+  );
+  byId('help', HTMLButtonElement).addEventListener('click', () => dialog.showModal());
+  document.addEventListener('keydown', (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     if (event.target instanceof HTMLInputElement && event.target.type === 'search') return;
-    const key = this.table.get(event.key);
-    if (!key) return;
+    const run = all.find((key) => key.key === event.key)?.run;
+    if (!run) return;
     event.preventDefault();
-    key.run?.();
-  }
+    run();
+  });
 }

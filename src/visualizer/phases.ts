@@ -1,16 +1,18 @@
 /**
  * The start as bars over time: each phase of the root, when it began, how long it took, what it waited for.
  *
- * Bars never show a time that the daemon did not measure: an open phase ends at the daemon's clock. A phase that is open
- * and waits for nothing is the goal of the start, and does not stretch the picture.
+ * Bars never show a time that the daemon did not measure: an open phase ends at the daemon's clock. One that has been
+ * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
  */
 import type { PhaseView } from '../actors/server/visualizer-protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { duration } from './words.ts';
 
-/** Part of the width that is left for an open phase that is the goal. */
-const GOAL_SHARE = 0.06;
+/** How much longer than all that is over an open phase may make the picture. */
+const OPEN_SHARE = 0.3;
+
+const shortName = (phase: PhaseView): string => phase.name.split('.').slice(-2).join('.');
 
 export class PhaseBars {
   readonly element = byId('phases', HTMLElement);
@@ -30,7 +32,9 @@ export class PhaseBars {
     const { phases } = this.store.phases;
     const focused = [...this.list.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
     const span = this.span(phases);
+    const more = phases.length > this.list.children.length;
     this.list.replaceChildren(...phases.map((phase) => this.row(phase, span)));
+    if (more) this.list.scrollTop = this.list.scrollHeight;
     if (focused !== -1) this.list.querySelectorAll('button')[focused]?.focus();
     this.summarize(phases);
   }
@@ -44,34 +48,39 @@ export class PhaseBars {
     const open = phases.filter((phase) => phase.left === undefined);
     const waiting = open.findLast((phase) => phase.waitsFor !== undefined);
     const last = open.at(-1);
-    if (waiting) setText(this.summary, `In ${waiting.name}, waits for ${waiting.waitsFor}`);
-    else if (last) setText(this.summary, `In ${last.name}, ${duration(last.entered - this.store.started)} after start`);
+    if (waiting) setText(this.summary, `In ${shortName(waiting)}, waits for ${waiting.waitsFor}`);
+    else if (last)
+      setText(this.summary, `In ${shortName(last)}, ${duration(last.entered - this.store.started)} after start`);
     else setText(this.summary, phases.length > 0 ? 'Ended' : 'No phase yet');
   }
 
+  /** Milliseconds from left to right. */
   private span(phases: readonly PhaseView[]): number {
-    const ends = phases.map((phase) => phase.left ?? (phase.waitsFor === undefined ? phase.entered : this.store.now));
-    return Math.max(1, ...ends.map((end) => end - this.store.started));
+    const { now, started } = this.store;
+    const past = Math.max(0, ...phases.map((phase) => (phase.left ?? phase.entered) - started));
+    if (phases.every((phase) => phase.left !== undefined)) return Math.max(1, past);
+    return Math.max(1, past === 0 ? now - started : Math.min(now - started, past * (1 + OPEN_SHARE)));
   }
 
   private row(phase: PhaseView, span: number): HTMLElement {
     const { started, now } = this.store;
     const goal = phase.left === undefined && phase.waitsFor === undefined;
     const took = Math.max(0, (phase.left ?? now) - phase.entered);
-    const share = (1 - GOAL_SHARE) / span;
-    const from = (phase.entered - started) * share;
-    const bar = el('span', { class: `bar ${goal ? 'goal' : phase.left === undefined ? 'open' : ''}` });
+    const from = (phase.entered - started) / span;
+    const length = Math.min(took / span, 1 - from);
+    const looks = [goal ? 'goal' : phase.left === undefined ? 'open' : '', length < took / span ? 'cut' : ''];
+    const bar = el('span', { class: `bar ${looks.join(' ')}` });
     bar.style.left = `${from * 100}%`;
-    bar.style.width = `${(goal ? 1 - from : took * share) * 100}%`;
+    bar.style.width = `${length * 100}%`;
     const verb = phase.left === undefined ? 'waits' : 'waited';
     const waits = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
-    const time = goal ? `since +${duration(phase.entered - started)}` : duration(took);
-    const name = el('span', { class: 'name' }, el('span', { class: 'step' }, phase.step ?? ''), phase.name);
+    const time = duration(took);
+    const name = el('span', { class: 'name' }, el('span', { class: 'step' }, phase.steps ?? ''), shortName(phase));
     name.style.setProperty('--depth', String(phase.depth));
     const label = `${phase.name}, began ${duration(phase.entered - started)} after start, ${time}, ${waits}`;
     const button = el(
       'button',
-      { type: 'button', 'aria-label': label, title: waits },
+      { type: 'button', 'aria-label': label, title: label },
       name,
       el('span', { class: 'lane' }, bar),
       el('span', { class: 'took' }, time),

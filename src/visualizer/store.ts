@@ -14,7 +14,7 @@ import type {
   TreeView,
   TurnMessage,
 } from '../actors/server/visualizer-protocol.ts';
-import { concerns } from './words.ts';
+import { concerns, recordText } from './words.ts';
 
 /** Records on the page: as many as the daemon keeps. */
 const RECORDS_MAX = 2_000;
@@ -30,6 +30,9 @@ export class Store {
   turn = -1;
   readonly actors = new Map<string, ActorView>();
   records: ShownRecord[] = [];
+  /** The value of an actor's state before the `state` record of this number. */
+  readonly before = new Map<number, unknown>();
+  private readonly values = new Map<string, unknown>();
   phases: PhasesView = { started: 0, now: 0, phases: [] };
   detail: ActorDetail | undefined;
   connection: 'connecting' | 'live' | 'lost' = 'connecting';
@@ -68,12 +71,14 @@ export class Store {
 
   // ---- choosing -----------------------------------------------------------------------------------------------------
 
+  /** An actor that is not there cannot be chosen; before the tree is loaded it may be one. */
   chooseActor(address: string | undefined): void {
-    if (address === this.actor) return;
+    const loaded = this.root !== '';
+    if (address === this.actor || (loaded && !this.actors.has(address ?? ''))) return;
     this.actor = address;
     this.detail = undefined;
     this.mark('choice', 'detail');
-    this.askDetail();
+    if (loaded) this.askDetail();
   }
 
   chooseRecord(n: number | undefined): void {
@@ -109,7 +114,10 @@ export class Store {
     this.clock = { server: tree.now, page: performance.now() };
     this.actors.clear();
     for (const actor of tree.actors) this.actors.set(actor.address, actor);
-    this.records = [...seen.records];
+    this.records = [];
+    this.values.clear();
+    this.before.clear();
+    this.add(seen.records);
     if (this.actor === undefined || !this.actors.has(this.actor)) this.actor = tree.root || undefined;
     this.mark('actors', 'records', 'choice');
   }
@@ -139,15 +147,33 @@ export class Store {
 
   private heard(message: TurnMessage): void {
     this.turn = message.turn;
-    for (const address of message.gone) this.actors.delete(address);
+    for (const address of message.gone) {
+      this.actors.delete(address);
+      this.values.delete(address);
+    }
     for (const actor of message.actors) this.actors.set(actor.address, actor);
-    this.records.push(...message.records);
-    if (this.records.length > RECORDS_MAX) this.records.splice(0, this.records.length - RECORDS_MAX);
+    this.add(message.records);
     this.mark('records');
     if (message.actors.length > 0 || message.gone.length > 0) this.mark('actors');
     const { actor, root } = this;
     if (actor !== undefined && message.records.some((shown) => concerns(shown, actor))) this.askDetail();
     if (message.records.some(({ record }) => record.k === 'state' && record.at === root)) void this.loadPhases();
+  }
+
+  private add(records: readonly ShownRecord[]): void {
+    for (const { n, record } of records) {
+      if (record.k !== 'state') continue;
+      if (this.values.has(record.at)) this.before.set(n, this.values.get(record.at));
+      this.values.set(record.at, record.value);
+    }
+    this.records.push(...records);
+    const old = this.records.splice(0, Math.max(0, this.records.length - RECORDS_MAX));
+    for (const { n } of old) this.before.delete(n);
+  }
+
+  /** One line that says what a record says. */
+  text({ n, record }: ShownRecord): string {
+    return recordText(record, this.before.get(n));
   }
 
   private async loadPhases(): Promise<void> {
@@ -159,10 +185,11 @@ export class Store {
   private askDetail(): void {
     if (this.detailAsked) return;
     this.detailAsked = true;
+    const asked = this.actor;
     void this.loadDetail().finally(() =>
       setTimeout(() => {
         this.detailAsked = false;
-        if (this.detail?.actor.address !== this.actor || this.stale) this.askDetail();
+        if (asked !== this.actor || this.stale) this.askDetail();
       }, DETAIL_PAUSE_MS),
     );
   }

@@ -1,6 +1,6 @@
 /** How the page says things: durations, states, records. Pure. */
 
-import type { ActorView, RequestView, ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { ActiveState, ActorView, RequestView, ShownRecord } from '../actors/server/visualizer-protocol.ts';
 import type { KernelRecord } from '../kernel/records.ts';
 
 /** `340 ms`, `2.31 s`, `4 min 05 s`, `3 h 12 min`. */
@@ -29,6 +29,13 @@ export const innermostText = (value: unknown): string =>
     .map((path) => path.slice(path.lastIndexOf('.') + 1))
     .join(' | ');
 
+/** The regions that are in another state than before; all of them when that is not known. */
+export function changeText(value: unknown, before: unknown): string {
+  const former = new Set(leaves(before, ''));
+  const changed = leaves(value, '').filter((path) => !former.has(path));
+  return changed.join(' | ') || stateText(value);
+}
+
 function leaves(value: unknown, path: string): string[] {
   if (typeof value === 'string') return [path + value];
   if (typeof value !== 'object' || value === null) return [];
@@ -37,6 +44,10 @@ function leaves(value: unknown, path: string): string[] {
     return found.length > 0 ? found : [path + key];
   });
 }
+
+/** The active states that hold no other one. */
+export const innermost = (states: readonly ActiveState[]): ActiveState[] =>
+  states.filter(({ id }) => !states.some((other) => other.id.startsWith(`${id}.`)));
 
 export const lastOf = (address: string): string => address.slice(address.lastIndexOf('/') + 1);
 export const parentOf = (address: string): string => address.slice(0, Math.max(0, address.lastIndexOf('/')));
@@ -76,8 +87,8 @@ function delayText(delay: string): string {
   return ms < 60_000 && ms % 1_000 === 0 ? `${ms / 1_000} s` : duration(ms);
 }
 
-/** One line for the table. */
-export function recordText(record: KernelRecord): string {
+/** One line for the table. `before` is the value of the actor's state before a `state` record. */
+export function recordText(record: KernelRecord, before?: unknown): string {
   switch (record.k) {
     case 'header':
       return `incarnation ${record.incarnation} of node ${record.node} begins`;
@@ -96,7 +107,7 @@ export function recordText(record: KernelRecord): string {
     case 'log':
       return `${record.text}${record.fields ? `  ${JSON.stringify(record.fields)}` : ''}`;
     case 'state':
-      return `${stateText(record.value)}${record.status ? `  (${record.status})` : ''}`;
+      return `${changeText(record.value, before)}${record.status ? `  (${record.status})` : ''}`;
     default:
       return `turn ${record.turn}, digest ${record.digest}`;
   }

@@ -26,8 +26,8 @@ export interface SeenTurn {
 
 /** What the history must know of the actors to name a cause. */
 export interface CauseSource {
-  /** Number of the record by which an actor entered a state that it is still in. */
-  enteredBy(address: Address, state: string): number | undefined;
+  /** Number of the record by which an actor entered the state whose delay this event is (`xstate.after.<delay>.<id>`). */
+  armedBy(address: Address, event: string): number | undefined;
   /** Number of the record that made a request which is still open. */
   requestedBy(id: number): number | undefined;
 }
@@ -72,7 +72,7 @@ export class History {
       case 'in':
         return record.via.startsWith('effect:') ? this.source.requestedBy(Number(record.via.slice(7))) : undefined;
       case 'timer':
-        return this.source.enteredBy(record.at, record.event.replace(/^xstate\.after\.[^.]+\./, ''));
+        return this.source.armedBy(record.at, record.event);
       case 'state':
       case 'log':
         return this.heardBy(record.at);

@@ -5,7 +5,7 @@
  * Hears: `onTurn` of a kernel, from its first turn or from any later one.
  * Invariants: it never sends, never writes, never keeps a turn waiting for a reader; everything it holds is bounded.
  */
-import { type AnyMachineSnapshot, type AnyStateMachine, type AnyStateNode, getStateNodes } from 'xstate';
+import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../kernel/active-states.ts';
 import type { Address } from '../../kernel/address.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../kernel/records.ts';
@@ -64,11 +64,12 @@ export class Observer implements CauseSource {
     this.phases.started = t;
     for (const address of kernel.addresses) {
       if (!address.includes('/')) this.root = address;
-      const snapshot = kernel.snapshotOf(address) as AnyMachineSnapshot;
-      if (!snapshot.machine) continue;
-      const actor = newActor(address, snapshot.machine);
+      const snapshot = kernel.snapshotOf(address);
+      const machine = machineOf(snapshot);
+      if (!machine) continue;
+      const actor = newActor(address, machine);
       this.actors.set(address, actor);
-      this.enter(actor, snapshot.value, t, kernel.n - 1);
+      this.enter(actor, (snapshot as { value: unknown }).value, t, kernel.n - 1);
     }
   }
 
@@ -90,9 +91,8 @@ export class Observer implements CauseSource {
 
   private stateChanged(record: StateRecord, t: number, kernel: Kernel): void {
     const former = this.actors.get(record.at);
-    const snapshot = kernel.snapshotOf(record.at) as AnyMachineSnapshot | undefined;
     const restarted = former?.status !== 'active' && record.status === undefined;
-    const machine = snapshot?.machine ?? former?.machine;
+    const machine = machineOf(kernel.snapshotOf(record.at)) ?? former?.machine;
     if (!machine) return;
     const actor = former && !restarted ? former : newActor(record.at, machine);
     this.actors.set(record.at, actor);
@@ -104,7 +104,7 @@ export class Observer implements CauseSource {
   }
 
   private enter(actor: Actor, value: unknown, t: number, n: number): void {
-    const nodes = activeNodes(actor.machine, value);
+    const nodes = activeStates(actor.machine, value);
     const before = actor.active;
     actor.value = value;
     actor.active = new Map(
@@ -139,8 +139,9 @@ export class Observer implements CauseSource {
 
   // ---- CauseSource --------------------------------------------------------------------------------------------------
 
-  enteredBy(address: Address, state: string): number | undefined {
-    return this.actors.get(address)?.active.get(state)?.n;
+  armedBy(address: Address, event: string): number | undefined {
+    const states = [...(this.actors.get(address)?.active ?? [])].filter(([id]) => event.endsWith(`.${id}`));
+    return states.sort(([a], [b]) => b.length - a.length)[0]?.[1].n;
   }
 
   requestedBy(id: number): number | undefined {
@@ -166,12 +167,6 @@ export class Observer implements CauseSource {
     const ending = error === undefined ? {} : { error };
     return { address, machine: machine.id, value: trimmed(value), status, active, requests, ...ending };
   }
-}
-
-/** The active states in the order of the definition: parents before children. */
-function activeNodes(machine: AnyStateMachine, value: unknown): AnyStateNode[] {
-  const nodes = new Set(getStateNodes(machine.root, value as never));
-  return [...nodes].sort((a, b) => a.order - b.order);
 }
 
 const newActor = (address: Address, machine: AnyStateMachine): Actor => ({

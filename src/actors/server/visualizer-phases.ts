@@ -1,18 +1,18 @@
 /**
  * The phases of a start: each stretch of time that the root actor spent in one of its states.
  *
- * A phase is a state whose `meta` names a `step` or what it `waitsFor`; a machine that names none has its innermost
+ * A phase is a state whose `meta` names its `steps` or what it `waitsFor`; a machine that names none has its innermost
  * states as phases. Every visit is kept, the second as well as the first. Invariants: no phase ends before it began; at
  * most PHASES_MAX are held, and one that is open is never dropped.
  */
-import type { AnyStateNode } from 'xstate';
+import type { AnyStateNode } from '../../kernel/active-states.ts';
 import type { PhaseView } from './visualizer-protocol.ts';
 
 /** Visits that are kept: a start has about 40, the rest is room for restarts of subsystems. */
 const PHASES_MAX = 500;
 
 interface Meta {
-  readonly step?: string;
+  readonly steps?: string;
   readonly waitsFor?: string;
 }
 
@@ -56,7 +56,7 @@ function phaseNodes(nodes: readonly AnyStateNode[]): AnyStateNode[] {
 
 const metaOf = (node: AnyStateNode): Meta => (node.meta ?? {}) as Meta;
 const isNamed = (node: AnyStateNode): boolean =>
-  typeof metaOf(node).step === 'string' || typeof metaOf(node).waitsFor === 'string';
+  typeof metaOf(node).steps === 'string' || typeof metaOf(node).waitsFor === 'string';
 
 const naming = new WeakMap<AnyStateNode, boolean>();
 function namesPhases(node: AnyStateNode): boolean {
@@ -67,8 +67,8 @@ function namesPhases(node: AnyStateNode): boolean {
   return names;
 }
 
-function described(node: AnyStateNode): Pick<PhaseView, 'id' | 'name' | 'depth' | 'step' | 'waitsFor'> {
-  const { step, waitsFor } = metaOf(node);
+function described(node: AnyStateNode): Pick<PhaseView, 'id' | 'name' | 'depth' | 'steps' | 'waitsFor'> {
+  const { steps, waitsFor } = metaOf(node);
   let depth = 0;
   for (let up = node.parent as AnyStateNode | undefined; up; up = up.parent as AnyStateNode | undefined)
     if (isNamed(up)) depth++;
@@ -76,7 +76,7 @@ function described(node: AnyStateNode): Pick<PhaseView, 'id' | 'name' | 'depth' 
     id: node.id,
     name: node.path.join('.') || node.key,
     depth,
-    ...(typeof step === 'string' ? { step } : {}),
+    ...(typeof steps === 'string' ? { steps } : {}),
     ...(typeof waitsFor === 'string' ? { waitsFor } : {}),
   };
 }

@@ -74,8 +74,8 @@ export interface PhaseView {
   readonly id: string;
   readonly name: string;
   readonly depth: number;
-  /** The step of the documented start-up sequence. */
-  readonly step?: string;
+  /** Its rows of the documented start-up sequence: `S116-S120`. */
+  readonly steps?: string;
   readonly waitsFor?: string;
   readonly entered: number;
   readonly enteredBy: number;

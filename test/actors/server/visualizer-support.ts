@@ -1,0 +1,61 @@
+/** A visualizer over a real socket, watching the boss and its workers; and a reader of server-sent events. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { drawMachines } from '../../../scripts/diagrams/draw.ts';
+import { Visualizer } from '../../../src/actors/server/visualizer.ts';
+import type { HelloMessage, TurnMessage } from '../../../src/actors/server/visualizer-protocol.ts';
+import type { KernelOptions } from '../../../src/kernel/kernel.ts';
+import { bootBoss, bossMachine, HandTime } from '../../kernel/support.ts';
+
+/** Boots `machine` with its charts drawn and its visualizer listening; port 0 takes any. */
+export async function watched(overrides: Partial<KernelOptions> = {}, port = 0) {
+  const diagramsDir = mkdtempSync(join(tmpdir(), 'statelet-charts-'));
+  const machine = overrides.machine ?? bossMachine;
+  for (const [name, chart] of await drawMachines(machine)) writeFileSync(join(diagramsDir, name), chart);
+  const clock = new HandTime();
+  const visualizer = new Visualizer({ port, diagramsDir, now: () => clock.now() });
+  const origin = await visualizer.listen();
+  const boot = bootBoss({ machine, onTurn: visualizer.onTurn, time: clock, ...overrides });
+  const ask = async <Answer>(path: string): Promise<Answer> => {
+    const response = await fetch(new URL(path, origin));
+    if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+    return (await response.json()) as Answer;
+  };
+  const close = async () => {
+    await visualizer.close();
+    rmSync(diagramsDir, { recursive: true });
+  };
+  return { ...boot, time: clock, visualizer, origin, ask, close };
+}
+
+export type Heard = { type: 'hello'; data: HelloMessage } | { type: 'turn'; id: string; data: TurnMessage };
+
+/** Reads a stream of server-sent events one by one. */
+export async function listen(origin: URL, headers: Record<string, string> = {}, path = '/events') {
+  const abort = new AbortController();
+  const response = await fetch(new URL(path, origin), { headers, signal: abort.signal });
+  if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  const next = async (): Promise<Heard> => {
+    for (let end = text.indexOf('\n\n'); ; end = text.indexOf('\n\n')) {
+      if (end !== -1) {
+        const block = text.slice(0, end);
+        text = text.slice(end + 2);
+        return parse(block);
+      }
+      const { done, value } = await reader.read();
+      if (done) throw new Error('the stream has ended');
+      text += value;
+    }
+  };
+  return { next, type: response.headers.get('content-type'), close: () => abort.abort() };
+}
+
+function parse(block: string): Heard {
+  const fields = Object.fromEntries(
+    block.split('\n').map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 2)]),
+  );
+  return { type: fields['event'], id: fields['id'], data: JSON.parse(fields['data'] ?? 'null') } as Heard;
+}

@@ -1,0 +1,280 @@
+/** What the visualizer answers over HTTP, and whom it refuses. */
+import { request } from 'node:http';
+import { afterEach, describe, expect, it } from 'vitest';
+import { Visualizer } from '../../../src/actors/server/visualizer.ts';
+import type { ActorDetail, PhasesView, RecordsView, TreeView } from '../../../src/actors/server/visualizer-protocol.ts';
+import { assign, setup } from '../../../src/kernel/xstate.ts';
+import { bootBoss } from '../../kernel/support.ts';
+import { listen, watched } from './visualizer-support.ts';
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+});
+async function watch(...args: Parameters<typeof watched>) {
+  const all = await watched(...args);
+  closing.push(all.close);
+  return all;
+}
+
+/** A request with headers that `fetch` does not let one choose. */
+const statusAs = (origin: URL, host: string): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const sent = request(new URL('/api/tree', origin), { headers: { host } }, (response) => {
+      response.resume();
+      resolve(response.statusCode ?? 0);
+    });
+    sent.on('error', reject).end();
+  });
+
+describe('the tree', () => {
+  it('shows each actor with its machine, its active states and what it asked for', async () => {
+    const { ask, kernel } = await watch();
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    const { actors, root, node, n } = await ask<TreeView>('/api/tree');
+    expect({ root, node, n }).toEqual({ root: 'boss', node: 'n', n: kernel.n - 1 });
+    expect(actors.map((actor) => [actor.address, actor.machine, actor.status])).toEqual([
+      ['boss', 'boss', 'active'],
+      ['boss/ledger', 'ledger', 'active'],
+      ['boss/worker-ann', 'worker', 'active'],
+    ]);
+    expect(actors[0]).toMatchObject({ value: 'opening', requests: [{ name: 'world.look', class: 'query' }] });
+    expect(actors[2]!.active.map((state) => state.id)).toEqual(['worker', 'worker.idle']);
+    expect(actors[2]!.requests).toMatchObject([{ name: 'world.listen', class: 'stream', since: 1_000_000 }]);
+  });
+
+  it('keeps an actor that has ended, and shows it anew when it starts again', async () => {
+    const { ask, kernel } = await watch();
+    const worker = async () => (await ask<TreeView>('/api/tree')).actors.find((actor) => /ann/.test(actor.address));
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    kernel.dispatch('boss', { type: 'bomb', name: 'ann' }, 'test');
+    expect(await worker()).toMatchObject({ status: 'error', error: 'exploded', requests: [] });
+    const other = await watch();
+    other.kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    other.kernel.dispatch('boss', { type: 'fire', name: 'ann' }, 'test');
+    other.time.advance(500);
+    other.kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    const { actors } = await other.ask<TreeView>('/api/tree');
+    expect(actors.at(-1)).toMatchObject({ status: 'active', active: [{ since: 1_000_500 }, { since: 1_000_500 }] });
+  });
+
+  it('begins with any turn of a kernel that was running before', async () => {
+    const visualizer = new Visualizer({ port: 0 });
+    closing.push(() => visualizer.close());
+    const origin = await visualizer.listen();
+    let seen = false;
+    const { kernel } = bootBoss({ onTurn: (...turn) => seen && visualizer.onTurn(...turn) });
+    seen = true;
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    const { actors, root } = (await (await fetch(new URL('/api/tree', origin))).json()) as TreeView;
+    expect(root).toBe('boss');
+    expect(actors.map((actor) => actor.address)).toEqual(['boss', 'boss/ledger', 'boss/worker-ann']);
+  });
+});
+
+describe('one actor', () => {
+  it('is told with its context, its timers and its records', async () => {
+    const { ask, kernel } = await watch();
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    const detail = await ask<ActorDetail>('/api/actor?address=boss/worker-ann');
+    expect(JSON.parse(detail.context!)).toEqual({ name: 'ann', done: [], chance: 0, lastMs: 0 });
+    expect(detail.timers).toEqual([{ event: 'xstate.after.5000.worker.idle', due: 1_005_000 }]);
+    expect(detail.records.map(({ record }) => record.k)).toEqual(['message', 'effect', 'state']);
+  });
+
+  it('has a context of limited length', async () => {
+    const { ask, kernel } = await watch({ machine: hoarder });
+    kernel.dispatch('hoarder', { type: 'keep', text: 'x'.repeat(100_000) }, 'test');
+    const { context, records } = await ask<ActorDetail>('/api/actor?address=hoarder');
+    expect(context!.length).toBeLessThan(70_000);
+    expect(context).toMatch(/… \(\d+ characters\)$/);
+    expect(JSON.stringify(records).length).toBeLessThan(20_000);
+  });
+
+  it('that does not exist is named in the answer', async () => {
+    const { origin } = await watch();
+    const response = await fetch(new URL('/api/actor?address=boss/nobody', origin));
+    expect(response.status).toBe(404);
+    expect(await response.json()).toEqual({ error: 'no actor "boss/nobody": /api/tree lists them all' });
+    expect((await fetch(new URL('/api/actor?address=boss&address=boss', origin))).status).toBe(404);
+  });
+});
+
+describe('records', () => {
+  it('lead from a state back to the first input, through requests and timers', async () => {
+    const { ask, kernel, world, time } = await watch();
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
+    world.answer('world.make', { error: { name: 'E', message: 'no wood', retriable: true } });
+    time.advance(1_000);
+    const { records } = await ask<RecordsView>('/api/records');
+    const byNumber = new Map(records.map((shown) => [shown.n, shown]));
+    const chain: string[] = [];
+    for (let at = records.findLast(({ record }) => record.k === 'state'); at; at = byNumber.get(at.cause ?? -1))
+      chain.push(at.record.k);
+    expect(chain).toEqual(['state', 'timer', 'state', 'result', 'effect', 'message', 'in']);
+    expect(records.every(({ n, cause }) => cause === undefined || cause < n)).toBe(true);
+  });
+
+  it('of a stream have its request as their cause', async () => {
+    const { ask, kernel, world } = await watch();
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    [...world.open.values()].find(({ name }) => name === 'world.listen')!.emit({ type: 'heard', word: 'hi' } as never);
+    const { records } = await ask<RecordsView>('/api/records');
+    const heard = records.find(({ record }) => record.k === 'in' && record.event.type === 'heard');
+    const asked = records.find(({ record }) => record.k === 'effect' && record.name === 'world.listen');
+    expect(heard!.cause).toBe(asked!.n);
+  });
+
+  it('are held up to a limit, and the answer says when older ones are gone', async () => {
+    const { ask, kernel } = await watch();
+    for (let i = 0; i < 1_500; i++) kernel.dispatch('boss', { type: 'order', name: '' }, 'test');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const all = await ask<RecordsView>('/api/records');
+    expect(all.records.length).toBeLessThanOrEqual(2_000);
+    expect(all.records.at(-1)!.n).toBe(kernel.n - 1);
+    expect(all.forgotten).toBe(true);
+    const some = await ask<RecordsView>(`/api/records?after=${kernel.n - 4}&limit=2`);
+    expect(some.records.map(({ n }) => n)).toEqual([kernel.n - 2, kernel.n - 1]);
+    expect((await ask<RecordsView>(`/api/records?after=${kernel.n - 4}`)).forgotten).toBe(false);
+  });
+});
+
+describe('phases', () => {
+  it('are the innermost states of a root that names none, with their times', async () => {
+    const { ask, world, time } = await watch();
+    time.advance(250);
+    world.answer('world.look', { output: { seen: 'rain' } });
+    time.advance(750);
+    const { started, now, phases } = await ask<PhasesView>('/api/phases');
+    expect({ started, now }).toEqual({ started: 1_000_000, now: 1_001_000 });
+    expect(phases).toMatchObject([
+      { id: 'boss.opening', name: 'opening', entered: 1_000_000, left: 1_000_250 },
+      { id: 'boss.open', name: 'open', entered: 1_000_250 },
+    ]);
+    expect(phases[1]!.left).toBeUndefined();
+  });
+
+  it('are the states that say what they wait for, every visit of them', async () => {
+    const { ask, kernel, time } = await watch({ machine: starter });
+    for (const type of ['up', 'down', 'up']) {
+      time.advance(100);
+      kernel.dispatch('starter', { type }, 'test');
+    }
+    const { phases } = await ask<PhasesView>('/api/phases');
+    expect(phases.map(({ name, steps, waitsFor, depth, left }) => ({ name, steps, waitsFor, depth, left }))).toEqual([
+      { name: 'boot', steps: 'S001', waitsFor: undefined, depth: 0, left: undefined },
+      { name: 'boot.runtime', steps: undefined, waitsFor: 'the runtime', depth: 1, left: 1_000_100 },
+      { name: 'boot.runtime', steps: undefined, waitsFor: 'the runtime', depth: 1, left: 1_000_300 },
+    ]);
+  });
+
+  it('end with the root', async () => {
+    const { ask, kernel } = await watch();
+    kernel.dispatch('boss', { type: 'shutdown' }, 'test');
+    const { phases } = await ask<PhasesView>('/api/phases');
+    expect(phases.every((phase) => phase.left !== undefined)).toBe(true);
+    expect((await ask<TreeView>('/api/tree')).actors[0]).toMatchObject({ address: 'boss', status: 'done' });
+  });
+});
+
+describe('the door', () => {
+  it('opens to its own names only, so that a foreign name for loopback reaches nothing', async () => {
+    const { origin } = await watch();
+    expect(origin.hostname).toBe('127.0.0.1');
+    expect(await statusAs(origin, `127.0.0.1:${origin.port}`)).toBe(200);
+    expect(await statusAs(origin, `localhost:${origin.port}`)).toBe(200);
+    expect(await statusAs(origin, `evil.example:${origin.port}`)).toBe(403);
+    expect(await statusAs(origin, '127.0.0.1')).toBe(403);
+  });
+
+  it('lets the page run nothing but its own files', async () => {
+    const { origin } = await watch();
+    const page = await fetch(origin);
+    const policy = page.headers.get('content-security-policy')!;
+    expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'");
+    expect(policy).not.toContain('unsafe');
+    expect(page.headers.get('x-content-type-options')).toBe('nosniff');
+    expect(await page.text()).not.toMatch(/<script(?![^>]*\bsrc=)|\son\w+=|https?:/);
+  });
+
+  it('gives out its own files only', async () => {
+    const { origin } = await watch();
+    const code = await fetch(new URL('/assets/app.ts', origin));
+    expect(code.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
+    expect(await code.text()).not.toContain('ReadonlySet<Part>');
+    const chart = await fetch(new URL('/diagrams/worker.svg', origin));
+    expect(chart.headers.get('content-type')).toBe('image/svg+xml; charset=utf-8');
+    expect(await chart.text()).toContain('data-id="worker.backingOff"');
+    const refused = ['/assets/..%2f..%2fpackage.json', '/assets/tsconfig.json', '/diagrams/none.svg'];
+    for (const path of [...refused, '/diagrams/..%2fworker.svg', '/x'])
+      expect([path, (await fetch(new URL(path, origin))).status]).toEqual([path, 404]);
+  });
+});
+
+describe('the stream', () => {
+  it('greets, then tells each turn with what it changed', async () => {
+    const { origin, kernel } = await watch();
+    const stream = await listen(origin);
+    closing.push(stream.close);
+    expect(stream.type).toBe('text/event-stream; charset=utf-8');
+    expect(await stream.next()).toMatchObject({ type: 'hello', data: { incarnation: 'i1', resumed: true } });
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    const turn = await stream.next();
+    expect(turn).toMatchObject({ type: 'turn', id: String(kernel.n - 1), data: { n: kernel.n - 1, turn: 1 } });
+    if (turn.type !== 'turn') throw new Error('a turn was expected');
+    expect(turn.data.actors.map((actor) => actor.address)).toEqual(['boss/worker-ann']);
+    expect(turn.data.records.map(({ record }) => record.k)).toEqual(['in', 'message', 'effect', 'state', 'end']);
+  });
+
+  it('goes on after the last record that the page has seen', async () => {
+    const { origin, kernel } = await watch();
+    const seen = kernel.n - 1;
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    kernel.dispatch('boss', { type: 'hire', name: 'bob' }, 'test');
+    const stream = await listen(origin, { 'last-event-id': String(seen) }, '/events?after=0');
+    closing.push(stream.close);
+    const heard = [await stream.next(), await stream.next(), await stream.next()];
+    expect(heard.map((event) => (event.type === 'turn' ? event.data.turn : event.data.resumed))).toEqual([true, 1, 2]);
+  });
+
+  it('says when turns were missed, or when the daemon is another one', async () => {
+    const { origin, kernel } = await watch();
+    for (let i = 0; i < 1_500; i++) kernel.dispatch('boss', { type: 'order', name: '' }, 'test');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    for (const last of ['0', String(kernel.n + 100)]) {
+      const stream = await listen(origin, { 'last-event-id': last });
+      closing.push(stream.close);
+      expect(await stream.next()).toMatchObject({ type: 'hello', data: { resumed: false } });
+    }
+  });
+
+  it('has room for so many pages and no more', async () => {
+    const { origin } = await watch();
+    for (let i = 0; i < 16; i++) closing.push((await listen(origin)).close);
+    await expect(listen(origin)).rejects.toThrow('503 {"error":"16 pages are open already: close one"}');
+  });
+});
+
+const hoarder = setup({
+  types: { context: {} as { kept: string }, events: {} as { type: 'keep'; text: string } },
+}).createMachine({
+  id: 'hoarder',
+  context: { kept: '' },
+  on: { keep: { actions: assign({ kept: ({ event }) => event.text }) } },
+});
+
+const starter = setup({ types: { events: {} as { type: 'up' | 'down' } } }).createMachine({
+  id: 'starter',
+  initial: 'boot',
+  states: {
+    boot: {
+      meta: { steps: 'S001' },
+      initial: 'runtime',
+      states: {
+        runtime: { meta: { waitsFor: 'the runtime' }, on: { up: 'serving' } },
+        serving: { on: { down: 'runtime' } },
+      },
+    },
+  },
+});

@@ -1,0 +1,203 @@
+/** The page in a real browser: what a person sees and can do, and what a hostile log cannot. */
+import { existsSync } from 'node:fs';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { assign, line, setup } from '../../src/kernel/xstate.ts';
+import { watched } from '../actors/server/visualizer-support.ts';
+import { header } from '../kernel/support.ts';
+import { requirement } from '../support/require.ts';
+
+const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
+const missing = existsSync(CHROMIUM) ? null : `there is no ${CHROMIUM}; STATELET_CHROMIUM names another`;
+const OFFLINE = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
+  let browser: Browser;
+  let page: Page;
+  let node: Awaited<ReturnType<typeof watched>>;
+  /** What must not happen: errors, warnings, dialogs, requests to anywhere else. */
+  let complaints: string[];
+
+  beforeAll(async () => {
+    browser = await chromium.launch({ executablePath: CHROMIUM, args: OFFLINE });
+  });
+  afterAll(() => browser?.close());
+
+  beforeEach(async () => {
+    complaints = [];
+    page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
+    page.on('console', (message) => {
+      if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+    });
+    page.on('pageerror', (error) => complaints.push(error.message));
+    page.on('dialog', (dialog) => {
+      complaints.push(`dialog ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    page.on('request', (request) => {
+      if (new URL(request.url()).origin !== node.origin.origin) complaints.push(`asked ${request.url()}`);
+    });
+  });
+  afterEach(async () => {
+    await page.close();
+    await node.close();
+    expect(complaints).toEqual([]);
+  });
+
+  async function open(overrides: Parameters<typeof watched>[0] = {}, hash = '') {
+    node = await watched(overrides);
+    await page.goto(new URL(hash, node.origin).href);
+    await page.getByText('live', { exact: true }).waitFor();
+  }
+  const hire = (name: string) => node.kernel.dispatch('boss', { type: 'hire', name }, 'test');
+  const actor = (name: string) => page.getByRole('treeitem', { name: new RegExp(`^${name},`) });
+  const lit = () =>
+    page
+      .locator('#sheet .state.active')
+      .evaluateAll((states) => states.map((state) => state.getAttribute('data-id') ?? ''));
+
+  it('shows the actors as a tree, and the root first', async () => {
+    await open();
+    expect(await page.getByRole('treeitem').allTextContents()).toEqual(['▾bossopening', 'ledger']);
+    expect(await actor('boss').getAttribute('aria-selected')).toBe('true');
+    await expect.poll(lit).toEqual(['boss', 'boss.opening']);
+    expect(await page.locator('#actor').textContent()).toContain('answer to world.look');
+  });
+
+  it('lights a new state while one looks, without loading again', async () => {
+    await open();
+    await expect.poll(lit).toEqual(['boss', 'boss.opening']);
+    await page.evaluate('window.notReloaded = true');
+    node.world.answer('world.look', { output: { seen: 'rain' } });
+    await expect.poll(lit).toEqual(['boss', 'boss.open']);
+    expect(await page.locator('.edge.taken').getAttribute('data-event')).toContain('xstate.done.actor.look');
+    expect(await page.evaluate('window.notReloaded')).toBe(true);
+    await expect.poll(() => page.locator('#phase-list li').count()).toBe(2);
+  });
+
+  it('shows the chart of the actor that is chosen', async () => {
+    await open();
+    hire('ann');
+    await actor('worker-ann').click();
+    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    await expect.poll(() => page.locator('#actor .json').textContent()).toContain('"name": "ann"');
+    node.kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
+    await expect.poll(lit).toEqual(['worker', 'worker.making']);
+    expect(page.url()).toContain('actor=boss%2Fworker-ann');
+  });
+
+  it('lights the causes of a record, back to the first input', async () => {
+    await open();
+    hire('ann');
+    node.kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
+    await page.getByRole('row', { name: /worker-ann making/ }).click();
+    const steps = page.locator('#record .chain button');
+    await expect.poll(() => steps.count()).toBe(3);
+    expect((await steps.allTextContents()).map((text) => text.replace(/ .*/, ''))).toEqual([
+      'stateworker-ann:',
+      'messageworker-ann:',
+      'inputboss:',
+    ]);
+    expect(await page.locator('#rows .because').count()).toBe(2);
+    await page.getByRole('grid').press('c');
+    expect(await page.locator('#record-title').textContent()).not.toBe('');
+    await expect.poll(() => page.locator('#rows .followed').count()).toBeGreaterThan(0);
+  });
+
+  it('can be used with keys alone', async () => {
+    await open();
+    hire('ann');
+    hire('bob');
+    await actor('worker-bob').waitFor();
+    await page.keyboard.press('t');
+    await page.keyboard.press('End');
+    await expect.poll(() => actor('worker-bob').getAttribute('aria-selected')).toBe('true');
+    await page.keyboard.press('ArrowLeft');
+    await expect.poll(() => actor('boss').getAttribute('aria-selected')).toBe('true');
+    await page.keyboard.press('ArrowLeft');
+    await expect.poll(() => page.getByRole('treeitem').count()).toBe(1);
+    await page.keyboard.press('/');
+    await page.keyboard.type('ann');
+    await expect.poll(() => page.getByRole('treeitem').count()).toBe(2);
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('ArrowDown');
+    await expect.poll(() => actor('worker-ann').getAttribute('aria-selected')).toBe('true');
+    await page.keyboard.press('e');
+    await page.keyboard.press('ArrowUp');
+    await page.getByRole('heading', { name: /^Record \d+$/ }).waitFor();
+    await page.keyboard.press('Escape');
+    await expect.poll(() => page.locator('#record').isVisible()).toBe(false);
+    await page.keyboard.press('?');
+    expect(await page.getByRole('dialog').textContent()).toContain('Go to the actors');
+    await page.keyboard.press('Escape');
+    await expect.poll(() => page.getByRole('dialog').isVisible()).toBe(false);
+  });
+
+  it('shows hostile text as text, wherever it comes in', async () => {
+    await open({ machine: echo });
+    node.kernel.dispatch('echo', { type: 'say', text: HOSTILE }, HOSTILE);
+    await page.getByRole('row', { name: /"again"/ }).click();
+    await expect.poll(lit).toEqual(['echo', 'hostile']);
+    expect(await page.locator('#sheet .active .title').allTextContents()).toEqual(['echo', HOSTILE]);
+    expect(await actor('echo').textContent()).toContain('onerror');
+    await expect.poll(() => page.locator('#actor .json').textContent()).toContain('onerror');
+    expect(await page.locator('#rows').textContent()).toContain(HOSTILE);
+    expect(await page.locator('#record-body .json').textContent()).toContain('onerror');
+    await page.goto(`${node.origin.href}#actor=${encodeURIComponent(HOSTILE)}&record=1`);
+    await page.reload();
+    await page.getByText('live', { exact: true }).waitFor();
+    expect(await page.locator('img, iframe, script:not([src])').count()).toBe(0);
+    expect(await page.evaluate('window.pwned')).toBeUndefined();
+  });
+
+  it('follows a busy node without growing', async () => {
+    await open();
+    for (let i = 0; i < 900; i++) node.kernel.dispatch('boss', { type: 'order', name: '' }, 'test');
+    await expect.poll(() => page.locator('#counts').textContent()).toBe('2 actors, turn 900');
+    const last = page.getByRole('row', { name: `${node.kernel.n - 2}`, exact: false }).last();
+    await expect.poll(() => last.isVisible()).toBe(true);
+    expect(await page.locator('#rows > *').count()).toBeLessThan(60);
+  });
+
+  it('loads the present again when the daemon comes back as another incarnation', async () => {
+    await open();
+    const { port } = node.origin;
+    await node.visualizer.close();
+    await page.getByText('lost, trying again').waitFor();
+    const other = { ...header(), incarnation: 'i2', node: 'reborn' };
+    const again = await watched({ header: other }, Number(port));
+    await page.getByText('reborn', { exact: true }).waitFor();
+    await page.getByText('live', { exact: true }).waitFor();
+    await again.close();
+    complaints = complaints.filter((text) => !text.includes('net::ERR_'));
+  });
+});
+
+const HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>';
+
+/** Says and remembers what it hears, in a state of a hostile name. */
+const echo = setup({
+  types: { context: {} as { heard: string }, events: {} as { type: 'say'; text: string } },
+}).createMachine({
+  id: 'echo',
+  context: { heard: '' },
+  initial: 'quiet',
+  states: { quiet: {}, [HOSTILE]: { id: 'hostile' } },
+  on: {
+    say: {
+      target: '#hostile',
+      actions: [
+        line('info', ({ event }) => [event.text, { again: event.text }]),
+        assign({ heard: ({ event }) => event.text }),
+      ],
+    },
+  },
+});
