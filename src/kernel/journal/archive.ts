@@ -46,12 +46,15 @@ export class Archive {
    * the path of the open segment, which may not exist yet.
    */
   tidy(current: string, compressing: boolean): Promise<void> {
-    const result = this.work.then(async () => {
-      if (compressing) await this.compressClosed(current);
-      await this.applyLimit(current);
-    });
+    const result = this.tidyAfter(this.work, current, compressing);
     this.work = result.catch(() => undefined);
     return result;
+  }
+
+  private async tidyAfter(before: Promise<void>, current: string, compressing: boolean): Promise<void> {
+    await before;
+    if (compressing) await this.compressClosed(current);
+    await this.applyLimit(current);
   }
 
   /** When everything asked for until now is done. */

@@ -1,5 +1,9 @@
 /** The journal's storage, as the rest of Statelet sees it. The format is told in `docs/journal.md`. */
 export { JournalError, type JournalErrorKind, type JournalPlace } from './errors.ts';
 export { type JournalOptions, openJournal } from './open.ts';
+export { type Journal, type ReadOptions, readJournal, type StoredCheckpoint } from './reader.ts';
+export { isSecretHandle, openVault, type SecretHandle, Vault } from './secrets.ts';
+export type { TornTail } from './sequence.ts';
 export type { JournalSink } from './sink.ts';
+export { type IncarnationReport, type JournalReport, verifyJournal } from './verify.ts';
 export type { JournalWriter, PreviousIncarnation, Report } from './writer.ts';

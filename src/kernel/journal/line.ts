@@ -25,10 +25,17 @@ export function parseLine(line: Buffer): JournalLine | string {
   if (stated !== actual) return `its checksum is ${printable(stated)}, its bytes make ${actual}`;
   try {
     const record: unknown = JSON.parse(json.toString());
-    if (typeof record === 'object' && record !== null && 'k' in record) return record as JournalLine;
+    if (isLine(record)) return record;
   } catch {}
-  return 'its checksum is right, but it holds no record';
+  return 'its checksum is right, but it holds no record that this format knows';
 }
+
+const KINDS: ReadonlySet<unknown> = new Set<JournalLine['k']>([
+  ...(['header', 'in', 'timer', 'result', 'message', 'effect', 'cancel', 'log', 'state', 'end'] as const),
+  ...(['dropped', 'gap', 'checkpoint', 'chain'] as const),
+]);
+const isLine = (value: unknown): value is JournalLine =>
+  typeof value === 'object' && value !== null && 'k' in value && KINDS.has(value.k);
 
 const printable = (text: string): string => text.replace(/[^!-~]/g, '?');
 

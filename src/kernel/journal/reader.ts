@@ -1,0 +1,137 @@
+/**
+ * Reads a journal: one incarnation as an iterable of whole turns, over plain and compressed segments, without holding
+ * more than a segment. What is wrong is thrown as a `JournalError` at the place where it is found; a torn tail is not
+ * wrong: it is left out and told by `torn`.
+ */
+import { hash } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
+import { readBlob, withBigValues } from './blobs.ts';
+import { codeOf, JournalError } from './errors.ts';
+import { segmentsIn } from './layout.ts';
+import { scanSegment } from './scan.ts';
+import { Sequence, type TornTail } from './sequence.ts';
+
+export interface ReadOptions {
+  /** Default: the newest. */
+  readonly incarnation?: string;
+  /** Where to begin: at the oldest segment that is left (default), or at the newest checkpoint. */
+  readonly from?: 'oldest' | 'newest-checkpoint';
+}
+
+/** The state that the first segment begins with, and the number of the record it was taken after. */
+export interface StoredCheckpoint {
+  readonly after: number;
+  readonly state: unknown;
+}
+
+export class Journal {
+  readonly header: HeaderRecord;
+  /** Absent when the records begin with the header. */
+  readonly checkpoint: StoredCheckpoint | undefined;
+  readonly segments: readonly string[];
+  private tail: TornTail | undefined;
+
+  constructor(segments: readonly string[]) {
+    const first = segments[0]!;
+    const { header, checkpoint } = preambleOf(first);
+    this.header = header;
+    this.checkpoint = checkpoint && { after: checkpoint.after, state: readCheckpoint(first, checkpoint) };
+    this.segments = segments;
+  }
+
+  /** Every record from the start, in whole turns; each call reads anew. */
+  get records(): Iterable<JournalRecord> {
+    return { [Symbol.iterator]: () => this.read() };
+  }
+
+  /** What was left out at the end; known when the records have been read to their end. */
+  get torn(): TornTail | undefined {
+    return this.tail;
+  }
+
+  private *read(): Generator<JournalRecord> {
+    const sequence = new Sequence(this.header, this.checkpoint ? this.checkpoint.after + 1 : 0);
+    for (const file of this.segments) {
+      const load = (name: string): unknown => readBlob(dirname(file), name, file);
+      for (const line of scanSegment(file, (end) => sequence.endOfSegment(end))) {
+        const record = line.hasBlobs ? withBigValues(line.record, load) : line.record;
+        yield* sequence.take(file, line, record);
+      }
+    }
+    if (sequence.lastGap) yield sequence.lastGap;
+    this.tail = sequence.torn;
+  }
+}
+
+/** `path` is a journal's directory, or one segment, which is then read alone. */
+export function readJournal(path: string, options: ReadOptions = {}): Journal {
+  if (!isDirectory(path)) return new Journal([path]);
+  const all = segmentsIn(path);
+  const incarnation = options.incarnation ?? all.at(-1)?.incarnation;
+  const segments = all.filter((segment) => segment.incarnation === incarnation).map((segment) => segment.path);
+  if (segments.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(options.incarnation));
+  if (options.from !== 'newest-checkpoint') return new Journal(segments);
+  return new Journal(segments.slice(segments.findLastIndex(isReadable)));
+}
+
+/** Header and checkpoint of a segment: what makes it readable alone. */
+export function preambleOf(file: string): { header: HeaderRecord; checkpoint: CheckpointRecord | undefined } {
+  let header: HeaderRecord | undefined;
+  for (const { record, line } of scanSegment(file)) {
+    if (line === 1 && record.k === 'header') header = supported(record, file);
+    else if (line === 1 || !header) break;
+    else if (record.k === 'checkpoint') return { header, checkpoint: record };
+    else if (record.k !== 'gap') return { header, checkpoint: undefined };
+  }
+  if (header) return { header, checkpoint: undefined };
+  throw new JournalError('no-journal', { file }, 'it does not begin with the header of a journal');
+}
+
+/** The state of a checkpoint file, which must be the one that the segment names. */
+export function readCheckpoint(segment: string, { file: name, sha256 }: CheckpointRecord): unknown {
+  const file = join(dirname(segment), basename(name));
+  let text: Buffer;
+  try {
+    text = readFileSync(file);
+  } catch (error) {
+    const sentence = `the checkpoint that ${segment} begins with cannot be read (${codeOf(error)})`;
+    throw new JournalError('missing', { file }, sentence, error);
+  }
+  if (hash('sha256', text) === sha256) return JSON.parse(text.toString());
+  throw new JournalError('damaged', { file }, `the checkpoint that ${segment} begins with is not what was written`);
+}
+
+function supported(header: HeaderRecord, file: string): HeaderRecord {
+  const version: number = header.version;
+  if (version === FORMAT_VERSION) return header;
+  const sentence = `it has format ${version}, this Statelet reads format ${FORMAT_VERSION}; use the one that wrote it`;
+  throw new JournalError(
+    'unsupported-version',
+    { file, line: 1, offset: 0, n: 0 },
+    `${sentence} (${writerOf(header)})`,
+  );
+}
+
+const writerOf = (header: HeaderRecord): string => `Statelet ${header.build?.statelet ?? 'of unknown version'}`;
+
+function isReadable(file: string): boolean {
+  try {
+    const { checkpoint } = preambleOf(file);
+    return checkpoint !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+export function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch (error) {
+    throw new JournalError('no-journal', { file: path }, `there is nothing to read (${codeOf(error)})`, error);
+  }
+}
+
+const nothingThere = (incarnation: string | undefined): string =>
+  incarnation === undefined ? 'it holds no segments of a journal' : `it holds no incarnation ${incarnation}`;

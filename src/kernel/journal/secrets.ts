@@ -1,0 +1,114 @@
+/**
+ * Secrets: values that machines may compare and hand on, and must never see.
+ *
+ * A port seals a value where it enters; what travels through events, context and journal is a handle,
+ * `{"$secret":"§<22 characters>","len":n}`. A port opens it again where the value leaves. The handle is an HMAC with the
+ * node's key: the same value always makes the same handle, so machines see when a secret was rotated, a replay needs
+ * neither key nor values, and without the key a handle does not give way to guessing.
+ *
+ * Invariants: values live in memory only; the key file is made once, whole, and readable by its owner only.
+ */
+import { createHmac, randomBytes } from 'node:crypto';
+import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { OperationError } from '../json.ts';
+import { PRIVATE } from './disk.ts';
+import { codeOf, JournalError, messageOf } from './errors.ts';
+
+const KEY_BYTES = 32;
+/** 132 bits: no two secrets of a node will ever share a handle. */
+const HANDLE_LENGTH = 22;
+/** Two hundred and fifty pods with a hundred secrets each, before and after a rotation. */
+const VAULT_MAX_SECRETS = 50_000;
+const HANDLE = /^§[A-Za-z0-9_-]{22}$/;
+
+export interface SecretHandle {
+  readonly $secret: string;
+  /** Bytes of the value. */
+  readonly len: number;
+}
+
+export function isSecretHandle(value: unknown): value is SecretHandle {
+  if (typeof value !== 'object' || value === null) return false;
+  const { $secret, len } = value as Partial<SecretHandle>;
+  return typeof $secret === 'string' && HANDLE.test($secret) && typeof len === 'number';
+}
+
+/** The secrets that this process holds. The least recently used are forgotten first; their owner fetches them again. */
+export class Vault {
+  private readonly key: Buffer;
+  private readonly maxSecrets: number;
+  private readonly values = new Map<string, string>();
+
+  constructor(key: Buffer, maxSecrets = VAULT_MAX_SECRETS) {
+    this.key = key;
+    this.maxSecrets = maxSecrets;
+  }
+
+  seal(value: string): SecretHandle {
+    const mac = createHmac('sha256', this.key).update(value).digest('base64url');
+    const name = `§${mac.slice(0, HANDLE_LENGTH)}`;
+    this.touch(name, value);
+    if (this.values.size > this.maxSecrets) this.values.delete(this.values.keys().next().value!);
+    return { $secret: name, len: Buffer.byteLength(value) };
+  }
+
+  /** The value behind a handle. */
+  open(handle: SecretHandle): string {
+    const value = this.values.get(handle.$secret);
+    if (value === undefined) {
+      const sentence = `the secret ${handle.$secret} is not in memory: it must be fetched again from where it came`;
+      throw new OperationError(sentence, { name: 'SecretNotHeld', code: 'SECRET_NOT_HELD', retriable: true });
+    }
+    this.touch(handle.$secret, value);
+    return value;
+  }
+
+  /** A copy of a port's input in which every handle is opened. */
+  openAll(input: unknown): unknown {
+    if (typeof input !== 'object' || input === null) return input;
+    if (isSecretHandle(input)) return this.open(input);
+    if (Array.isArray(input)) return input.map((part) => this.openAll(part));
+    return Object.fromEntries(Object.entries(input).map(([key, part]) => [key, this.openAll(part)]));
+  }
+
+  private touch(name: string, value: string): void {
+    this.values.delete(name);
+    this.values.set(name, value);
+  }
+}
+
+/** Opens the vault of a node. The key should lie beside the node's other credentials, not beside the journal. */
+export function openVault(keyFile: string): Vault {
+  const key = readKey(keyFile) ?? makeKey(keyFile);
+  if (key.length === KEY_BYTES) return new Vault(key);
+  const sentence = `the node key has ${key.length} bytes instead of ${KEY_BYTES}; remove it and a new one is made`;
+  throw new JournalError('unusable', { file: keyFile }, sentence);
+}
+
+function readKey(file: string): Buffer | undefined {
+  try {
+    if ((statSync(file).mode & 0o077) !== 0) chmodSync(file, PRIVATE);
+    return readFileSync(file);
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return undefined;
+    throw new JournalError('unusable', { file }, `the node key cannot be read: ${messageOf(error)}`, error);
+  }
+}
+
+/** The key appears under its name only when it is whole; where two processes start at once, one key wins. */
+function makeKey(file: string): Buffer {
+  const unfinished = `${file}.${process.pid}.tmp`;
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    writeFileSync(unfinished, randomBytes(KEY_BYTES), { mode: PRIVATE, flush: true });
+    linkSync(unfinished, file);
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') {
+      throw new JournalError('unusable', { file }, `the node key cannot be made: ${messageOf(error)}`, error);
+    }
+  } finally {
+    rmSync(unfinished, { force: true });
+  }
+  return readFileSync(file);
+}
