@@ -5,7 +5,7 @@
  * connection is given up, and only then does the process exit.
  */
 import { randomInt } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { hostPorts } from '../actors/host/index.ts';
 import { logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
@@ -24,11 +24,15 @@ import { NODE_VERSION } from './version.ts';
 
 /** Seeds fit the generator's 32 bits. */
 const SEED_MAX = 2 ** 32 - 1;
+/** Upstream's mode of the root directory; the journal inside is for the owner alone. */
+const ROOT_DIRECTORY_MODE = 0o750;
 
 export interface DaemonOptions {
   /** Arguments of the kubelet, without Statelet's own. */
   readonly argv: readonly string[];
   readonly rootDir: string;
+  /** See `--data-dir`. */
+  readonly dataDir: string | null;
   readonly journalDir: string;
   readonly visualizerPort: number | 'off';
   readonly nodeName: string;
@@ -41,6 +45,7 @@ type End = { readonly output: unknown } | { readonly error: PlainError };
 
 /** Runs until the root machine ends; resolves with the exit code. */
 export async function runDaemon(options: DaemonOptions): Promise<number> {
+  mkdirSync(options.rootDir, { recursive: true, mode: ROOT_DIRECTORY_MODE });
   const journal = openJournal({ directory: options.journalDir });
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields));
   const page = visualizerPage(options);
@@ -75,7 +80,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
 }
 
 function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {
-  const { argv, journalDir, nodeName } = options;
+  const { argv, dataDir, journalDir, nodeName } = options;
   return {
     version: FORMAT_VERSION,
     incarnation,
@@ -83,7 +88,7 @@ function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord,
     node: nodeName,
     bootId: bootId(),
     build: buildInfo(kubeletMachine),
-    input: { argv, version: NODE_VERSION, journalDir },
+    input: { argv, dataDir, version: NODE_VERSION, journalDir },
   };
 }
 

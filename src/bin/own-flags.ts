@@ -3,6 +3,8 @@
  * parser sees them, in either spelling (`--journal-dir=X`, `--journal-dir X`).
  */
 export interface OwnFlags {
+  /** Folder below which everything is written that a kubelet writes below `/var`: a node without root's places. */
+  readonly dataDir: string | null;
   /** Default: `<root-dir>/journal`. */
   readonly journalDir: string | null;
   /** Loopback port of the visualizer; `off` for none. */
@@ -11,11 +13,12 @@ export interface OwnFlags {
 
 export const DEFAULT_VISUALIZER_PORT = 10_247;
 
-const NAMES = ['journal-dir', 'visualizer-port'] as const;
+const NAMES = ['data-dir', 'journal-dir', 'visualizer-port'] as const;
 
 export const OWN_FLAGS_HELP = `
 Statelet flags:
 
+      --data-dir string          Folder for all that a kubelet writes below /var: root directory, pod logs, links of logs
       --journal-dir string       Folder of the journal (default "<root-dir>/journal")
       --visualizer-port string   Loopback port of the visualizer, or "off" (default ${DEFAULT_VISUALIZER_PORT})
 `;
@@ -39,7 +42,8 @@ export function splitArguments(argv: readonly string[]): SplitArguments {
   if (port === null) {
     return { error: `invalid argument "${values.get('visualizer-port')}" for "--visualizer-port": a port, or "off"` };
   }
-  return { own: { journalDir: values.get('journal-dir') ?? null, visualizerPort: port }, kubelet };
+  const own = { dataDir: values.get('data-dir') ?? null, journalDir: values.get('journal-dir') ?? null };
+  return { own: { ...own, visualizerPort: port }, kubelet };
 }
 
 function visualizerPort(value: string | undefined): number | 'off' | null {

@@ -6,7 +6,7 @@
  *   E1 no request reaches the world before the turn that made it is written; `once` and `idempotent` wait until it is
  *      durable.
  *   E2 a request has at most one result; what comes later, twice, or after a cancel is dropped before the journal.
- *   E3 leaving the state that asked aborts the request.
+ *   E3 leaving the state that asked aborts the request, after the turn that says so is written.
  */
 import type { AnyActorRef } from 'xstate';
 import type { Address } from './address.ts';
@@ -45,6 +45,7 @@ export class Outbox {
   private readonly outstanding = new Map<number, Outstanding>();
   private readonly byActor = new Map<AnyActorRef, number>();
   private waiting: number[] = [];
+  private aborting: (() => void)[] = [];
 
   /** Notes a request of this turn and gives it a number. */
   request(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id = this.nextId++): EffectRequest {
@@ -83,8 +84,15 @@ export class Outbox {
     const cancel = this.outstanding.get(id)?.cancel;
     this.settled(actor);
     this.waiting = this.waiting.filter((waiting) => waiting !== id);
-    cancel?.();
+    if (cancel) this.aborting.push(cancel);
     return id;
+  }
+
+  /** Aborts what this turn cancelled. */
+  abort(): void {
+    const cancels = this.aborting;
+    this.aborting = [];
+    for (const cancel of cancels) cancel();
   }
 
   /** The requests of this turn, in order; the outbox forgets that they wait. */
@@ -105,6 +113,7 @@ export class Outbox {
   }
 
   cancelAll(): void {
+    this.abort();
     for (const open of this.outstanding.values()) open.cancel?.();
   }
 }

@@ -256,6 +256,7 @@ export class Kernel implements ActorHost {
     this.records = [];
     for (const record of records) sink.append(record);
     sink.commit();
+    this.outbox.abort();
     this.beginEffects();
     onTurn?.(records, this);
     if (sink.wantsCheckpoint && !this.stopped) sink.writeCheckpoint(this.checkpoint());

@@ -15,10 +15,12 @@ import { KUBELET_VERSION, NODE_VERSION } from '../version.ts';
 /** Charts of the machines, drawn when the project is built. */
 const DIAGRAMS_DIR = join(import.meta.dirname, '../../../docs/diagrams');
 
-export async function run(argv: readonly string[]): Promise<number> {
-  const split = splitArguments(argv);
+export async function run(given: readonly string[]): Promise<number> {
+  const split = splitArguments(given);
   if ('error' in split) return refuse(split.error, null);
-  const parsed = parseCommandLine(split.kubelet, { version: KUBELET_VERSION, raw: NODE_VERSION });
+  const dataDir = split.own.dataDir === null ? null : resolve(split.own.dataDir);
+  const argv = dataDir === null ? split.kubelet : [`--root-dir=${dataDir}`, ...split.kubelet];
+  const parsed = parseCommandLine(argv, { version: KUBELET_VERSION, raw: NODE_VERSION });
   for (const note of parsed.notes) process.stderr.write(`${note}\n`);
   if (parsed.kind === 'error') return refuse(parsed.error, parsed.hint);
   if (parsed.kind !== 'run') {
@@ -27,8 +29,9 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
   const rootDir = resolve(parsed.flags.rootDir);
   return runDaemon({
-    argv: split.kubelet,
+    argv,
     rootDir,
+    dataDir,
     journalDir: resolve(split.own.journalDir ?? join(rootDir, 'journal')),
     visualizerPort: split.own.visualizerPort,
     nodeName: nodeNameOf(parsed.flags.hostnameOverride, hostname()),

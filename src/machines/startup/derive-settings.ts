@@ -5,7 +5,7 @@
 import type { NodeSettings } from '../node-settings.ts';
 import { millisecondsOf } from './configuration/duration.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
-import type { KubeletContext } from './types.ts';
+import type { KubeletContext, KubeletInput } from './types.ts';
 
 /** Upstream's ceiling of the crash-loop back-off without its feature gate. */
 const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
@@ -30,6 +30,9 @@ export function parseResolvConf(text: string): NodeSettings['resolver'] {
   return { nameservers, searches, options };
 }
 
+/** Where log shippers look for container logs by name. */
+const CONTAINER_LOGS_DIR = '/var/log/containers';
+
 /** Needs a context in which `run` and `runKubelet` are complete. */
 export function deriveSettings(context: KubeletContext): NodeSettings {
   const { flags, config, node, runtime, machineInfo } = context;
@@ -37,7 +40,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     throw new Error('settings were derived before RunKubelet');
   return {
     ...node,
-    ...paths(flags, config, context.input.journalDir),
+    ...paths(flags, config, context.input),
     ...cgroups(config, runtime.cgroupDriver),
     ...images(config),
     ...dns(config, context),
@@ -55,12 +58,12 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
   };
 }
 
-function paths(flags: KubeletFlags, config: KubeletConfiguration, journalDir: string) {
+function paths(flags: KubeletFlags, config: KubeletConfiguration, { dataDir, journalDir }: KubeletInput) {
   return {
     rootDir: flags.rootDir,
-    podLogsDir: config.podLogsDir,
-    containerLogsDir: '/var/log/containers',
-    staticPodPath: config.staticPodPath ?? '',
+    podLogsDir: dataDir === null ? config.podLogsDir : `${dataDir}/logs`,
+    containerLogsDir: dataDir === null ? CONTAINER_LOGS_DIR : `${dataDir}/containers`,
+    staticPodPath: config.staticPodPath,
     softStateFile: `${journalDir}/soft-state.json`,
   };
 }

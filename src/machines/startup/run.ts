@@ -15,12 +15,15 @@ export function nodeNameOf(override: string, hostname: string): string {
 }
 
 export const run = kubeletSetup.createStateConfig({
-  initial: 'lockFile',
-  entry: line('info', ({ context }) => ['Kubelet version', { kubeletVersion: context.input.version }]),
+  initial: 'begun',
   states: {
+    begun: {
+      meta: { steps: 'S040' },
+      entry: line('info', ({ context }) => ['Kubelet version', { kubeletVersion: context.input.version }]),
+      always: [{ guard: hasLockFile, target: 'lockFile' }, { target: 'hostname' }],
+    },
     lockFile: {
       meta: { steps: 'S047-S049', waitsFor: 'the lock file' },
-      always: { guard: (args) => !hasLockFile(args), target: 'hostname' },
       entry: raise({ type: 'create.lockFile' }),
       on: { 'lockFile.acquired': 'hostname', 'lockFile.failed': failing('run.lockFile') },
     },

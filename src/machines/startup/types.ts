@@ -8,6 +8,8 @@ import type { KubeletConfiguration, KubeletFlags } from './configuration/index.t
 export interface KubeletInput {
   /** Arguments after `run`. */
   readonly argv: readonly string[];
+  /** Folder for pod logs and their links instead of the configured ones; `null` leaves the kubelet's places. */
+  readonly dataDir: string | null;
   /** `v1.36.x+statelet.<version>`. */
   readonly version: string;
   /** Where the journal of this node is; soft facts live beside it. */

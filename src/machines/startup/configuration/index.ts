@@ -15,6 +15,7 @@ export { type EvictionThreshold, parseEvictionThresholds } from './eviction-thre
 export { decideFeatures, type FeatureDecision, type FeatureSettings, isEnabled } from './feature-gates.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine, type VersionText } from './flags.ts';
 export { loadConfiguration } from './load.ts';
+export { type Origin, type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
 export { formatQuantity, milliUnitsOf, parseQuantity, type Quantity, unitsOf } from './quantity.ts';
 export { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
 export {

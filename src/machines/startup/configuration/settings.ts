@@ -29,6 +29,20 @@ const NAMESPACED_SYSCTLS = ['kernel.shm', 'kernel.msg', 'kernel.sem', 'fs.mqueue
 const lockFile: Check = (_configuration, { exitOnLockContention, lockFile: path }) =>
   exitOnLockContention && path === '' ? 'cannot exit on lock file contention: no lock file specified' : null;
 
+/** `unix://` and a path, or a bare path. */
+const endpoints: Check = ({ containerRuntimeEndpoint, imageServiceEndpoint }) => {
+  for (const endpoint of [containerRuntimeEndpoint, imageServiceEndpoint]) {
+    const protocol = /^([a-zA-Z][a-zA-Z0-9+.-]*):\/\//.exec(endpoint)?.[1] ?? 'unix';
+    if (protocol === 'tcp') return 'only support unix socket endpoint';
+    if (protocol !== 'unix') return `protocol ${quote(protocol)} not supported`;
+  }
+  return null;
+};
+
+/** Blanks around a name are cut off, and something must be left. */
+const nodeName: Check = (_configuration, { hostnameOverride: name }) =>
+  name !== '' && name.trim() === '' ? 'empty hostname is invalid' : null;
+
 function reserved(field: 'kubeReserved' | 'systemReserved', flag: string): Check {
   return (configuration) => {
     const { error } = parseReservedResources(configuration[field]);
@@ -106,11 +120,12 @@ const RUN = 'failed to run Kubelet: ';
 const CREATE = `${RUN}failed to create kubelet: `;
 
 const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] = [
-  [DEPENDENCIES, [tlsError]],
+  [DEPENDENCIES, [nodeName, tlsError]],
   [
     RUN,
     [
       lockFile,
+      endpoints,
       reserved('kubeReserved', '--kube-reserved'),
       reserved('systemReserved', '--system-reserved'),
       hardThresholds,
