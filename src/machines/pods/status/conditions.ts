@@ -122,6 +122,15 @@ function readyCondition({ pod, foreign }: ConditionFacts, containersReady: Verdi
   return { type, status: 'False', reason: conditionReasons.readinessGatesNotReady, message: unmet.join(', ') };
 }
 
+/** Of a pod that is gone: what is as it was is so for the reason it was, for its phase alone is new. */
+export const settled = (verdicts: readonly Verdict[], previous: readonly PodCondition[]): readonly Verdict[] =>
+  verdicts.map((verdict) => {
+    const before = previous.find(({ type }) => type === verdict.type);
+    if (before?.status !== verdict.status) return verdict;
+    const { type, status, reason, message } = before;
+    return { type, status, ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
+  });
+
 /** Gives each verdict its time and generation: the old time where the status is the old one. */
 export function dated(
   verdicts: readonly Verdict[],

@@ -93,7 +93,9 @@ function withInstance(
   last: CriContainerStatus | undefined,
 ): ContainerStatus {
   const containerID = `${facts.runtimeName}://${current.id}`;
-  const isLost = current.state === 'CONTAINER_UNKNOWN' && previous?.state?.running !== undefined;
+  const isUnknown = current.state === 'CONTAINER_UNKNOWN';
+  if (isUnknown && previous?.state?.terminated !== undefined && previous.containerID === containerID) return previous;
+  const isLost = isUnknown && previous?.state?.running !== undefined;
   const restarts = restartCountOf(current) ?? facts.restartCounts[container.name] ?? 0;
   return {
     name: container.name,

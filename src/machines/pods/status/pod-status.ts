@@ -17,7 +17,7 @@ import {
 } from '../../reasons.ts';
 import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
-import { type ConditionFacts, dated, isForeignCondition, podConditions } from './conditions.ts';
+import { type ConditionFacts, dated, isForeignCondition, podConditions, settled } from './conditions.ts';
 import { type ContainerFacts, containerStatuses, initContainerStatuses, type Waiting } from './containers.ts';
 import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
@@ -69,15 +69,13 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     initContainerStatuses: inits,
     containerStatuses: regulars,
   };
-  const generation = pod.metadata.generation;
+  const { generation } = pod.metadata;
+  const current = podConditions(conditions);
+  const verdicts = facts.stage === 'terminated' ? settled(current, previous?.conditions ?? []) : current;
   const status: PodStatus = {
     ...(generation === undefined ? {} : { observedGeneration: generation }),
     ...killed(facts, verdict),
-    conditions: [
-      ...foreign,
-      ...disruption(facts),
-      ...dated(podConditions(conditions), previous?.conditions ?? [], nowMs, generation),
-    ],
+    conditions: [...foreign, ...disruption(facts), ...dated(verdicts, previous?.conditions ?? [], nowMs, generation)],
     ...addresses(facts),
     startTime: previous?.startTime ?? pod.status?.startTime ?? rfc3339(nowMs),
     ...(inits.length === 0 ? {} : { initContainerStatuses: inits }),

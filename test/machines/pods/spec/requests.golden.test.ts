@@ -25,24 +25,23 @@ const PLUGINS: Readonly<Record<string, string>> = {
   emptyDir: 'kubernetes.io~empty-dir',
 };
 
+const requestsOf = ({ calls }: Recording): readonly Call[] => calls.filter(({ method }) => BUILT.has(method));
+const asking = recordings.filter((recording) => requestsOf(recording).length > 0);
 let compared = 0;
 afterAll(() => {
-  console.info(`requests: ${compared} compared with the recordings and equal, 0 excused`);
+  const silent = recordings.length - asking.length;
+  console.info(`requests: ${compared} equal, 0 excused; ${silent} of ${recordings.length} recordings have none`);
 });
 
-describe.each(recordings)('recording $name', (recording) => {
-  const calls = recording.calls.filter(({ method }) => BUILT.has(method));
-  it.runIf(calls.length > 0)(`asks the runtime for the same (${calls.length} requests)`, () => {
-    for (const call of calls) {
-      expect(canonical(rebuilt(recording, call)), `${call.method} at ${call.at} ms`).toEqual(canonical(call.request));
-      compared += 1;
-    }
-  });
+it.each(asking)('recording $name asks the runtime for the same', (recording) => {
+  for (const call of requestsOf(recording)) {
+    expect(canonical(rebuilt(recording, call)), `${call.method} at ${call.at} ms`).toEqual(canonical(call.request));
+    compared += 1;
+  }
 });
 
 it('covers the corpus', () => {
-  const calls = recordings.flatMap((recording) => recording.calls.filter(({ method }) => BUILT.has(method)));
-  const counts = Object.groupBy(calls, ({ method }) => method);
+  const counts = Object.groupBy(recordings.flatMap(requestsOf), ({ method }) => method);
   expect(Object.fromEntries(Object.entries(counts).map(([method, list]) => [method, list?.length]))).toEqual({
     RunPodSandbox: 107,
     CreateContainer: 141,

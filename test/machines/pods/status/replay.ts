@@ -38,6 +38,8 @@ interface Position {
   readonly moment: Moment;
   readonly previous: PodStatus | null;
   readonly published: PodStatus | null;
+  /** The same facts once more give the same status. */
+  readonly stable: boolean;
 }
 
 export interface Difference {
@@ -49,18 +51,22 @@ export interface Difference {
 export interface Replayed {
   readonly equal: number;
   readonly differences: readonly Difference[];
+  /** Lines after which the same facts said something else. */
+  readonly unstable: readonly StatusLine[];
 }
 
 const START: Position = {
   moment: { stage: 'sync', sandbox: 'none', order: 'none' },
   previous: null,
   published: null,
+  stable: true,
 };
 
 /** All lines of one pod object (one uid). A line that cannot be reproduced is as if it had been merged away. */
 export function replay(recording: Recording, uid: string, lines: readonly StatusLine[]): Replayed {
   let position = START;
   const differences: Difference[] = [];
+  const unstable: StatusLine[] = [];
   for (const line of lines) {
     const expected = normal(line.status);
     const from = position;
@@ -71,9 +77,10 @@ export function replay(recording: Recording, uid: string, lines: readonly Status
       differences.push({ line, expected, nearest });
     } else {
       position = hit;
+      if (!hit.stable) unstable.push(line);
     }
   }
-  return { equal: lines.length - differences.length, differences };
+  return { equal: lines.length - differences.length, differences, unstable };
 }
 
 /** All moments that are not before the given one, nearest first. */
@@ -88,14 +95,21 @@ function step(recording: Recording, uid: string, line: StatusLine, from: Positio
   const rejection = rejectionOf(line);
   if (rejection !== null) {
     const status = rejectedStatus(facts.pod, rejection, NOW_MS);
-    return { moment, previous: status, published: status };
+    return { moment, previous: status, published: status, stable: true };
   }
   const isKilledNow = moment.order === 'kill' && from.moment.order !== 'kill';
   const kill = isKilledNow ? evictionOf(recording) : undefined;
   const killed =
     kill === undefined ? from.previous : podStatus({ ...facts, stage: 'sync', previous: from.previous, kill });
   const status = podStatus({ ...facts, previous: killed });
-  return { moment, previous: status, published: publishedStatus(status, from.published, moment.stage === 'sync') };
+  const again = podStatus({ ...facts, previous: status });
+  const published = publishedStatus(status, from.published, moment.stage === 'sync');
+  return {
+    moment,
+    previous: status,
+    published,
+    stable: JSON.stringify(normal(again)) === JSON.stringify(normal(status)),
+  };
 }
 
 function rejectionOf({ status }: StatusLine): { reason: string; message: string } | null {
@@ -182,7 +196,10 @@ function sandboxesOf(pod: Pod, status: Recorded, state: Moment['sandbox']): read
 }
 
 /** The status says that there is a sandbox and not yet which address it has: the kubelet had looked in between. */
-const withoutAddress = ({ network: _, ...sandbox }: PodSandboxStatus): PodSandboxStatus => sandbox;
+function withoutAddress(sandbox: PodSandboxStatus): PodSandboxStatus {
+  const { network: _, ...rest } = sandbox;
+  return rest;
+}
 
 const SCHEME = 'containerd://';
 

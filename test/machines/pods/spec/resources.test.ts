@@ -1,0 +1,154 @@
+/** Tables for amounts and what follows from them: classes, cgroups, shares, scores. */
+import { assert, bigInt, property } from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { ResourceRequirements } from '../../../../src/machines/api/pod.ts';
+import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
+import { cgroupParent, oomScoreAdj, podQOS } from '../../../../src/machines/pods/spec/index.ts';
+import {
+  formatBinary,
+  formatDecimal,
+  isQuantity,
+  milliUnits,
+  parseQuantity,
+  wholeUnits,
+} from '../../../../src/machines/pods/spec/quantity.ts';
+import { containerResources, cpuQuota, cpuShares } from '../../../../src/machines/pods/spec/resources.ts';
+import { container, pod } from '../support.ts';
+import { node } from './recordings.ts';
+
+describe('quantities', () => {
+  it.each([
+    ['1', 1n, 1000n],
+    ['100m', 1n, 100n],
+    ['1.5', 2n, 1500n],
+    ['.5', 1n, 500n],
+    ['1e3', 1000n, 1_000_000n],
+    ['2E-3', 1n, 2n],
+    ['1Ki', 1024n, 1_024_000n],
+    ['1.5Gi', 1_610_612_736n, 1_610_612_736_000n],
+    ['1n', 1n, 1n],
+    ['0', 0n, 0n],
+    ['-1', -1n, -1000n],
+    ['9E', 9_000_000_000_000_000_000n, 9_000_000_000_000_000_000_000n],
+    ['999E', 9_223_372_036_854_775_807n, 9_223_372_036_854_775_807_000n],
+  ])('%s is %s units, %s thousandths', (text, units, milli) => {
+    expect(wholeUnits(parseQuantity(text))).toBe(units);
+    expect(milliUnits(parseQuantity(text))).toBe(milli);
+  });
+
+  it.each(['', 'x', '1x', '1 Gi', '--1', '1e', '1KiB', 'Infinity', '0x10'])('%j is none', (text) => {
+    expect(isQuantity(text)).toBe(false);
+    expect(() => parseQuantity(text)).toThrow('quantities must match');
+  });
+
+  it.each([
+    ['1500m', '1500m'],
+    ['2000m', '2'],
+    ['1000', '1k'],
+    ['0', '0'],
+    ['0.1m', '100u'],
+  ])('%s is written %s', (text, expected) => expect(formatDecimal(parseQuantity(text))).toBe(expected));
+
+  it.each([
+    ['134217728', '128Mi'],
+    ['1000', '1000'],
+    ['1536Mi', '1536Mi'],
+    ['0', '0'],
+  ])('%s bytes are written %s', (text, expected) => expect(formatBinary(parseQuantity(text))).toBe(expected));
+});
+
+describe('canonical text', () => {
+  it('says the same amount', () => {
+    const amounts = bigInt({ min: 0n, max: 2n ** 63n - 1n });
+    assert(property(amounts, (amount) => parseQuantity(formatDecimal(amount)) === amount));
+    assert(property(amounts, (bytes) => wholeUnits(parseQuantity(formatBinary(bytes * 10n ** 9n))) === bytes));
+  });
+});
+
+describe('quality of service', () => {
+  const of = (...resources: ResourceRequirements[]): string =>
+    podQOS(pod({ containers: resources.map((each, index) => container({ name: `c${index}`, resources: each })) }));
+  const guaranteed = { limits: { cpu: '1', memory: '1Gi' }, requests: { cpu: '1000m', memory: '1024Mi' } };
+
+  it.each([
+    ['BestEffort', [{}]],
+    ['BestEffort', [{ requests: { cpu: '0' } }]],
+    ['BestEffort', [{ limits: { 'ephemeral-storage': '1Gi' } }]],
+    ['Burstable', [{ requests: { cpu: '1m' } }]],
+    ['Burstable', [guaranteed, {}]],
+    ['Burstable', [{ limits: { cpu: '1', memory: '1Gi' }, requests: { cpu: '500m' } }]],
+    ['Guaranteed', [guaranteed]],
+    ['Guaranteed', [guaranteed, { limits: { cpu: '2', memory: '1Gi' } }]],
+  ])('%s: %j', (expected, resources) => expect(of(...resources)).toBe(expected));
+
+  it('looks at the whole pod first', () => {
+    expect(podQOS(pod({ resources: guaranteed }))).toBe('Guaranteed');
+    expect(podQOS(pod({ initContainers: [container({ name: 'i', resources: guaranteed })] }))).toBe('Burstable');
+  });
+});
+
+describe('cgroup parent', () => {
+  const parent = (settings: Partial<NodeSettings>): string =>
+    cgroupParent(pod({}, { uid: 'a-b' }), { ...node, cgroupRoot: '/', ...settings });
+
+  it.each([
+    [{ cgroupDriver: 'cgroupfs' }, '/kubepods/besteffort/poda-b'],
+    [{ cgroupDriver: 'systemd' }, '/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice'],
+    [{ cgroupsPerQOS: false }, ''],
+    [{ cgroupsPerQOS: false, cgroupRoot: '/own' }, '/own'],
+  ] satisfies ReadonlyArray<[Partial<NodeSettings>, string]>)('%j: %s', (settings, expected) =>
+    expect(parent(settings)).toBe(expected),
+  );
+});
+
+describe('resources', () => {
+  it.each([
+    [0n, 2n],
+    [1n, 2n],
+    [100n, 102n],
+    [1000n, 1024n],
+    [1_000_000n, 262_144n],
+  ])('%s thousandths of a CPU are %s shares', (milli, shares) => expect(cpuShares(milli)).toBe(shares));
+
+  it.each([
+    [0n, 0n],
+    [1n, 1000n],
+    [500n, 50_000n],
+  ])('%s thousandths of a CPU are %s us', (milli, quota) => expect(cpuQuota(milli, 100_000n)).toBe(quota));
+
+  it('asks cgroup v2 to kill a container as one and to keep it out of swap', () => {
+    const { cgroupVersion: _, ...rest } = node;
+    const limited = container({ resources: { limits: { memory: '1Mi' } } });
+    expect(containerResources(pod(), limited, { ...rest, cgroupVersion: 2 })).toMatchObject({
+      memory_limit_in_bytes: '1048576',
+      unified: { 'memory.oom.group': '1', 'memory.swap.max': '0' },
+    });
+  });
+
+  it('gives each huge page size of the machine a limit', () => {
+    const limited = container({ resources: { limits: { 'hugepages-2Mi': '4Mi' } } });
+    expect(containerResources(pod(), limited, node).hugepage_limits).toEqual([
+      { page_size: '2MB', limit: '4194304' },
+      { page_size: '1GB' },
+    ]);
+  });
+
+  it('does not limit CPU time when the node does not', () => {
+    const limited = container({ resources: { limits: { cpu: '1' } } });
+    const resources = containerResources(pod(), limited, { ...node, cpuCFSQuota: false });
+    expect(resources).not.toHaveProperty('cpu_quota');
+    expect(resources).not.toHaveProperty('cpu_period');
+  });
+
+  it('lets a sidecar live as long as the containers that it serves', () => {
+    const sidecar = container({ name: 'side', restartPolicy: 'Always' });
+    const big = container({ resources: { requests: { memory: '10Gi' } } });
+    const both = pod({ initContainers: [sidecar], containers: [big] });
+    expect(oomScoreAdj(both, sidecar, node)).toBe(oomScoreAdj(both, big, node));
+    expect(oomScoreAdj(both, big, node)).toBe(1000 - Math.floor((1000 * 10 * 2 ** 30) / 25_276_514_304));
+  });
+
+  it('protects pods that the node needs', () => {
+    expect(oomScoreAdj(pod({ priority: 2_000_001_000 }), container(), node)).toBe(-997);
+  });
+});
