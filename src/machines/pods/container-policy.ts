@@ -1,0 +1,161 @@
+/**
+ * What the machine of a container knows and the pure rules by which it decides. See `container.ts`.
+ */
+import { containerFieldPath, UNKNOWN_EXIT_CODE, waitingMessages, waitingReasons } from '../reasons.ts';
+import type {
+  ContainerFacts,
+  ContainerKind,
+  ContainerMemory,
+  ContainerView,
+  ContainerWanted,
+  ContainerWish,
+  ImageFacts,
+  ObjectReference,
+} from './messages.ts';
+import { goDuration, nextBackoff, shouldRestart } from './status/index.ts';
+
+export interface ContainerInput {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly podName: string;
+  readonly name: string;
+  readonly kind: ContainerKind;
+  readonly wanted: ContainerWanted;
+  /** The newest instance in the runtime; `null` when there is none. */
+  readonly facts: ContainerFacts | null;
+  readonly memory: ContainerMemory | null;
+  readonly maxBackoffMs: number;
+  /** It had its turn before: an init container of a pod that is initialised, a container of a pod that only ends. */
+  readonly dormant: boolean;
+}
+
+export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
+  /** The instance it works on; empty before it has one. */
+  readonly id: string;
+  /** Number of that instance, or of the next one. */
+  readonly restartCount: number;
+  readonly image: ImageFacts | null;
+  /** Why it waits; empty when nothing went wrong. */
+  readonly reason: string;
+  readonly message: string;
+  /** Until when it waits. */
+  readonly untilMs: number;
+  /** Failed tries to make the next instance. */
+  readonly failures: number;
+  /** What lay between the end of the last instance and the start of this one; `null` before the first restart. */
+  readonly backoffMs: number | null;
+  readonly ended: ContainerView['ended'];
+  readonly stop: ContainerStop | null;
+}
+
+export interface ContainerStop {
+  readonly graceSeconds: number;
+  readonly message: string;
+  /** What follows: nothing, or another instance whatever the restart policy. */
+  readonly then: 'end' | 'restart';
+}
+
+export function initialContext(input: ContainerInput): ContainerContext {
+  const { memory, ...rest } = input;
+  const known = input.facts?.restartCount ?? 0;
+  const isBehind = (memory?.restartCount ?? 0) > known;
+  return {
+    ...rest,
+    id: isBehind ? '' : (input.facts?.id ?? ''),
+    restartCount: Math.max(known, memory?.restartCount ?? 0),
+    image: null,
+    reason: '',
+    message: '',
+    untilMs: memory?.backoffUntilMs ?? 0,
+    failures: 0,
+    backoffMs: memory?.backoffMs ?? null,
+    ended: null,
+    stop: null,
+  };
+}
+
+export const isAliveInstance = ({ facts }: Pick<ContainerContext, 'facts'>): boolean =>
+  facts !== null && (facts.state === 'running' || facts.state === 'unknown');
+
+/** An empty hash was not made by a kubelet, or belongs to a container that nobody wants any more. */
+export const isAsWanted = ({ facts, wanted }: Pick<ContainerContext, 'facts' | 'wanted'>): boolean =>
+  facts?.state === 'running' && (wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
+
+/** The newest instance has ended, and it was already decided that there will be a next one. */
+export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
+  facts?.state === 'exited' && restartCount > facts.restartCount;
+
+/** The runtime shows the end of the instance that it worked on. */
+export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>): boolean =>
+  facts?.state === 'exited' && facts.id === id;
+
+/** A later look does not show the instance any more. */
+export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
+
+/** A container that ran for this many longest back-offs has earned a fresh start. */
+const GOOD_RUN_BACKOFFS = 2;
+
+/** After the end of an instance: whether there will be a next one. */
+export function mayRestart({ facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
+  if (stop) return stop.then === 'restart';
+  const { restartPolicy, restartPolicyRules } = wanted;
+  return shouldRestart({
+    pod: { metadata: { name: podName, namespace, uid }, spec: { containers: [] } },
+    container: { name, restartPolicy, restartPolicyRules },
+    exitCode: facts?.exitCode ?? UNKNOWN_EXIT_CODE,
+  });
+}
+
+/** The next instance: its number, and when it may come. */
+export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
+  const { facts, stop, name } = context;
+  const finishedAtMs = facts?.finishedAtMs ?? nowMs;
+  const quietMs = facts === null ? 0 : finishedAtMs - facts.startedAtMs;
+  const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
+  const previousMs = stop === null && !isGoodRun ? context.backoffMs : null;
+  const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs: context.maxBackoffMs });
+  return {
+    untilMs: finishedAtMs + backoffMs,
+    backoffMs,
+    restartCount: context.id === '' ? context.restartCount : context.restartCount + 1,
+    id: '',
+    image: null,
+    stop: null,
+    dormant: false,
+    failures: 0,
+    reason: waitingReasons.crashLoopBackOff,
+    message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), name, podOf(context)),
+  };
+}
+
+/** `name_namespace(uid)`: how upstream's messages name a pod. */
+export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string =>
+  `${podName}_${namespace}(${uid})`;
+
+export const refOf = (
+  context: Pick<ContainerContext, 'podName' | 'namespace' | 'uid' | 'kind' | 'name'>,
+): ObjectReference => ({
+  kind: 'Pod',
+  namespace: context.namespace,
+  name: context.podName,
+  uid: context.uid,
+  fieldPath: containerFieldPath(context.kind, context.name),
+});
+
+export const viewOf = (context: ContainerContext, phase: ContainerView['phase']): ContainerView => ({
+  phase,
+  reason: phase === 'waiting' ? context.reason : '',
+  message: phase === 'waiting' ? context.message : '',
+  restartCount: context.restartCount,
+  ended: context.ended,
+});
+
+export const wishOf = ({ restartCount, image }: ContainerContext): ContainerWish => ({ restartCount, image });
+
+/** The kubelet waits 10 to 15 s after a failed sync; the first tries may come sooner. */
+const RETRY_BASE_MS = 1_000;
+const RETRY_MAX_MS = 10_000;
+const RETRY_JITTER = 0.5;
+
+export const retryDelay = (failures: number, chance: number): number =>
+  Math.round(Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + RETRY_JITTER * chance));

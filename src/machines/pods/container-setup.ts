@@ -1,0 +1,195 @@
+/** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
+import { now, type PlainError, pick, random, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
+import { operations } from '../operations/index.ts';
+import { type EventText, killMessages } from '../reasons.ts';
+import {
+  type ContainerContext,
+  type ContainerInput,
+  type ContainerStop,
+  hasExited,
+  isAliveInstance,
+  isAsWanted,
+  isBetween,
+  isLost,
+  mayRestart,
+  nextInstance as nextInstanceOf,
+  refOf,
+  retryDelay,
+  viewOf,
+  wishOf,
+} from './container-policy.ts';
+import {
+  type ContainerFacts,
+  type ContainerReport,
+  type ContainerView,
+  type ContainerWanted,
+  type Ended,
+  eventRecorded,
+  type ImageReport,
+  type ImageWanted,
+  type MemoryMessage,
+} from './messages.ts';
+
+/** What the pod tells its container. */
+export type ContainerOrder =
+  | { readonly type: 'container.observed'; readonly facts: ContainerFacts | null }
+  | { readonly type: 'container.configured'; readonly wanted: ContainerWanted }
+  | {
+      readonly type: 'container.permitted';
+      readonly podSandboxId: string;
+      readonly config: ContainerConfig;
+      readonly sandboxConfig: PodSandboxConfig;
+    }
+  | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
+  | ({ readonly type: 'container.stop' } & ContainerStop)
+  | { readonly type: 'images.started' };
+
+export const containerSetup = setup({
+  types: {
+    input: {} as ContainerInput,
+    context: {} as ContainerContext,
+    events: {} as ContainerOrder | ImageReport | Ended,
+  },
+  actors: pick(operations, 'cri.createContainer', 'cri.startContainer', 'cri.stopContainer', 'host.terminationMessage'),
+  guards: {
+    isDormant: ({ context }) => context.dormant && !isAliveInstance(context),
+    isAsWanted: ({ context }) => isAsWanted(context),
+    isAlive: ({ context }) => isAliveInstance(context),
+    isCreated: ({ context }) => context.facts?.state === 'created',
+    isBetween: ({ context }) => isBetween(context),
+    isUnknown: ({ context }) => context.facts?.state === 'unknown',
+    isOver: ({ context }) => context.facts?.state === 'exited',
+    hasExited: ({ context }) => hasExited(context),
+    isLost: ({ context, event }) => event.type === 'container.observed' && isLost(context, event.facts),
+    /** It runs, but its definition is not the wanted one any more. */
+    isReplaced: ({ context }) => isAliveInstance(context) && context.facts?.id === context.id && !isAsWanted(context),
+    isFirstRestart: ({ context }) => context.backoffMs === 0,
+    mayRestart: ({ context }) => mayRestart(context),
+    mustStopAgain: ({ context, event }) =>
+      event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.then === 'end',
+    /** Its sandbox is made anew: what ran in order before runs in order again. */
+    mustRunAgain: ({ context, event }) =>
+      event.type === 'container.stop' && event.then === 'restart' && context.kind !== 'regular',
+    /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
+    mustEndOrRunAgain: ({ context, event }) =>
+      event.type === 'container.stop' && (event.then === 'end' || context.kind !== 'regular'),
+    saidSomething: ({ context }) =>
+      (context.facts?.messageFile ?? '') !== '' || (context.facts?.messageLog ?? '') !== '',
+  },
+  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  actions: {
+    tell: sendParent(
+      ({ context }, params: { phase: ContainerView['phase']; look?: boolean }): ContainerReport => ({
+        type: 'container.changed',
+        name: context.name,
+        view: viewOf(context, params.phase),
+        look: params.look ?? false,
+      }),
+    ),
+    askTurn: sendParent(
+      ({ context }): ContainerReport => ({ type: 'container.wanted', name: context.name, wish: wishOf(context) }),
+    ),
+    askImage: sendTo(
+      to('images'),
+      ({ context }): ImageWanted => ({
+        type: 'image.wanted',
+        uid: context.uid,
+        container: context.name,
+        image: context.wanted.image,
+        policy: context.wanted.imagePolicy,
+        ref: refOf(context),
+      }),
+    ),
+    record: sendTo(to('eventRecorder'), ({ context }, text: EventText) => eventRecorded(refOf(context), text)),
+    remember: sendTo(
+      to('memory'),
+      ({ context }): MemoryMessage => ({
+        type: 'memory.noted',
+        key: `${context.uid}/${context.name}`,
+        container: {
+          restartCount: context.restartCount,
+          backoffMs: context.backoffMs ?? 0,
+          backoffUntilMs: context.untilMs,
+        },
+      }),
+    ),
+  },
+});
+
+const s = containerSetup;
+
+export const observe = s.assign({
+  facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
+});
+
+/** The runtime has an instance that nobody here knew of: a reply was lost. It is taken. */
+export const take = s.assign(({ context, event }) => {
+  const facts = event.type === 'container.observed' ? event.facts : context.facts;
+  return facts ? { facts, id: facts.id, restartCount: facts.restartCount, reason: '', message: '', failures: 0 } : {};
+});
+
+export const configure = s.assign({
+  wanted: ({ context, event }) => (event.type === 'container.configured' ? event.wanted : context.wanted),
+});
+
+export const noteStop = s.assign({
+  stop: ({ context, event }) =>
+    event.type === 'container.stop'
+      ? { graceSeconds: event.graceSeconds, message: event.message, then: event.then }
+      : context.stop,
+});
+
+/** A step towards the next instance failed: why, and how long to wait. */
+export const failed = (reason: string) =>
+  s.assign((args) => {
+    const error = (args.event as unknown as { error: PlainError }).error;
+    return {
+      reason,
+      message: error.message,
+      failures: args.context.failures + 1,
+      untilMs: now(args) + retryDelay(args.context.failures, random(args)),
+    };
+  });
+
+export const refused = s.assign((args) => {
+  const { event, context } = args;
+  if (event.type !== 'container.refused') return {};
+  const untilMs = now(args) + retryDelay(context.failures, random(args));
+  return { reason: event.reason, message: event.message, failures: context.failures + 1, untilMs };
+});
+
+export const imageFailed = s.assign(({ event, ...args }) =>
+  event.type === 'image.failed'
+    ? { reason: event.reason, message: event.message, untilMs: now(args) + event.retryMs }
+    : {},
+);
+
+export const imageReady = s.assign(({ event }) =>
+  event.type === 'image.ready' ? { image: event.image, reason: '', message: '' } : {},
+);
+
+export const noteMessage = s.assign(({ context, event }) => {
+  const { message } = (event as unknown as { output: { message: string } }).output;
+  return { ended: { id: context.id, message } };
+});
+
+export const nextInstance = s.assign((args) => nextInstanceOf(args.context, now(args)));
+
+export const replace = s.assign(({ context }) => ({
+  stop: {
+    graceSeconds: context.wanted.graceSeconds,
+    message: killMessages.definitionChanged(context.name),
+    then: 'restart' as const,
+  },
+}));
+
+export const replaceUnknown = s.assign(({ context }) => ({
+  id: context.facts?.id ?? '',
+  stop: { graceSeconds: context.wanted.graceSeconds, message: killMessages.unknownState, then: 'restart' as const },
+}));
+
+/** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
+export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
+  enqueue({ type: 'tell', params: { phase: context.stop?.then === 'end' ? 'ended' : 'stopping', look: true } });
+});

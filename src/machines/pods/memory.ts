@@ -1,0 +1,106 @@
+/**
+ * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
+ *
+ * Decides: when to write. Owns: restart counts and back-offs by container.
+ * Hears: `memory.noted` of containers, `memory.forgotten` of `pods`, `memory.wanted` of `pods`.
+ * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
+ * Invariants:
+ *   M1 at most one write under way; what changes meanwhile is written by the next one.
+ *   M2 a memory that cannot be read is an empty one: pods start, and it is said.
+ *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
+ */
+import { line, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import { hostOperations, type SoftState } from '../operations/host.ts';
+import type { Ended, MemoryMessage } from './messages.ts';
+
+/** Changes are gathered this long: a crash of the agent may cost so much, a burst of restarts one write. */
+const GATHER_MS = 1_000;
+/** Before a write that failed is tried again. */
+const RETRY_MS = 30_000;
+
+export type MemoryInput = Pick<NodeSettings, 'softStateFile'>;
+
+interface Context {
+  readonly path: string;
+  readonly state: SoftState;
+  /** Changed since the last write began. */
+  readonly isDirty: boolean;
+}
+
+const s = setup({
+  types: { input: {} as MemoryInput, context: {} as Context, events: {} as MemoryMessage | Ended },
+  actors: pick(hostOperations, 'host.loadSoftState', 'host.saveSoftState'),
+  guards: { isDirty: ({ context }) => context.isDirty },
+});
+
+const note = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.noted') return {};
+  const containers = { ...context.state.containers, [event.key]: event.container };
+  return { state: { ...context.state, containers }, isDirty: true };
+});
+
+const forget = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.forgotten') return {};
+  const kept = Object.entries(context.state.containers).filter(([key]) => !key.startsWith(`${event.uid}/`));
+  if (kept.length === Object.keys(context.state.containers).length) return {};
+  return { state: { ...context.state, containers: Object.fromEntries(kept) }, isDirty: true };
+});
+
+const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
+
+export const memoryMachine = s.createMachine({
+  id: 'memory',
+  context: ({ input }) => ({ path: input.softStateFile, state: { containers: {} }, isDirty: false }),
+  initial: 'loading',
+  states: {
+    loading: {
+      invoke: {
+        id: 'load',
+        src: 'host.loadSoftState',
+        input: ({ context }) => ({ path: context.path }),
+        onDone: {
+          target: 'ready',
+          actions: s.assign({ state: ({ event }) => (event as never as { output: SoftState }).output }),
+        },
+        onError: {
+          target: 'ready',
+          actions: line('warn', ({ context, event }) => [
+            'Cannot read what was remembered; starting without it',
+            { path: context.path, error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
+    ready: {
+      entry: [sendParent(loaded), sendTo(to('pods'), loaded)],
+      initial: 'saved',
+      on: {
+        'memory.noted': { actions: note },
+        'memory.forgotten': { actions: forget },
+        'memory.wanted': { actions: sendTo(to('pods'), loaded) },
+      },
+      states: {
+        saved: { always: { guard: 'isDirty', target: 'gathering' } },
+        gathering: { after: { [GATHER_MS]: 'saving' } },
+        saving: {
+          entry: s.assign({ isDirty: false }),
+          invoke: {
+            id: 'save',
+            src: 'host.saveSoftState',
+            input: ({ context }) => ({ path: context.path, state: context.state }),
+            onDone: 'saved',
+            onError: {
+              target: 'retrying',
+              actions: line('error', ({ context, event }) => [
+                'Cannot write what is remembered',
+                { path: context.path, error: (event.error as PlainError).message },
+              ]),
+            },
+          },
+        },
+        retrying: { after: { [RETRY_MS]: 'saving' } },
+      },
+    },
+  },
+});

@@ -1,0 +1,240 @@
+/**
+ * What the actors of the pods' room say to each other. One place, so that a sender and its hearer cannot disagree.
+ *
+ * Invariants: plain JSON; past tense for facts, `wanted` for what one actor needs of another; a message about one pod
+ * carries its `uid`.
+ */
+import type { Image } from '../api/cri.ts';
+import type { Container, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
+import type { PodRuntimeStatus } from '../operations/cri.ts';
+import type { SoftState } from '../operations/host.ts';
+import type { EventText } from '../reasons.ts';
+
+export type Source = 'file' | 'http' | 'api';
+
+/** What of a pod is enough to name it. */
+export interface PodRef {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+// ---- podConfig -> syncLoop -> pods ----------------------------------------------------------------------------------
+
+export type ConfigMessage =
+  | {
+      readonly type: 'config.pods';
+      readonly op: 'ADD' | 'UPDATE' | 'DELETE' | 'RECONCILE';
+      readonly source: Source;
+      readonly pods: readonly Pod[];
+    }
+  | {
+      readonly type: 'config.pods';
+      readonly op: 'REMOVE';
+      readonly source: Source;
+      readonly pods: readonly PodRef[];
+    };
+
+/** The source has told everything it has; `uids` are all its pods. */
+export interface SourceReady {
+  readonly type: 'config.sourceReady';
+  readonly source: Source;
+  readonly uids: readonly string[];
+}
+
+/** Somebody lost what was told before (a crash): tell these pods again; `null` means all of them. */
+export interface ConfigWanted {
+  readonly type: 'config.wanted';
+  readonly uids: readonly string[] | null;
+}
+
+// ---- pleg -> syncLoop -> pods -> pod --------------------------------------------------------------------------------
+
+export type RuntimeMessage =
+  | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
+  | { readonly type: 'runtime.podRemoved'; readonly uid: string }
+  | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string }
+  | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] };
+
+/** Somebody lost what was told before: observe everything again. */
+export interface RuntimeWanted {
+  readonly type: 'runtime.wanted';
+}
+
+/** What `pleg` tells `runtimeState` about itself. */
+export type PlegHealth =
+  | { readonly type: 'pleg.healthy' }
+  | { readonly type: 'pleg.unhealthy'; readonly message: string };
+
+// ---- syncLoop <-> pods ----------------------------------------------------------------------------------------------
+
+export type PodsMessage =
+  /** Every source has spoken and the runtime was listed: what nobody wants may be ended. `uids` are all wanted pods. */
+  { readonly type: 'pods.housekeeping'; readonly desired: readonly string[] } | { readonly type: 'pods.started' };
+
+/** The root says whether pods may be synchronised. */
+export type RuntimeHealth =
+  | { readonly type: 'runtime.up' }
+  | { readonly type: 'runtime.down'; readonly errors: readonly string[] };
+
+// ---- pods -> pod ----------------------------------------------------------------------------------------------------
+
+export interface PodKill {
+  readonly type: 'pod.kill';
+  /** Shortens the pod's own grace; `null` leaves it. */
+  readonly graceSeconds: number | null;
+  /** The pod is no longer wanted at all: its files and its containers go, too. */
+  readonly remove: boolean;
+  /** Phase, reason and message that the world shall see instead of what the containers say (eviction, deadline). */
+  readonly verdict: PodVerdict | null;
+}
+
+export interface PodVerdict {
+  readonly reason: string;
+  readonly message: string;
+}
+
+export type PodMessage =
+  | { readonly type: 'pod.configured'; readonly pod: Pod }
+  | { readonly type: 'pod.released' }
+  | { readonly type: 'runtime.absent'; readonly observedAtMs: number }
+  | { readonly type: 'images.started' }
+  | PodKill;
+
+// ---- container <-> pod ----------------------------------------------------------------------------------------------
+
+export type ContainerKind = 'init' | 'sidecar' | 'regular';
+
+/** What a pod keeps of each of its containers, as the container says it. */
+export interface ContainerView {
+  readonly phase: 'waiting' | 'running' | 'stopping' | 'ended';
+  /** Reason and message of `state.waiting`; empty when the container was not yet tried. */
+  readonly reason: string;
+  readonly message: string;
+  /** Number of the instance that runs, ended, or will be made next. */
+  readonly restartCount: number;
+  /** The termination message of the newest instance that ended, by its id. */
+  readonly ended: { readonly id: string; readonly message: string } | null;
+}
+
+/** What a container wants to be made of; the answer is `container.permitted` or `container.refused`. */
+export interface ContainerWish {
+  readonly restartCount: number;
+  readonly image: { readonly ref: string; readonly uid: string | null; readonly username: string } | null;
+}
+
+export type ContainerReport =
+  | {
+      readonly type: 'container.changed';
+      readonly name: string;
+      readonly view: ContainerView;
+      /** The world may differ from what was last observed: look. */
+      readonly look: boolean;
+    }
+  | { readonly type: 'container.wanted'; readonly name: string; readonly wish: ContainerWish };
+
+/** What the pod agent needs to know of one instance in the runtime. */
+export interface ContainerFacts {
+  readonly id: string;
+  readonly restartCount: number;
+  readonly state: 'created' | 'running' | 'exited' | 'unknown';
+  /** Hash of the definition it was made from; empty when the runtime does not know. */
+  readonly hash: string;
+  readonly exitCode: number;
+  readonly reason: string;
+  readonly startedAtMs: number;
+  readonly finishedAtMs: number;
+  /** Where it may have left its last words; empty when nowhere. */
+  readonly messageFile: string;
+  /** The log to read when the file is empty; empty unless the policy says so. */
+  readonly messageLog: string;
+}
+
+/** What a container is meant to be. */
+export interface ContainerWanted {
+  readonly image: string;
+  readonly imagePolicy: 'Always' | 'IfNotPresent' | 'Never';
+  readonly hash: string;
+  readonly restartPolicy: RestartPolicy;
+  readonly restartPolicyRules: NonNullable<Container['restartPolicyRules']>;
+  /** Grace when it is replaced; a kill brings its own. */
+  readonly graceSeconds: number;
+}
+
+// ---- images -> pods -> pod -> container -----------------------------------------------------------------------------
+
+export interface ImageWanted {
+  readonly type: 'image.wanted';
+  readonly uid: string;
+  readonly container: string;
+  readonly image: string;
+  readonly policy: 'Always' | 'IfNotPresent' | 'Never';
+  readonly ref: ObjectReference;
+}
+
+export type ImageReport =
+  | { readonly type: 'image.ready'; readonly uid: string; readonly container: string; readonly image: ImageFacts }
+  | {
+      readonly type: 'image.failed';
+      readonly uid: string;
+      readonly container: string;
+      readonly reason: string;
+      readonly message: string;
+      /** Asking again earlier gives the same answer. */
+      readonly retryMs: number;
+    };
+
+/** What of an image matters to a container. */
+export interface ImageFacts {
+  readonly ref: string;
+  readonly uid: string | null;
+  readonly username: string;
+}
+
+export const imageFacts = (image: Image): ImageFacts => ({
+  ref: image.id,
+  uid: image.uid?.value ?? null,
+  username: image.username,
+});
+
+// ---- anybody -> eventRecorder, status, memory -----------------------------------------------------------------------
+
+export interface ObjectReference {
+  readonly kind: 'Pod' | 'Node';
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly fieldPath?: string;
+}
+
+export interface EventRecorded {
+  readonly type: 'event.recorded';
+  readonly ref: ObjectReference;
+  readonly eventType: EventText['type'];
+  readonly reason: string;
+  readonly message: string;
+}
+
+export const eventRecorded = (ref: ObjectReference, text: EventText): EventRecorded => ({
+  type: 'event.recorded',
+  ref,
+  eventType: text.type,
+  reason: text.reason,
+  message: text.message,
+});
+
+export type StatusMessage =
+  | { readonly type: 'status.changed'; readonly pod: PodRef; readonly status: PodStatus }
+  | { readonly type: 'status.removed'; readonly uid: string };
+
+export type ContainerMemory = SoftState['containers'][string];
+
+export type MemoryMessage =
+  | { readonly type: 'memory.noted'; readonly key: string; readonly container: ContainerMemory }
+  | { readonly type: 'memory.forgotten'; readonly uid: string }
+  | { readonly type: 'memory.wanted' };
+
+/** What XState says of operations and of child actors; every machine that asks for something hears them. */
+export type Ended =
+  | { readonly type: `xstate.done.actor.${string}`; readonly output: unknown; readonly actorId: string }
+  | { readonly type: `xstate.error.actor.${string}`; readonly error: unknown; readonly actorId: string };

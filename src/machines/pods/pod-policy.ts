@@ -1,0 +1,435 @@
+/**
+ * What the machine of a pod knows and the pure rules by which it decides. See `pod.ts`.
+ */
+import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
+import type { Container, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import type { PodRuntimeStatus } from '../operations/cri.ts';
+import type { ContainerInput } from './container-policy.ts';
+import type {
+  ContainerFacts,
+  ContainerKind,
+  ContainerMemory,
+  ContainerView,
+  ContainerWanted,
+  ContainerWish,
+  ObjectReference,
+  PodKill,
+  PodRef,
+} from './messages.ts';
+import { factsOf, isAlive, sandboxesOf } from './runtime-facts.ts';
+import {
+  containerConfig,
+  containerFiles,
+  containerHash,
+  isSidecar,
+  localVolumes,
+  podDirectory,
+  podFiles,
+  podLogDirectories,
+  podLogDirectory,
+  pullPolicy,
+  sandboxConfig,
+  terminationLogFile,
+  unsupportedVolumes,
+} from './spec/index.ts';
+import { isTerminalPhase, needsSandbox, type PodStage, podIPs, podStatus, shouldRestart } from './status/index.ts';
+
+export interface PodInput extends PodRef {
+  readonly node: NodeSettings;
+  /** `null`: only the runtime knows it. */
+  readonly pod: Pod | null;
+  /** What is known of it in the runtime; `null`: nothing was heard yet. */
+  readonly runtime: PodRuntimeStatus | null;
+  /** It crashed before: nobody else will tell what the runtime has. */
+  readonly mustLook: boolean;
+  /** Another pod of the same name has to be gone first. */
+  readonly held: boolean;
+  /** What is remembered of its containers, by name. */
+  readonly memory: Readonly<Record<string, ContainerMemory>>;
+}
+
+export interface ContainerRecord {
+  readonly kind: ContainerKind;
+  readonly view: ContainerView;
+  /** It waits for its turn to be created. */
+  readonly wish: ContainerWish | null;
+}
+
+export interface PodContext extends PodInput {
+  readonly containers: Readonly<Record<string, ContainerRecord>>;
+  /** When the last of its own calls ended: what was observed before does not count any more. */
+  readonly actedAtMs: number;
+  /** It has looked since it last wanted to. */
+  readonly looked: boolean;
+  /** The sandbox of this name was lost between call and reply, or is still in the runtime's books. */
+  readonly attempt: number;
+  /** Some regular container had its turn in this sandbox: init containers are not run again. */
+  readonly initialised: boolean;
+  /** Containers whose files are being written. */
+  readonly writing: readonly string[];
+  /** Sandboxes or containers that are still to be stopped or removed. */
+  readonly queue: readonly string[];
+  readonly failures: number;
+  readonly untilMs: number;
+  /** By container, how often its actor crashed. */
+  readonly crashes: Readonly<Record<string, number>>;
+  readonly kill: Kill | null;
+  readonly stage: PodStage;
+  readonly status: PodStatus | null;
+}
+
+export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & { readonly graceSeconds: number };
+
+export const initialPod = (input: PodInput): PodContext => ({
+  ...input,
+  containers: {},
+  actedAtMs: 0,
+  looked: false,
+  crashes: {},
+  attempt: 0,
+  initialised: false,
+  writing: [],
+  queue: [],
+  failures: 0,
+  untilMs: 0,
+  kill: null,
+  stage: 'sync',
+  status: null,
+});
+
+/** The pod, or as much of one as its name gives when only the runtime knows it. */
+export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
+  pod ?? { metadata: { uid, name, namespace }, spec: { containers: [] } };
+
+export const refOf = ({ uid, name, namespace }: PodRef): ObjectReference => ({ kind: 'Pod', namespace, name, uid });
+
+// ---- containers -----------------------------------------------------------------------------------------------------
+
+export interface Member {
+  readonly container: Container;
+  readonly kind: ContainerKind;
+}
+
+/** Containers in the order in which they have their turn. */
+export const membersOf = (pod: Pod): Member[] => [
+  ...(pod.spec.initContainers ?? []).map((container) => ({
+    container,
+    kind: isSidecar(container) ? ('sidecar' as const) : ('init' as const),
+  })),
+  ...pod.spec.containers.map((container) => ({ container, kind: 'regular' as const })),
+];
+
+const DEFAULT_GRACE_SECONDS = 30;
+
+export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
+  image: container.image ?? '',
+  imagePolicy: pullPolicy(container),
+  hash: containerHash(container),
+  restartPolicy: restartPolicyOf(pod, container, kind),
+  restartPolicyRules: container.restartPolicyRules ?? [],
+  graceSeconds: pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
+});
+
+/** A plain init container runs to success: `Always` means for it what `OnFailure` means. */
+function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): RestartPolicy {
+  const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
+  return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
+}
+
+export function containerInput(context: PodContext, member: Member, nowMs: number): ContainerInput {
+  const { uid, name, namespace, node, memory, initialised, kill } = context;
+  const facts = factsOf(context.runtime, member.container.name);
+  return {
+    uid,
+    namespace,
+    podName: name,
+    name: member.container.name,
+    kind: member.kind,
+    wanted: wantedOf(podOrName(context), member),
+    facts: facts && facts.finishedAtMs > nowMs ? { ...facts, finishedAtMs: nowMs } : facts,
+    memory: memory[member.container.name] ?? null,
+    maxBackoffMs: node.crashLoopBackOffMaxMs,
+    dormant: kill !== null || context.stage !== 'sync' || (initialised && member.kind === 'init'),
+  };
+}
+
+/** A container that only the runtime knows: it can be stopped, nothing more. */
+export function strangerInput(context: PodContext, name: string): ContainerInput {
+  const { uid, namespace, node } = context;
+  return {
+    uid,
+    namespace,
+    podName: context.name,
+    name,
+    kind: 'regular',
+    wanted: {
+      image: '',
+      imagePolicy: 'Never',
+      hash: '',
+      restartPolicy: 'Never',
+      restartPolicyRules: [],
+      graceSeconds: context.kill?.graceSeconds ?? DEFAULT_GRACE_SECONDS,
+    },
+    facts: factsOf(context.runtime, name),
+    memory: null,
+    maxBackoffMs: node.crashLoopBackOffMaxMs,
+    dormant: true,
+  };
+}
+
+/** Names of containers that the runtime has and that have no actor here. */
+export const strangersOf = ({ runtime, containers }: PodContext): string[] => [
+  ...new Set(
+    (runtime?.containers ?? []).flatMap(({ metadata }) =>
+      metadata?.name !== undefined && containers[metadata.name] === undefined ? [metadata.name] : [],
+    ),
+  ),
+];
+
+export const changedFacts = (
+  before: PodRuntimeStatus | null,
+  after: PodRuntimeStatus,
+  names: readonly string[],
+): [name: string, facts: ContainerFacts | null][] =>
+  names
+    .map((name): [string, ContainerFacts | null, ContainerFacts | null] => [
+      name,
+      factsOf(before, name),
+      factsOf(after, name),
+    ])
+    .filter(([, was, is]) => JSON.stringify(was) !== JSON.stringify(is))
+    .map(([name, , is]) => [name, is]);
+
+// ---- turns ----------------------------------------------------------------------------------------------------------
+
+const hasSucceeded = (context: PodContext, name: string): boolean => {
+  const facts = factsOf(context.runtime, name);
+  return facts?.state === 'exited' && facts.exitCode === 0;
+};
+
+function isPassed(context: PodContext, { container, kind }: Member): boolean {
+  const phase = context.containers[container.name]?.view.phase;
+  return kind === 'sidecar' ? phase === 'running' : phase === 'ended' && hasSucceeded(context, container.name);
+}
+
+/** Who may be created now, of those who wait for it. */
+export function turnsOf(context: PodContext): Member[] {
+  if (context.pod === null) return [];
+  const members = membersOf(context.pod);
+  const waits = ({ container }: Member): boolean => context.containers[container.name]?.wish != null;
+  if (context.initialised) return members.filter((member) => member.kind !== 'init' && waits(member));
+  const blocking = members.findIndex((member) => member.kind !== 'regular' && !isPassed(context, member));
+  const reached = blocking === -1 ? members : members.slice(0, blocking + 1);
+  return reached.filter(waits);
+}
+
+export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
+
+// ---- sandbox --------------------------------------------------------------------------------------------------------
+
+export type SandboxPlan = 'use' | 'create' | 'replace' | 'finished';
+
+/** Newest first, as every rule about sandboxes expects. */
+export const ordered = (runtime: PodRuntimeStatus): PodRuntimeStatus => ({
+  ...runtime,
+  sandboxes: sandboxesOf(runtime),
+});
+
+export const lacksSandbox = ({ pod, runtime }: PodContext): boolean => pod !== null && needsSandbox(pod, runtime);
+
+export function sandboxPlan(context: PodContext): SandboxPlan {
+  const { pod, runtime } = context;
+  if (pod === null || (runtime?.sandboxes.length ?? 0) === 0) return 'create';
+  if (!needsSandbox(pod, runtime)) return 'use';
+  const hasContainers = (runtime?.containers.length ?? 0) > 0;
+  if (hasContainers && !membersOf(pod).some((member) => mayRunAgain(context, pod, member))) return 'finished';
+  return 'replace';
+}
+
+/** Never: a pod whose sandbox is gone is over. OnFailure: what succeeded is not run again. */
+function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member): boolean {
+  if (kind !== 'regular') return false;
+  const facts = factsOf(context.runtime, container.name);
+  if (facts?.state === 'exited') return shouldRestart({ pod, container, exitCode: facts.exitCode });
+  return (container.restartPolicy ?? pod.spec.restartPolicy) !== 'Never';
+}
+
+export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
+  Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
+
+/** Why this pod can never have a sandbox here; `null` when it can. */
+export function impossibility({ pod, node }: PodContext): string | null {
+  if (pod === null) return null;
+  try {
+    sandboxConfig(pod, 0, node);
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+export const unmountable = ({ pod, node }: PodContext) =>
+  pod === null ? [] : unsupportedVolumes(pod, localVolumes(pod, node));
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
+  pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
+
+export function foldersOf(context: PodContext) {
+  const { node } = context;
+  return { root: node.rootDir, ...podFiles(podOrName(context), node, []) };
+}
+
+export function logFoldersOf(context: PodContext) {
+  const pod = podOrName(context);
+  const [parent] = podLogDirectories(pod, context.node);
+  const own = membersOf(pod).map(({ container }) => ({
+    path: `${parent!.path}/${container.name}`,
+    mode: parent!.mode,
+  }));
+  return { root: context.node.podLogsDir, directories: [parent!, ...own], files: [] };
+}
+
+export function turnFiles(context: PodContext) {
+  const pod = podOrName(context);
+  const shared = podFiles(pod, context.node, addressesOf(context));
+  const own = membersOf(pod)
+    .filter(({ container }) => context.writing.includes(container.name))
+    .map(({ container }) =>
+      containerFiles(pod, container, context.containers[container.name]!.wish?.restartCount ?? 0, context.node),
+    );
+  return {
+    root: context.node.rootDir,
+    directories: [shared, ...own].flatMap(({ directories }) => directories),
+    files: [shared, ...own].flatMap(({ files }) => files),
+  };
+}
+
+export const podPaths = (context: PodContext) => ({
+  root: context.node.rootDir,
+  paths: [podDirectory(podOrName(context), context.node)],
+});
+
+export const logPaths = (context: PodContext) => ({
+  root: context.node.podLogsDir,
+  paths: [podLogDirectory(podOrName(context), context.node)],
+});
+
+/** What a container is created from, or why it cannot be. */
+export function permission(
+  context: PodContext,
+  { container, kind }: Member,
+):
+  | { readonly podSandboxId: string; readonly config: ContainerConfig; readonly sandboxConfig: PodSandboxConfig }
+  | { readonly error: { readonly reason: string; readonly message: string } } {
+  const pod = podOrName(context);
+  const wish = context.containers[container.name]?.wish;
+  const sandbox = context.runtime?.sandboxes[0];
+  const restartCount = wish?.restartCount ?? 0;
+  const image = wish?.image ?? null;
+  const result = containerConfig({
+    pod,
+    container,
+    kind,
+    restartCount,
+    imageRef: image?.ref ?? container.image ?? '',
+    image: image && {
+      id: image.ref,
+      repo_tags: [],
+      repo_digests: [],
+      size: '0',
+      pinned: false,
+      username: image.username,
+      ...(image.uid === null ? {} : { uid: { value: image.uid } }),
+    },
+    podIPs: addressesOf(context),
+    node: context.node,
+    terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
+  });
+  if ('error' in result) return result;
+  return {
+    podSandboxId: sandbox?.id ?? '',
+    config: result.config,
+    sandboxConfig: sandboxConfig(pod, sandbox?.metadata?.attempt ?? 0, context.node),
+  };
+}
+
+// ---- ending ---------------------------------------------------------------------------------------------------------
+
+/** Grace never grows, and is never less than a second. */
+const MIN_GRACE_SECONDS = 1;
+
+export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>): Kill {
+  const { pod, kill } = context;
+  const own = pod?.metadata.deletionGracePeriodSeconds ?? pod?.spec.terminationGracePeriodSeconds;
+  const bounds = [asked.graceSeconds, kill?.graceSeconds, pod?.metadata.deletionGracePeriodSeconds].filter(
+    (seconds): seconds is number => typeof seconds === 'number',
+  );
+  const shortest = bounds.length > 0 ? Math.min(...bounds) : (own ?? DEFAULT_GRACE_SECONDS);
+  return {
+    graceSeconds: Math.max(MIN_GRACE_SECONDS, shortest),
+    remove: asked.remove || (kill?.remove ?? false),
+    verdict: kill?.verdict ?? asked.verdict,
+  };
+}
+
+const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
+
+/** All at once; sidecars only when every regular container is gone, the last one first. */
+export function nextToStop({ containers, pod }: PodContext): string[] {
+  const open = Object.entries(containers).filter(([, record]) => !isGone(record));
+  const first = open.filter(([, { kind }]) => kind !== 'sidecar').map(([name]) => name);
+  if (first.length > 0) return first;
+  const order = (pod?.spec.initContainers ?? []).map(({ name }) => name);
+  return open
+    .map(([name]) => name)
+    .sort((a, b) => order.indexOf(b) - order.indexOf(a))
+    .slice(0, 1);
+}
+
+export const allGone = ({ containers }: PodContext): boolean => Object.values(containers).every(isGone);
+
+export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
+
+export const anyReadySandbox = ({ runtime }: PodContext): boolean =>
+  (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
+
+// ---- status ---------------------------------------------------------------------------------------------------------
+
+export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
+
+export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
+  const { pod, node, containers, memory, kill, stage } = context;
+  if (pod === null) return null;
+  const entries = Object.entries(containers);
+  const waiting = entries
+    .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
+    .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }]);
+  return podStatus({
+    pod,
+    node,
+    nowMs,
+    runtime: withMessages(context),
+    previous: context.status,
+    stage,
+    waiting: Object.fromEntries(waiting),
+    restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
+    ...(kill?.verdict ? { failure: kill.verdict } : {}),
+  });
+}
+
+/** The runtime does not know what a container wrote before it ended. */
+function withMessages({ runtime, containers }: PodContext): PodRuntimeStatus | null {
+  if (runtime === null) return null;
+  const said = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
+  if (said.length === 0) return runtime;
+  return {
+    ...runtime,
+    containers: runtime.containers.map((container) => {
+      const message = said.find(({ id }) => id === container.id)?.message;
+      return message ? { ...container, message } : container;
+    }),
+  };
+}

@@ -1,0 +1,391 @@
+/**
+ * One pod (`pod-<uid>`): from the first word about it until nothing of it is left.
+ *
+ * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it ends.
+ * Owns: what is known of it in the runtime (nobody else writes that), its sandbox, its containers' actors, its status.
+ * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*` and `image.*` through `pods`; its containers.
+ * Asks: the runtime for the sandbox and for looks at itself, the host for its files. Tells `status` each new status.
+ * Invariants:
+ *   P1 nothing is made before it is known what the runtime has; what runs as wanted is never touched.
+ *   P2 an observation that began before one of its own calls ended never overrides what that call did.
+ *   P3 after a call that failed the runtime is looked at before anything is tried again.
+ *   P4 grace only shrinks; containers stop before their sandbox, sidecars after the containers they serve.
+ *   P5 files go last, after the runtime has nothing of the pod any more.
+ */
+import { podEvents } from '../reasons.ts';
+import {
+  foldersOf,
+  initialPod,
+  logFoldersOf,
+  logPaths,
+  nextAttempt,
+  podOrName,
+  podPaths,
+  turnFiles,
+} from './pod-policy.ts';
+import {
+  acted,
+  adoptContainers,
+  beginReplacing,
+  beginWriting,
+  buryContainer,
+  change,
+  complain,
+  configure,
+  dequeue,
+  failed,
+  forwardImage,
+  learnAbsence,
+  learnFromLook,
+  learnFromWatch,
+  lookNow,
+  noteContainer,
+  noteKill,
+  noteWish,
+  permit,
+  queueContainers,
+  queueSandboxes,
+  record,
+  recordBlocked,
+  podSetup as s,
+  stopContainers,
+} from './pod-setup.ts';
+import { sandboxConfig } from './spec/index.ts';
+
+/** A look that failed is tried again after this. */
+const LOOK_RETRY_MS = 1_000;
+/** How long a new sandbox may take to show its address. */
+const SHOW_SANDBOX_MS = 2_000;
+
+const awaiting = {
+  /** Waits until another pod of the same name is gone. */
+  held: s.createStateConfig({
+    on: { 'pod.released': 'choosing', 'pod.kill': { target: '#gone' } },
+  }),
+  /** Waits for the runtime's first word about it. */
+  unheard: s.createStateConfig({
+    always: { guard: ({ context }) => context.runtime !== null, target: 'choosing' },
+    on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
+  }),
+  /** Nobody else will tell what the runtime has: waits for its own look. */
+  looking: s.createStateConfig({
+    entry: lookNow,
+    always: { guard: 'isFresh', target: 'choosing' },
+    on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
+  }),
+  /** The runtime has it; waits for its configuration, or for the word that nobody wants it. */
+  unclaimed: s.createStateConfig({
+    on: {
+      'pod.configured': { target: 'choosing', actions: configure },
+      'pod.kill': { target: '#terminating', actions: noteKill },
+    },
+  }),
+};
+
+/** Stops each queued sandbox; then goes on. */
+const stopSandboxes = (done: string) =>
+  s.createStateConfig({
+    entry: queueSandboxes,
+    initial: 'next',
+    states: {
+      next: { always: [{ guard: 'isQueueEmpty', target: done }, { target: 'stopping' }] },
+      stopping: {
+        invoke: {
+          id: 'stopSandbox',
+          src: 'cri.stopPodSandbox',
+          input: ({ context }) => ({ podSandboxId: context.queue[0]! }),
+          onDone: { target: 'next', actions: dequeue },
+          onError: {
+            target: 'failing',
+            actions: [failed, record((_, error) => podEvents.failedKillPod(error.message))],
+          },
+        },
+      },
+      failing: { after: { wait: 'stopping' } },
+    },
+  });
+
+const replacing = s.createStateConfig({
+  entry: [beginReplacing, record(() => podEvents.sandboxChanged())],
+  initial: 'containers',
+  states: {
+    /** Waits until nothing runs in the old sandbox. */
+    containers: { always: { guard: 'noneRuns', target: 'sandboxes' } },
+    sandboxes: stopSandboxes('#sync.preparing'),
+  },
+});
+
+const preparing = s.createStateConfig({
+  initial: 'folders',
+  states: {
+    folders: {
+      invoke: {
+        id: 'folders',
+        src: 'host.preparePod',
+        input: ({ context }) => foldersOf(context),
+        onDone: 'logs',
+        onError: {
+          target: '#sync.backingOff',
+          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+        },
+      },
+    },
+    logs: {
+      invoke: {
+        id: 'logs',
+        src: 'host.preparePod',
+        input: ({ context }) => logFoldersOf(context),
+        onDone: '#sync.creatingSandbox',
+        onError: {
+          target: '#sync.backingOff',
+          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+        },
+      },
+    },
+  },
+});
+
+const sync = s.createStateConfig({
+  entry: adoptContainers,
+  initial: 'deciding',
+  always: [
+    { guard: 'isDeleted', target: '#terminating', actions: noteKill },
+    { guard: 'isOver', target: '#terminating', actions: noteKill },
+  ],
+  on: {
+    'pod.kill': { target: '#terminating', actions: noteKill },
+    'pod.configured': { actions: configure },
+  },
+  states: {
+    deciding: {
+      always: [
+        { guard: 'isBlocked', target: 'blocked' },
+        { guard: 'hasSandbox', target: 'active' },
+        { guard: 'isFinished', target: '#terminating', actions: noteKill },
+        { guard: 'mustReplace', target: 'replacing' },
+        { target: 'preparing' },
+      ],
+    },
+    /** This node can never run it as it is: waits for another configuration. */
+    blocked: {
+      entry: recordBlocked,
+      on: { 'pod.configured': { target: 'deciding', actions: configure } },
+    },
+    replacing,
+    preparing,
+    creatingSandbox: {
+      invoke: {
+        id: 'runSandbox',
+        src: 'cri.runPodSandbox',
+        input: ({ context }) => ({
+          config: sandboxConfig(podOrName(context), nextAttempt(context), context.node),
+          runtimeHandler: '',
+        }),
+        onDone: { target: 'awaitingSandbox', actions: acted },
+        onError: {
+          target: 'backingOff',
+          actions: [
+            failed,
+            complain('CreatePodSandbox for pod failed'),
+            record((_, error) => podEvents.failedCreatePodSandBox(error.message)),
+          ],
+        },
+      },
+      /** The call is given up; whether it did something is seen before the rest is stopped. */
+      on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
+    },
+    /** Waits until the runtime shows the new sandbox with its address. */
+    awaitingSandbox: {
+      always: { guard: 'hasSandbox', target: 'active' },
+      after: { [SHOW_SANDBOX_MS]: 'looking' },
+    },
+    /** The sandbox is there: containers have their turns. */
+    active: {
+      always: [
+        { guard: 'lacksSandbox', target: 'deciding' },
+        { guard: 'hasTurn', target: 'writing' },
+      ],
+    },
+    /** Waits for the files of the containers whose turn it is. */
+    writing: {
+      entry: beginWriting,
+      always: { guard: 'lacksSandbox', target: 'deciding' },
+      invoke: {
+        id: 'files',
+        src: 'host.preparePod',
+        input: ({ context }) => turnFiles(context),
+        onDone: { target: 'active', actions: permit },
+        onError: {
+          target: 'backingOff',
+          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+        },
+      },
+    },
+    /** A step failed: waits, then looks at what became of it. */
+    backingOff: { after: { wait: 'looking' } },
+    looking: { entry: lookNow, always: { guard: 'isFresh', target: 'deciding' } },
+  },
+});
+
+const terminating = s.createStateConfig({
+  initial: 'containers',
+  on: {
+    'pod.kill': { actions: noteKill },
+    'pod.configured': { actions: [configure, noteKill] },
+  },
+  states: {
+    /** A call was given up half-way: looks at what it did. */
+    settling: { entry: lookNow, always: { guard: 'isFresh', target: 'containers' } },
+    /** Waits until every container has stopped, each with its grace. */
+    containers: {
+      entry: stopContainers,
+      always: { guard: 'allGone', target: 'sandboxes' },
+      on: {
+        'container.changed': { actions: [noteContainer, stopContainers] },
+        'container.respawn': { actions: stopContainers },
+      },
+    },
+    sandboxes: stopSandboxes('#terminating.verifying'),
+    /** Waits to see that nothing runs any more. */
+    verifying: {
+      entry: lookNow,
+      always: [
+        { guard: 'isFreshAndStopped', target: '#terminated' },
+        { guard: 'isFresh', target: 'unfinished', actions: failed },
+      ],
+    },
+    unfinished: { after: { wait: 'containers' } },
+  },
+});
+
+const tryAgain = { target: '#terminated.backingOff', actions: [failed, complain('Cannot remove the rest of a pod')] };
+
+const terminated = s.createStateConfig({
+  entry: change(() => ({ stage: 'terminated' as const })),
+  initial: 'deciding',
+  on: { 'pod.kill': { actions: noteKill } },
+  states: {
+    deciding: { always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }] },
+    /** It is over, but still wanted: its status stays until its configuration goes. */
+    kept: {
+      always: { guard: 'mustRemove', target: 'removing' },
+      on: { 'pod.configured': { actions: configure } },
+    },
+    removing: { entry: queueSandboxes, always: 'sandboxes' },
+    sandboxes: {
+      always: { guard: 'isQueueEmpty', target: 'verifying' },
+      invoke: {
+        id: 'removeSandbox',
+        src: 'cri.removePodSandbox',
+        input: ({ context }) => ({ podSandboxId: context.queue[0] ?? '' }),
+        onDone: { target: 'sandboxes', reenter: true, actions: dequeue },
+        onError: tryAgain,
+      },
+    },
+    /** Waits to see that the runtime has nothing of it any more. */
+    verifying: {
+      entry: lookNow,
+      always: [
+        { guard: 'isFreshAndEmpty', target: 'files' },
+        { guard: 'isFresh', target: 'containers', actions: queueContainers },
+      ],
+    },
+    /** Containers without a sandbox. */
+    containers: {
+      always: { guard: 'isQueueEmpty', target: 'backingOff', actions: failed },
+      invoke: {
+        id: 'removeContainer',
+        src: 'cri.removeContainer',
+        input: ({ context }) => ({ containerId: context.queue[0] ?? '' }),
+        onDone: { target: 'containers', reenter: true, actions: dequeue },
+        onError: tryAgain,
+      },
+    },
+    files: {
+      invoke: {
+        id: 'removeFiles',
+        src: 'host.removePod',
+        input: ({ context }) => podPaths(context),
+        onDone: 'logs',
+        onError: tryAgain,
+      },
+    },
+    logs: {
+      invoke: {
+        id: 'removeLogs',
+        src: 'host.removePod',
+        input: ({ context }) => logPaths(context),
+        onDone: '#gone',
+        onError: tryAgain,
+      },
+    },
+    backingOff: { after: { wait: 'looking' } },
+    looking: { entry: lookNow, always: { guard: 'isFresh', target: 'removing' } },
+  },
+});
+
+/** Its own eyes: asks the runtime about this pod alone. A stuck answer holds up nobody else. */
+const observer = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: { on: { look: 'asking' } },
+    asking: {
+      invoke: {
+        id: 'podStatus',
+        src: 'cri.podStatus',
+        input: ({ context }) => ({ uid: context.uid }),
+        onDone: { target: 'idle', actions: learnFromLook },
+        onError: { target: 'failing', actions: complain('Cannot inspect the pod in the runtime') },
+      },
+      on: { look: { target: 'asking', reenter: true } },
+    },
+    failing: { on: { look: 'asking' }, after: { [LOOK_RETRY_MS]: 'asking' } },
+  },
+});
+
+export const podMachine = s.createMachine({
+  id: 'pod',
+  context: ({ input }) => initialPod(input),
+  initial: 'alive',
+  states: {
+    alive: {
+      type: 'parallel',
+      on: {
+        'runtime.podChanged': { actions: learnFromWatch },
+        'runtime.podRemoved': { actions: lookNow },
+        'runtime.absent': { actions: learnAbsence },
+        'container.changed': { actions: noteContainer },
+        'container.wanted': { actions: noteWish },
+        'container.respawn': { actions: adoptContainers },
+        'image.ready': { actions: forwardImage },
+        'image.failed': { actions: forwardImage },
+        'images.started': { actions: forwardImage },
+        'xstate.error.actor.*': { actions: buryContainer },
+      },
+      states: {
+        life: {
+          initial: 'choosing',
+          states: {
+            choosing: {
+              always: [
+                { guard: 'isHeld', target: 'held' },
+                { guard: 'isUnheard', target: 'unheard' },
+                { guard: 'mustLook', target: 'looking' },
+                { guard: 'isUnclaimed', target: 'unclaimed' },
+                { guard: 'isOverAndStill', target: 'terminated' },
+                { target: 'sync' },
+              ],
+            },
+            ...awaiting,
+            sync: { id: 'sync', ...sync },
+            terminating: { id: 'terminating', ...terminating },
+            terminated: { id: 'terminated', ...terminated },
+          },
+        },
+        observer,
+      },
+    },
+    gone: { id: 'gone', type: 'final' },
+  },
+  output: ({ context }) => ({ uid: context.uid }),
+});

@@ -1,0 +1,307 @@
+/**
+ * The pod workers: one actor a pod (`pod-<uid>`), for every pod that is wanted or that the runtime has.
+ *
+ * Decides: who gets an actor, who waits for a predecessor of the same name, who is ended, what follows a crash.
+ * Owns: by uid the name, whether it is wanted, and the kill that was ordered. Never a pod: those live in their actors.
+ * Hears: `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `image.*` of `images`; `memory.loaded`.
+ * Asks: `podConfig` for a pod whose actor lost it; `memory` for what is remembered of containers.
+ * Invariants:
+ *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
+ *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
+ *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards.
+ *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
+ */
+import { assign, line, now, setup, to } from '../../kernel/xstate.ts';
+import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import type { SoftState } from '../operations/host.ts';
+import type {
+  ConfigMessage,
+  ContainerMemory,
+  Ended,
+  ImageReport,
+  PodKill,
+  PodMessage,
+  PodRef,
+  PodsMessage,
+  RuntimeMessage,
+} from './messages.ts';
+import { podMachine } from './pod.ts';
+import type { PodInput } from './pod-policy.ts';
+import { emptyRuntime } from './runtime-facts.ts';
+
+/** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
+const ORPHAN_GRACE_SECONDS = 1;
+const RESPAWN_BASE_MS = 1_000;
+/** Past this a crash loop is slow enough to be read. */
+const RESPAWN_MAX_MS = 60_000;
+
+export interface PodsInput {
+  readonly settings: NodeSettings;
+  readonly softState: SoftState | null;
+}
+
+interface PodRecord extends PodRef {
+  readonly isStatic: boolean;
+  readonly desired: boolean;
+  readonly held: boolean;
+  /** Its actor is there. */
+  readonly alive: boolean;
+  readonly crashes: number;
+  readonly kill: PodKill | null;
+  /** It was wanted again while it ended. */
+  readonly again: boolean;
+}
+
+type Records = Readonly<Record<string, PodRecord>>;
+
+interface Context {
+  readonly settings: NodeSettings;
+  readonly memory: SoftState['containers'];
+  readonly records: Records;
+  /** Every pod of the runtime was named: what was not does not exist there. */
+  readonly relisted: boolean;
+}
+
+type Event =
+  | ConfigMessage
+  | RuntimeMessage
+  | PodsMessage
+  | ImageReport
+  | Ended
+  | { readonly type: 'images.started' }
+  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'pod.respawn'; readonly uid: string };
+
+const s = setup({
+  types: { input: {} as PodsInput, context: {} as Context, events: {} as Event },
+  actors: { pod: podMachine },
+});
+
+type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+type Enqueue = Args['enqueue'];
+
+const idOf = (uid: string): string => `pod-${uid}`;
+const tell = (enqueue: Enqueue, uid: string, message: PodMessage | RuntimeMessage | ImageReport): void =>
+  enqueue.sendTo(idOf(uid) as never, message as never);
+
+const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
+
+const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
+
+/** What is remembered of a pod's containers, by container. */
+const memoryOf = (memory: Context['memory'], uid: string): Record<string, ContainerMemory> =>
+  Object.fromEntries(
+    Object.entries(memory).flatMap(([key, value]) =>
+      key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
+    ),
+  );
+
+interface Start extends Partial<Pick<PodInput, 'pod' | 'runtime'>> {
+  readonly held?: boolean;
+}
+
+function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Start): PodRecord {
+  const { context, enqueue } = args;
+  const { pod = null, held = false } = what;
+  const mustLook = (before?.crashes ?? 0) > 0;
+  const isUnknownToRuntime = context.relisted && !mustLook;
+  const runtime =
+    what.runtime ?? (isUnknownToRuntime ? emptyRuntime(ref.uid, ref.name, ref.namespace, now(args)) : null);
+  const input: PodInput = {
+    ...ref,
+    node: context.settings,
+    pod,
+    runtime,
+    mustLook,
+    held,
+    memory: memoryOf(context.memory, ref.uid),
+  };
+  enqueue.spawnChild('pod', { id: idOf(ref.uid), input });
+  return {
+    ...ref,
+    isStatic: pod !== null && isStaticPod(pod),
+    desired: pod !== null,
+    held,
+    alive: true,
+    crashes: before?.crashes ?? 0,
+    kill: before?.kill ?? null,
+    again: false,
+  };
+}
+
+// ---- wanted ---------------------------------------------------------------------------------------------------------
+
+const takeConfig = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'config.pods') return;
+  const records: Record<string, PodRecord> = { ...context.records };
+  if (event.op === 'REMOVE') {
+    for (const { uid } of event.pods) {
+      const record = records[uid];
+      if (record) records[uid] = kill(enqueue, { ...record, desired: false, again: false }, null);
+    }
+  } else {
+    for (const pod of event.pods) {
+      if (!isMirrorPod(pod)) records[pod.metadata.uid] = want(args, records, pod);
+    }
+  }
+  enqueue.assign({ records });
+});
+
+function want(args: Args, records: Records, pod: Pod): PodRecord {
+  const ref = refOf(pod);
+  const before = records[ref.uid];
+  if (before?.kill) return { ...before, desired: true, again: true };
+  if (before?.alive) {
+    tell(args.enqueue, ref.uid, { type: 'pod.configured', pod });
+    return { ...before, desired: true, isStatic: isStaticPod(pod) };
+  }
+  const held = isStaticPod(pod) && Object.values(records).some((other) => isPredecessor(other, pod));
+  return start(args, ref, before, { pod, held });
+}
+
+const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
+  other.uid !== pod.metadata.uid && fullName(other) === podFullName(pod);
+
+function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null): PodRecord {
+  const order: PodKill = { type: 'pod.kill', graceSeconds, remove: true, verdict: null };
+  if (record.alive) tell(enqueue, record.uid, order);
+  return { ...record, kill: order };
+}
+
+const keepHouse = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'pods.housekeeping') return;
+  const desired = new Set(event.desired);
+  const unwanted = Object.values(context.records).filter(({ uid, kill }) => !desired.has(uid) && kill === null);
+  if (unwanted.length === 0) return;
+  const killed = unwanted.map((record) => {
+    const grace = record.desired ? null : ORPHAN_GRACE_SECONDS;
+    const { namespace, name, uid } = record;
+    enqueue(line('info', ['Ending a pod that nobody wants', { pod: `${namespace}/${name}`, uid }]));
+    return [uid, kill(enqueue, { ...record, desired: false }, grace)] as const;
+  });
+  enqueue.assign({ records: { ...context.records, ...Object.fromEntries(killed) } });
+});
+
+// ---- observed -------------------------------------------------------------------------------------------------------
+
+const takeObservation = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.podChanged') return;
+  const { status } = event;
+  const record = context.records[status.uid];
+  if (record?.alive) tell(enqueue, status.uid, event);
+  if (record) return;
+  const { uid, name, namespace } = status;
+  const added = start(args, { uid, name, namespace }, undefined, { runtime: status });
+  enqueue.assign({ records: { ...context.records, [uid]: added } });
+});
+
+const forwardRuntime = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'runtime.podRemoved' && context.records[event.uid]?.alive) tell(enqueue, event.uid, event);
+});
+
+const takeRelist = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.relisted') return;
+  enqueue.assign({ relisted: true });
+  const seen = new Set(event.uids);
+  for (const { uid, alive } of Object.values(context.records)) {
+    if (alive && !seen.has(uid)) tell(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
+  }
+});
+
+const sayStale = s.enqueueActions(({ event, enqueue }) => {
+  if (event.type !== 'runtime.podStale') return;
+  enqueue(line('warn', ['A pod cannot be inspected', { uid: event.uid, error: event.message }]));
+});
+
+const forwardImage = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'image.ready' || event.type === 'image.failed') {
+    if (context.records[event.uid]?.alive) tell(enqueue, event.uid, event);
+  } else if (event.type === 'images.started') {
+    for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, event);
+  }
+});
+
+// ---- ends and crashes -----------------------------------------------------------------------------------------------
+
+const uidIn = (event: Ended): string => event.type.replace(/^xstate\.(done|error)\.actor\.pod-/, '');
+
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!event.type.startsWith('xstate.done.actor.pod-')) return;
+  const uid = uidIn(event as Ended);
+  enqueue.stopChild(idOf(uid));
+  const { [uid]: gone, ...rest } = context.records;
+  const records: Record<string, PodRecord> = rest;
+  enqueue.sendTo(to('status'), { type: 'status.removed', uid });
+  enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
+  if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
+  const next = gone && Object.values(records).find((record) => record.held && fullName(record) === fullName(gone));
+  if (next) {
+    tell(enqueue, next.uid, { type: 'pod.released' });
+    records[next.uid] = { ...next, held: false };
+  }
+  enqueue.assign({ records });
+});
+
+const bury = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!event.type.startsWith('xstate.error.actor.pod-')) return;
+  const uid = uidIn(event as Ended);
+  enqueue.stopChild(idOf(uid));
+  const record = context.records[uid];
+  if (!record) return;
+  const delay = Math.min(RESPAWN_MAX_MS, RESPAWN_BASE_MS * 2 ** record.crashes);
+  const error = (event as { error: { message: string } }).error.message;
+  enqueue(line('error', ['The actor of a pod crashed and will be started again', { uid, error, restartInMs: delay }]));
+  enqueue.assign({
+    records: { ...context.records, [uid]: { ...record, alive: false, crashes: record.crashes + 1 } },
+  });
+  enqueue.raise({ type: 'pod.respawn', uid }, { delay, id: `respawn-${uid}` });
+});
+
+/** A wanted pod is asked for again; of one that is to end, the name is enough. */
+const respawn = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'pod.respawn') return;
+  const record = context.records[event.uid];
+  if (!record || record.alive) return;
+  if (record.desired && record.kill === null) {
+    enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [event.uid] });
+    return;
+  }
+  const { uid, name, namespace, desired, again } = record;
+  const added = start(args, { uid, name, namespace }, record, {});
+  if (record.kill) tell(enqueue, uid, record.kill);
+  enqueue.assign({ records: { ...context.records, [uid]: { ...added, desired, again } } });
+});
+
+export const podsMachine = s.createMachine({
+  id: 'pods',
+  context: ({ input }) => ({
+    settings: input.settings,
+    memory: input.softState?.containers ?? {},
+    records: {},
+    relisted: false,
+  }),
+  entry: s.enqueueActions(({ enqueue }) => {
+    enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+    enqueue.sendTo(to('syncLoop'), { type: 'pods.started' });
+  }),
+  on: {
+    'memory.loaded': { actions: assign({ memory: ({ event }) => event.state.containers }) },
+    'config.pods': { actions: takeConfig },
+    'pods.housekeeping': { actions: keepHouse },
+    'runtime.podChanged': { actions: takeObservation },
+    'runtime.podRemoved': { actions: forwardRuntime },
+    'runtime.podStale': { actions: sayStale },
+    'runtime.relisted': { actions: takeRelist },
+    'image.ready': { actions: forwardImage },
+    'image.failed': { actions: forwardImage },
+    'images.started': { actions: forwardImage },
+    'xstate.done.actor.*': { actions: reap },
+    'xstate.error.actor.*': { actions: bury },
+    'pod.respawn': { actions: respawn },
+  },
+});

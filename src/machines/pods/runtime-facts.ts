@@ -1,0 +1,109 @@
+/**
+ * What the runtime said of a pod, made small and put in order. Pure.
+ *
+ * Owns the rules by which observations are joined: a later look wins, and one instance never goes back from exited to
+ * running or from running to created, whichever look arrives last.
+ */
+import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
+import type { PodRuntimeStatus } from '../operations/cri.ts';
+import type { ContainerFacts } from './messages.ts';
+
+const HASH = 'io.kubernetes.container.hash';
+const RESTART_COUNT = 'io.kubernetes.container.restartCount';
+const MESSAGE_PATH = 'io.kubernetes.container.terminationMessagePath';
+const MESSAGE_POLICY = 'io.kubernetes.container.terminationMessagePolicy';
+
+export const emptyRuntime = (uid: string, name: string, namespace: string, observedAtMs: number): PodRuntimeStatus => ({
+  uid,
+  name,
+  namespace,
+  sandboxes: [],
+  containers: [],
+  observedAtMs,
+});
+
+/** Without what no decision and no status needs: labels, and mounts other than that of the termination message. */
+export function slimmed(status: PodRuntimeStatus): PodRuntimeStatus {
+  return {
+    ...status,
+    sandboxes: status.sandboxes.map((sandbox) => ({ ...sandbox, labels: {}, annotations: {} })),
+    containers: status.containers.map((container) => ({
+      ...container,
+      labels: {},
+      mounts: container.mounts
+        .filter((mount) => mount.container_path === container.annotations[MESSAGE_PATH])
+        .map(({ container_path, host_path }) => ({
+          ...(container_path === undefined ? {} : { container_path }),
+          ...(host_path === undefined ? {} : { host_path }),
+        })),
+    })),
+  };
+}
+
+const CONTAINER_RANK: Readonly<Record<ContainerState, number>> = {
+  CONTAINER_CREATED: 0,
+  CONTAINER_UNKNOWN: 1,
+  CONTAINER_RUNNING: 1,
+  CONTAINER_EXITED: 2,
+};
+
+/** Joins a look with what is known. Returns what is known when the look is older. */
+export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): PodRuntimeStatus {
+  if (!known) return seen;
+  if (seen.observedAtMs < known.observedAtMs) return known;
+  return {
+    ...seen,
+    containers: seen.containers.map((container) => {
+      const before = known.containers.find(({ id }) => id === container.id);
+      return before && CONTAINER_RANK[before.state] > CONTAINER_RANK[container.state] ? before : container;
+    }),
+    sandboxes: seen.sandboxes.map((sandbox) => {
+      const before = known.sandboxes.find(({ id }) => id === sandbox.id);
+      return before?.state === 'SANDBOX_NOTREADY' ? before : sandbox;
+    }),
+  };
+}
+
+/** Decimal text of nanoseconds as whole milliseconds. */
+export const milliseconds = (nanoseconds: string): number => Number(nanoseconds.slice(0, -6) || '0');
+
+const newer = (a: { readonly created_at: string }, b: { readonly created_at: string }): number =>
+  b.created_at.length - a.created_at.length || (b.created_at < a.created_at ? -1 : Number(b.created_at > a.created_at));
+
+/** All instances of one container, newest first. */
+export const instancesOf = (status: PodRuntimeStatus | null, name: string): ContainerStatus[] =>
+  (status?.containers ?? []).filter((container) => container.metadata?.name === name).sort(newer);
+
+export const sandboxesOf = (status: PodRuntimeStatus | null): PodSandboxStatus[] =>
+  [...(status?.sandboxes ?? [])].sort(newer);
+
+export const isAlive = (container: ContainerStatus): boolean =>
+  container.state === 'CONTAINER_RUNNING' || container.state === 'CONTAINER_UNKNOWN';
+
+const STATES = {
+  CONTAINER_CREATED: 'created',
+  CONTAINER_RUNNING: 'running',
+  CONTAINER_EXITED: 'exited',
+  CONTAINER_UNKNOWN: 'unknown',
+} as const;
+
+/** The newest instance of a container, in the words of the machines; `null` when the runtime has none. */
+export function factsOf(status: PodRuntimeStatus | null, name: string): ContainerFacts | null {
+  const newest = instancesOf(status, name)[0];
+  if (!newest) return null;
+  const annotations = newest.annotations;
+  const path = annotations[MESSAGE_PATH];
+  const mount = newest.mounts.find(({ container_path }) => path !== undefined && container_path === path);
+  return {
+    id: newest.id,
+    restartCount: Number(annotations[RESTART_COUNT] ?? newest.metadata?.attempt ?? 0),
+    state: STATES[newest.state],
+    hash: annotations[HASH] ?? '',
+    exitCode: newest.exit_code,
+    reason: newest.reason,
+    startedAtMs: milliseconds(newest.started_at),
+    finishedAtMs: milliseconds(newest.finished_at),
+    messageFile: mount?.host_path ?? '',
+    messageLog: annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' ? newest.log_path : '',
+  };
+}

@@ -1,0 +1,264 @@
+/**
+ * A node for tests of the pods' room: its subsystems under the real kernel, over a {@link PodsWorld}.
+ *
+ * The root stands for the supervisor: same ids, restarts what crashed, answers `syncLoop.started`.
+ */
+import { expect } from 'vitest';
+import { Kernel, type KernelOptions } from '../../src/kernel/kernel.ts';
+import type { KernelRecord } from '../../src/kernel/records.ts';
+import { replay } from '../../src/kernel/replay.ts';
+import { type AnyStateMachine, assign, line, sendTo, setup, to } from '../../src/kernel/xstate.ts';
+import type { PodStatus } from '../../src/machines/api/pod.ts';
+import type { NodeSettings } from '../../src/machines/node-settings.ts';
+import type { Manifest } from '../../src/machines/operations/host.ts';
+import { eventRecorderMachine } from '../../src/machines/pods/event-recorder.ts';
+import { imagesMachine } from '../../src/machines/pods/images.ts';
+import { memoryMachine } from '../../src/machines/pods/memory.ts';
+import { plegMachine } from '../../src/machines/pods/pleg.ts';
+import { podConfigMachine } from '../../src/machines/pods/pod-config.ts';
+import { podsMachine } from '../../src/machines/pods/pods.ts';
+import { statusMachine } from '../../src/machines/pods/status.ts';
+import { syncLoopMachine } from '../../src/machines/pods/sync-loop.ts';
+import { header, MemorySink } from '../kernel/support.ts';
+import { VirtualTime } from './pods-time.ts';
+import { PodsWorld } from './pods-world.ts';
+
+export const settings: NodeSettings = {
+  nodeName: 'node',
+  hostname: 'node',
+  nodeIPs: ['192.168.0.1'],
+  rootDir: '/var/lib/kubelet',
+  podLogsDir: '/var/log/pods',
+  containerLogsDir: '/var/log/containers',
+  staticPodPath: '/etc/kubernetes/manifests',
+  fileCheckFrequencyMs: 20_000,
+  syncFrequencyMs: 60_000,
+  runtimeName: 'containerd',
+  cgroupRoot: '/',
+  cgroupDriver: 'cgroupfs',
+  cgroupsPerQOS: true,
+  cpuCFSQuota: true,
+  cpuCFSQuotaPeriodUs: 100_000,
+  podPidsLimit: -1,
+  seccompDefault: false,
+  clusterDNS: [],
+  clusterDomain: 'cluster.local',
+  resolver: { nameservers: ['1.1.1.1'], searches: [], options: [] },
+  hostsFile: '127.0.0.1 localhost\n',
+  serializeImagePulls: true,
+  maxParallelImagePulls: 0,
+  registryPullQPS: 5,
+  registryBurst: 10,
+  crashLoopBackOffMaxMs: 300_000,
+  memoryCapacityBytes: '8000000000',
+  cpuCapacityMilli: 4_000,
+  maxPods: 110,
+  containerGc: { minAgeMs: 0, maxPerPodContainer: 1, maxContainers: -1 },
+  imageGc: { highThresholdPercent: 85, lowThresholdPercent: 80, minAgeMs: 120_000, maxAgeMs: 0 },
+  softStateFile: '/var/lib/kubelet/soft-state.json',
+  relistPeriodMs: 10_000,
+};
+
+const subsystems = {
+  eventRecorder: eventRecorderMachine,
+  memory: memoryMachine,
+  images: imagesMachine,
+  status: statusMachine,
+  pods: podsMachine,
+  syncLoop: syncLoopMachine,
+  podConfig: podConfigMachine,
+  pleg: plegMachine,
+} satisfies Record<string, AnyStateMachine>;
+
+const region = (id: keyof typeof subsystems) => ({
+  initial: 'running',
+  states: {
+    running: {
+      invoke: {
+        id,
+        src: id,
+        systemId: id,
+        input: ({ context }: { context: { settings: NodeSettings } }) =>
+          (id === 'pods' ? { settings: context.settings, softState: null } : context.settings) as never,
+        onError: {
+          target: 'crashed',
+          actions: line('error', ({ event }: { event: unknown }) => [
+            'Subsystem crashed',
+            { id, error: (event as { error: { message: string } }).error.message },
+          ]),
+        },
+      },
+    },
+    crashed: { after: { 1_000: 'running' } },
+  },
+});
+
+/** Each call makes fresh machines' actors; the machines themselves are shared. */
+const rootMachine: AnyStateMachine = setup({
+  types: {
+    input: {} as { settings: NodeSettings },
+    context: {} as { settings: NodeSettings; isUp: boolean },
+    events: {} as { type: 'pleg.healthy' } | { type: 'pleg.unhealthy' } | { type: 'syncLoop.started' },
+  },
+  actors: subsystems as never as Record<string, AnyStateMachine>,
+}).createMachine({
+  id: 'kubelet',
+  context: ({ input }) => ({ settings: input.settings, isUp: false }),
+  type: 'parallel',
+  on: {
+    'pleg.healthy': { actions: [assign({ isUp: true }), sendTo(to('syncLoop'), { type: 'runtime.up' })] },
+    'pleg.unhealthy': {
+      actions: [
+        assign({ isUp: false }),
+        sendTo(to('syncLoop'), { type: 'runtime.down', errors: ['PLEG is not healthy'] }),
+      ],
+    },
+    'syncLoop.started': {
+      guard: ({ context }) => context.isUp,
+      actions: sendTo(to('syncLoop'), { type: 'runtime.up' }),
+    },
+  },
+  states: Object.fromEntries(
+    (Object.keys(subsystems) as (keyof typeof subsystems)[]).map((id) => [id, region(id)]),
+  ) as never,
+}) as never;
+
+export class PodsNode {
+  readonly time: VirtualTime;
+  readonly world: PodsWorld;
+  readonly sink = new MemorySink();
+  readonly kernel: Kernel;
+
+  constructor(options: { world?: PodsWorld; seed?: number; settings?: Partial<NodeSettings> } = {}) {
+    this.world = options.world ?? new PodsWorld(new VirtualTime());
+    this.time = this.world.time;
+    const kernelHeader: KernelOptions['header'] = {
+      ...header(options.seed ?? 7),
+      input: { settings: { ...settings, ...options.settings } },
+    };
+    this.kernel = new Kernel({
+      machine: rootMachine,
+      header: kernelHeader,
+      sink: this.sink,
+      performer: this.world,
+      time: this.time,
+    });
+  }
+
+  boot(): this {
+    this.kernel.boot();
+    return this;
+  }
+
+  /** Moves time on. */
+  run(ms: number): this {
+    this.time.advance(ms);
+    return this;
+  }
+
+  /** Moves time on until something holds. */
+  until(what: string, holds: () => boolean, withinMs = 600_000): this {
+    const end = this.time.ms + withinMs;
+    while (!holds()) {
+      if (this.time.nextDue === undefined || this.time.nextDue > end) {
+        throw new Error(`${what} did not happen within ${withinMs} ms\n${this.transcript().slice(-60).join('\n')}`);
+      }
+      this.time.step();
+    }
+    return this;
+  }
+
+  /** The agent is gone; its world stays. Returns the next agent on the same node. */
+  restart(): PodsNode {
+    this.assertReplays();
+    const { world } = this;
+    world.detach();
+    return new PodsNode({ world }).boot();
+  }
+
+  podState(uid: string): unknown {
+    const snapshot = this.kernel.snapshotOf(`kubelet/pods/pod-${uid}`) as
+      | { value: { alive: { life: unknown } } }
+      | undefined;
+    return snapshot?.value.alive?.life;
+  }
+
+  status(uid: string): PodStatus | null {
+    const snapshot = this.kernel.snapshotOf(`kubelet/pods/pod-${uid}`) as
+      | { context: { status: PodStatus | null } }
+      | undefined;
+    return snapshot?.context.status ?? null;
+  }
+
+  phase(uid: string): string | undefined {
+    return this.status(uid)?.phase;
+  }
+
+  /** What people would have read. */
+  events(): string[] {
+    return this.logs('Event occurred').map(({ reason, message }) => `${String(reason)}: ${String(message)}`);
+  }
+
+  logs(text: string): Record<string, unknown>[] {
+    return this.sink.records.flatMap((record) =>
+      record.k === 'log' && record.text === text ? [{ ...record.fields }] : [],
+    );
+  }
+
+  /** Every crash of an actor, for tests that expect none. */
+  crashes(): string[] {
+    return this.sink.records.flatMap((record) =>
+      record.k === 'state' && record.status === 'error' ? [`${record.at}: ${record.error?.message ?? ''}`] : [],
+    );
+  }
+
+  /** States, requests and lines with their times, for people. */
+  transcript(): string[] {
+    let t = 0;
+    const start = (this.sink.records[0] as { t: number }).t;
+    const at = () => `+${String(t - start).padStart(6)}`;
+    return this.sink.records.flatMap((record: KernelRecord) => {
+      if ('t' in record) t = record.t;
+      if (record.k === 'state') return [`${at()} ${record.at} = ${JSON.stringify(record.value)}`];
+      if (record.k === 'effect') return [`${at()} ${record.at} -> ${record.name}`];
+      if (record.k === 'log') return [`${at()} ${record.at} "${record.text}" ${JSON.stringify(record.fields ?? {})}`];
+      return [];
+    });
+  }
+
+  assertReplays(): void {
+    const report = replay({ machine: rootMachine, records: this.sink.records });
+    expect(report.divergence).toBeNull();
+    expect(report.turns).toBe(this.kernel.turn);
+  }
+}
+
+export interface PodOptions {
+  readonly uid: string;
+  readonly name?: string;
+  readonly spec?: Record<string, unknown>;
+  readonly containers?: readonly Record<string, unknown>[];
+}
+
+/** A manifest of a pod with one container `app` unless told otherwise. */
+export function manifest({ uid, name = 'web', spec = {}, containers }: PodOptions): Manifest {
+  return {
+    file: `/etc/kubernetes/manifests/${name}.yaml`,
+    uid,
+    value: {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, namespace: 'default' },
+      spec: { containers: containers ?? [{ name: 'app', image: 'app:1' }], ...spec },
+    } as never,
+  };
+}
+
+export const image = (name: string) => ({
+  id: `sha256:${name}`,
+  repo_tags: [name],
+  repo_digests: [],
+  size: '1000',
+  username: '',
+  pinned: false,
+});

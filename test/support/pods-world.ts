@@ -1,0 +1,259 @@
+/**
+ * The world of the pods' room as a performer: answers every operation from a {@link RuntimeModel} and a disk, after a
+ * latency, under virtual time, with the faults that a test asks for.
+ */
+import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/effects.ts';
+import { type JsonEvent, toPlainError } from '../../src/kernel/json.ts';
+import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
+import type { Image } from '../../src/machines/api/cri.ts';
+import type { Manifest, ManifestError, SoftState } from '../../src/machines/operations/host.ts';
+import type { Operations } from '../../src/machines/operations/index.ts';
+import { RuntimeError, RuntimeModel } from './pods-runtime.ts';
+import type { VirtualTime } from './pods-time.ts';
+
+/** What shall go wrong with one call. */
+export interface Fault {
+  readonly error?: string;
+  readonly code?: string;
+  /** Done, but the answer is lost: the caller gets the error. */
+  readonly lost?: boolean;
+  /** Never answered. */
+  readonly hangs?: boolean;
+  readonly extraMs?: number;
+}
+
+export interface Call {
+  readonly name: string;
+  readonly atMs: number;
+  readonly pod: string;
+}
+
+type Name = keyof Operations & string;
+type Handler<N extends Name> = (
+  input: InputOf<Operations[N]>,
+  done: (output: OutputOf<Operations[N]>) => void,
+  emit: (event: JsonEvent) => void,
+) => void | (() => void);
+type Handlers = { readonly [N in Name]?: Handler<N> };
+
+const LATENCY_MS: Readonly<Record<string, number>> = {
+  'cri.runPodSandbox': 60,
+  'cri.createContainer': 20,
+  'cri.startContainer': 30,
+  'cri.stopPodSandbox': 40,
+  'cri.removePodSandbox': 30,
+  'cri.pullImage': 500,
+};
+const LATENCY_DEFAULT_MS = 1;
+/** From a change in the runtime until the watch has looked at the pod. */
+const WATCH_MS = 3;
+
+export class PodsWorld implements Performer {
+  readonly runtime: RuntimeModel;
+  readonly calls: Call[] = [];
+  readonly folders = new Set<string>();
+  readonly files = new Map<string, string>();
+  /** By host path. */
+  readonly messages = new Map<string, string>();
+  /** What a registry would give. */
+  readonly registry = new Map<string, Image>();
+  manifests: readonly Manifest[] = [];
+  manifestErrors: readonly ManifestError[] = [];
+  softState: SoftState = { containers: {} };
+  /** Asked for each call; `nth` counts the calls of that name from 0. */
+  fault: (name: string, input: unknown, nth: number) => Fault | undefined = () => undefined;
+  /** The runtime does not answer at all. */
+  isDown = false;
+  readonly time: VirtualTime;
+  private readonly counts = new Map<string, number>();
+  private readonly watchers = new Map<number, (uid: string) => void>();
+  private readonly manifestWatchers = new Set<() => void>();
+  private readonly open = new Set<() => void>();
+  private readonly handlers: Handlers;
+
+  constructor(time: VirtualTime) {
+    this.time = time;
+    this.runtime = new RuntimeModel(time);
+    this.runtime.onChange = (uid) => {
+      for (const watcher of this.watchers.values()) watcher(uid);
+    };
+    this.handlers = { ...criHandlers(this), ...hostHandlers(this) };
+  }
+
+  setManifests(manifests: readonly Manifest[], errors: readonly ManifestError[] = []): void {
+    this.manifests = manifests;
+    this.manifestErrors = errors;
+    for (const tell of this.manifestWatchers) tell();
+  }
+
+  perform(request: EffectRequest, settle: (result: EffectResult) => void, emit: (event: JsonEvent) => void) {
+    const { name, input } = request;
+    const nth = this.counts.get(name) ?? 0;
+    this.counts.set(name, nth + 1);
+    this.calls.push({ name, atMs: this.time.ms, pod: /pod-([^/]+)/.exec(request.at)?.[1] ?? '' });
+    const fault = this.fault(name, input, nth) ?? {};
+    let cancelled = false;
+    let stop: void | (() => void);
+    const answer = (result: EffectResult): void => {
+      if (!cancelled) settle(result);
+    };
+    if (fault.hangs) return () => void (cancelled = true);
+    const latency = (LATENCY_MS[name] ?? LATENCY_DEFAULT_MS) + (fault.extraMs ?? 0);
+    const disarm = this.time.arm(this.time.ms + latency, () => {
+      if (fault.error !== undefined && !fault.lost) answer({ error: faultError(fault) });
+      else if (this.isDown && name.startsWith('cri.'))
+        answer({ error: faultError({ error: 'connection refused', code: 'UNAVAILABLE' }) });
+      else stop = this.handle(name, input, fault, answer, emit, request.id);
+    });
+    const cancel = (): void => {
+      cancelled = true;
+      disarm();
+      stop?.();
+    };
+    this.open.add(cancel);
+    return cancel;
+  }
+
+  private handle(
+    name: string,
+    input: unknown,
+    fault: Fault,
+    answer: (result: EffectResult) => void,
+    emit: (event: JsonEvent) => void,
+    id: number,
+  ): void | (() => void) {
+    if (name === 'cri.watchPods') return this.watch(id, emit);
+    if (name === 'host.watchManifests') return this.watchManifests(emit);
+    const handler = this.handlers[name as Name] as Handler<never> | undefined;
+    if (!handler) throw new Error(`the world of this test cannot do ${name}`);
+    const done = (output: unknown): void => answer(fault.lost ? { error: faultError(fault) } : { output });
+    try {
+      return handler(input as never, done as never, emit);
+    } catch (error) {
+      answer({ error: toPlainError(error) });
+    }
+  }
+
+  /** Speaks of a pod only when it differs from what was last said, as the real port does. */
+  private watch(id: number, emit: (event: JsonEvent) => void): () => void {
+    const said = new Map<string, string>();
+    const due = new Set<string>();
+    const look = (uid: string): void => {
+      due.delete(uid);
+      if (this.isDown || !this.watchers.has(id)) return;
+      const { observedAtMs, ...facts } = this.runtime.look(uid);
+      const text = JSON.stringify(facts);
+      if (said.get(uid) === text) return;
+      said.set(uid, text);
+      if (facts.sandboxes.length > 0) emit({ type: 'runtime.podChanged', status: { ...facts, observedAtMs } });
+      else if (said.delete(uid)) emit({ type: 'runtime.podRemoved', uid });
+    };
+    this.watchers.set(id, (uid) => {
+      if (due.has(uid)) return;
+      due.add(uid);
+      this.time.arm(this.time.ms + WATCH_MS, () => look(uid));
+    });
+    const { uids } = this.runtime;
+    for (const uid of uids) look(uid);
+    emit({ type: 'runtime.relisted', uids });
+    return () => void this.watchers.delete(id);
+  }
+
+  private watchManifests(emit: (event: JsonEvent) => void): () => void {
+    const tell = () => emit({ type: 'manifests.changed', manifests: this.manifests, errors: this.manifestErrors });
+    this.manifestWatchers.add(tell);
+    tell();
+    return () => void this.manifestWatchers.delete(tell);
+  }
+
+  /** The agent that asked is gone: nobody hears the answers any more. */
+  detach(): void {
+    for (const cancel of this.open) cancel();
+    this.open.clear();
+  }
+
+  callsOf(name: string): Call[] {
+    return this.calls.filter((call) => call.name === name);
+  }
+}
+
+const faultError = ({ error = 'deadline exceeded', code = 'DEADLINE_EXCEEDED' }: Fault) => ({
+  name: 'ServiceError',
+  message: error,
+  code,
+  retriable: true,
+});
+
+function criHandlers(world: PodsWorld): Handlers {
+  const { runtime } = world;
+  return {
+    'cri.runPodSandbox': ({ config }, done) => done({ podSandboxId: runtime.runSandbox(config) }),
+    'cri.stopPodSandbox': ({ podSandboxId }, done) => {
+      runtime.stopSandbox(podSandboxId);
+      done(null);
+    },
+    'cri.removePodSandbox': ({ podSandboxId }, done) => {
+      runtime.removeSandbox(podSandboxId);
+      done(null);
+    },
+    'cri.createContainer': ({ podSandboxId, config }, done) => {
+      for (const { host_path = '' } of config.mounts ?? []) {
+        if (!world.files.has(host_path) && !world.folders.has(host_path)) {
+          throw new RuntimeError('INVALID_ARGUMENT', `failed to stat "${host_path}": no such file or directory`);
+        }
+      }
+      done({ containerId: runtime.createContainer(podSandboxId, config) });
+    },
+    'cri.startContainer': ({ containerId }, done) => {
+      runtime.startContainer(containerId);
+      done(null);
+    },
+    'cri.stopContainer': ({ containerId, timeoutSeconds }, done) =>
+      runtime.stopContainer(containerId, timeoutSeconds, () => done(null)),
+    'cri.removeContainer': ({ containerId }, done) => {
+      runtime.removeContainer(containerId);
+      done(null);
+    },
+    'cri.podStatus': ({ uid }, done) => done(runtime.look(uid)),
+    'cri.imageStatus': ({ image }, done) => done({ image: runtime.images.get(image) ?? null }),
+    'cri.listImages': (_, done) => done({ images: [...runtime.images.values()] }),
+    'cri.imageFsInfo': (_, done) => done({ mountpoint: '/', usedBytes: '0', inodesUsed: '0' }),
+    'cri.removeImage': ({ image }, done) => {
+      for (const [name, { id }] of runtime.images) if (name === image || id === image) runtime.images.delete(name);
+      done(null);
+    },
+    'cri.pullImage': ({ image }, done) => {
+      const found = world.registry.get(image);
+      if (!found) throw new RuntimeError('NOT_FOUND', `failed to resolve reference "${image}": not found`);
+      runtime.images.set(image, found);
+      done({ imageRef: found.id });
+    },
+  };
+}
+
+function hostHandlers(world: PodsWorld): Handlers {
+  return {
+    'host.preparePod': ({ directories, files }, done) => {
+      for (const { path } of directories) world.folders.add(path);
+      for (const { path, content } of files) {
+        if (content !== null || !world.files.has(path)) world.files.set(path, content ?? '');
+      }
+      done(null);
+    },
+    'host.removePod': ({ root, paths }, done) => {
+      for (const path of paths) {
+        if (!path.startsWith(`${root}/`)) throw new RuntimeError('EPERM', `${path} is not below ${root}`);
+        for (const each of world.folders) if (`${each}/`.startsWith(`${path}/`)) world.folders.delete(each);
+        for (const each of world.files.keys()) if (each.startsWith(`${path}/`)) world.files.delete(each);
+      }
+      done(null);
+    },
+    'host.terminationMessage': ({ file }, done) => done({ message: world.messages.get(file) ?? '' }),
+    'host.symlink': (_, done) => done(null),
+    'host.loadSoftState': (_, done) => done(world.softState),
+    'host.saveSoftState': ({ state }, done) => {
+      world.softState = structuredClone(state) as SoftState;
+      done(null);
+    },
+  };
+}
