@@ -33,6 +33,11 @@ export interface ReplayReport {
   readonly kernel: Kernel;
 }
 
+/** The log is whole, but something in it keeps it from being fed to actors; the message says what and where. */
+export class NotReplayable extends Error {
+  override readonly name = 'NotReplayable';
+}
+
 /** More paths than this do not help a person. */
 const PATHS_MAX = 20;
 
@@ -101,7 +106,7 @@ export function replay(options: ReplayOptions): ReplayReport {
     const turn = next.value;
     const first = turn[0]!;
     if (!kernel) {
-      if (first.k !== 'header') throw new Error(`a log begins with its header, not with "${first.k}"`);
+      if (first.k !== 'header') throw new NotReplayable(`a log begins with its header, not with "${first.k}"`);
       kernel = kernelFor(options, first, sink).boot(first.t);
     } else {
       feed(kernel, first, sink);
@@ -109,7 +114,7 @@ export function replay(options: ReplayOptions): ReplayReport {
     }
     sink.settle(kernel.turn - 1, turn);
   }
-  if (!kernel) throw new Error('the log is empty');
+  if (!kernel) throw new NotReplayable('the log has no complete turn');
   return { records: sink.records, turns: kernel.turn, inputs, divergence: sink.divergence, kernel };
 }
 
@@ -142,7 +147,7 @@ function* turnsOf(records: Iterable<JournalRecord>): Generator<readonly JournalR
   let turn: JournalRecord[] = [];
   for (const record of records) {
     if (record.k === 'gap')
-      throw new Error(`the journal was suspended (${record.why}); replay cannot cross record ${record.n}`);
+      throw new NotReplayable(`the journal was suspended (${record.why}); replay cannot cross record ${record.n}`);
     turn.push(record);
     if (record.k !== 'end') continue;
     yield turn;

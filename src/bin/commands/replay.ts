@@ -1,0 +1,118 @@
+/**
+ * `statelet replay LOG…`: feeds the inputs of each log to today's machines and reports the first difference.
+ *
+ * Tells apart a world that is gone (no log, damaged, too new), code that changed (a difference that comes again) and code
+ * that is not deterministic (a difference that does not).
+ */
+
+import type { Checkpoint } from '../../kernel/checkpoint.ts';
+import { JournalError } from '../../kernel/journal/index.ts';
+import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
+import { type Divergence, NotReplayable, type ReplayReport, replay } from '../../kernel/replay.ts';
+import { kubeletMachine } from '../../machines/kubelet.ts';
+import { buildInfo, changedMachines } from '../build-info.ts';
+import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf } from './journal-errors.ts';
+
+export interface ReplayCommandOptions {
+  readonly incarnation?: string;
+  readonly format: string;
+}
+
+interface Outcome {
+  readonly log: string;
+  readonly code: number;
+  readonly verdict: 'same' | 'divergence' | 'non-deterministic' | 'invalid';
+  readonly incarnation?: string;
+  readonly records?: number;
+  readonly turns?: number;
+  readonly inputs?: number;
+  readonly seconds?: number;
+  readonly tornBytes?: number;
+  readonly divergence?: Divergence;
+  readonly machinesChanged?: readonly string[];
+  readonly error?: string;
+}
+
+export function replayCommand(logs: readonly string[], options: ReplayCommandOptions): number {
+  if (options.format !== 'text' && options.format !== 'json') {
+    process.stderr.write(`statelet replay: --format is text or json, not ${JSON.stringify(options.format)}\n`);
+    return exitCodes.usage;
+  }
+  let code: number = exitCodes.same;
+  for (const log of logs) {
+    const outcome = replayLog(log, options.incarnation);
+    process.stdout.write(options.format === 'json' ? `${JSON.stringify(outcome)}\n` : describe(outcome));
+    if (code === exitCodes.same) code = outcome.code;
+  }
+  return code;
+}
+
+function replayLog(log: string, incarnation: string | undefined): Outcome {
+  try {
+    const journal = readJournal(log, incarnation === undefined ? {} : { incarnation });
+    const begin = performance.now();
+    const first = replayOnce(journal);
+    const seconds = (performance.now() - begin) / 1_000;
+    const facts = {
+      log,
+      incarnation: journal.header.incarnation,
+      records: first.records,
+      turns: first.turns,
+      inputs: first.inputs,
+      seconds,
+      ...(journal.torn ? { tornBytes: journal.torn.bytes } : {}),
+      machinesChanged: changedMachines(journal.header.build, buildInfo(kubeletMachine)),
+    };
+    if (!first.divergence) return { ...facts, verdict: 'same', code: exitCodes.same };
+    const again = replayOnce(journal);
+    const steady = JSON.stringify(again.divergence) === JSON.stringify(first.divergence);
+    const { divergence } = first;
+    return steady
+      ? { ...facts, divergence, verdict: 'divergence', code: exitCodes.divergence }
+      : { ...facts, divergence, verdict: 'non-deterministic', code: exitCodes.nonDeterministic };
+  } catch (thrown) {
+    if (thrown instanceof NotReplayable) {
+      return { log, verdict: 'invalid', code: exitCodes.invalidLog, error: thrown.message };
+    }
+    if (!(thrown instanceof JournalError)) throw thrown;
+    return { log, verdict: 'invalid', code: exitCodeOf(thrown), error: thrown.message };
+  }
+}
+
+function replayOnce(journal: Journal): ReplayReport {
+  const { header, checkpoint } = journal;
+  return replay({
+    machine: kubeletMachine,
+    records: journal.records,
+    ...(checkpoint ? { from: { checkpoint: checkpoint.state as Checkpoint, header } } : {}),
+  });
+}
+
+function describe(outcome: Outcome): string {
+  const { log, verdict, records, turns, inputs, seconds } = outcome;
+  if (verdict === 'invalid') return `${log}: cannot be replayed: ${outcome.error}\n`;
+  const size = `${records} records, ${turns} turns, ${inputs} inputs in ${seconds!.toFixed(2)} s`;
+  const torn = outcome.tornBytes
+    ? `  the last ${outcome.tornBytes} bytes are not a whole turn and were left out\n`
+    : '';
+  const head = `${log}: ${verdict} (incarnation ${outcome.incarnation}; ${size})\n${torn}`;
+  return outcome.divergence ? head + describeDivergence(outcome) : head;
+}
+
+function describeDivergence({ divergence, machinesChanged, verdict }: Outcome): string {
+  const { n, turn, kind, expected, actual, paths, input } = divergence!;
+  const changed = machinesChanged?.length ? machinesChanged.join(', ') : 'none';
+  return [
+    `  first difference at record ${n} of turn ${turn}: ${kind}`,
+    `  input     ${JSON.stringify(input)}`,
+    `  expected  ${expected ? JSON.stringify(expected) : 'nothing'}`,
+    `  actual    ${actual ? JSON.stringify(actual) : 'nothing'}`,
+    ...(paths.length > 0 && expected && actual ? [`  differs in ${paths.join(', ')}`] : []),
+    `  machines whose definition changed since the log: ${changed}`,
+    ...(verdict === 'non-deterministic'
+      ? ['  a second replay differed in another way: the code is not deterministic']
+      : []),
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,52 @@
+/** `statelet verify LOG…`: are the files whole? Checksums, numbers, chain, checkpoints and blobs, without running anything. */
+import { JournalError } from '../../kernel/journal/index.ts';
+import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
+import { exitCodes } from '../exit-codes.ts';
+import { exitCodeOf } from './journal-errors.ts';
+
+export function verifyCommand(logs: readonly string[], { format }: { readonly format: string }): number {
+  if (format !== 'text' && format !== 'json') {
+    process.stderr.write(`statelet verify: --format is text or json, not ${JSON.stringify(format)}\n`);
+    return exitCodes.usage;
+  }
+  let code: number = exitCodes.same;
+  for (const log of logs) {
+    const verified = verifyLog(log);
+    process.stdout.write(format === 'json' ? `${JSON.stringify({ log, ...verified })}\n` : describe(log, verified));
+    if (code === exitCodes.same) code = verified.code;
+  }
+  return code;
+}
+
+type Verified =
+  | { readonly code: number; readonly report: JournalReport }
+  | { readonly code: number; readonly error: string };
+
+function verifyLog(log: string): Verified {
+  try {
+    const report = verifyJournal(log);
+    const problem = report.incarnations.flatMap(({ problems }) => problems)[0];
+    return { code: problem ? exitCodeOf(problem) : exitCodes.same, report };
+  } catch (thrown) {
+    if (!(thrown instanceof JournalError)) throw thrown;
+    return { code: exitCodeOf(thrown), error: thrown.message };
+  }
+}
+
+function describe(log: string, verified: Verified): string {
+  if ('error' in verified) return `${log}: ${verified.error}\n`;
+  const { ok, incarnations } = verified.report;
+  return `${log}: ${ok ? 'whole' : 'not whole'}\n${incarnations.map(describeIncarnation).join('')}`;
+}
+
+function describeIncarnation(report: IncarnationReport): string {
+  const { incarnation, segments, records, turns, bytes, checkpoints, torn, gaps, dropped, problems } = report;
+  const size = `${segments} segments, ${records} records, ${turns} turns, ${bytes} bytes, ${checkpoints} checkpoints`;
+  const notes = [
+    ...(torn ? [`the last ${torn.bytes} bytes are not a whole turn; a reader leaves them out`] : []),
+    ...gaps.map(({ n, why }) => `journaling was suspended at record ${n}: ${why}`),
+    ...dropped.map(({ n, upto, why }) => `derived records ${n} to ${upto} were left out: ${why}`),
+    ...problems.map(({ message }) => message),
+  ];
+  return `  ${incarnation}: ${size}\n${notes.map((note) => `    ${note}\n`).join('')}`;
+}
