@@ -1,0 +1,135 @@
+/**
+ * Many pods: how fast they come, what they cost when nothing happens, and how fast an agent that was killed knows them
+ * all again. A container that was touched by the agent's restart fails the run.
+ */
+
+import { availableParallelism } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pLimit from 'p-limit';
+import { eventually, SLEEP, shellPod, type TestNode } from '../test/support/daemon.ts';
+import { BareProcess } from './bare-process.ts';
+import { type PodRequests, removeAll, renamed, startRaw, writeFiles } from './control.ts';
+import { type Bench, measure, newNode } from './pod-life.ts';
+import { cpuMs, familyCpuMs, rssMiB } from './process-cost.ts';
+import { load, type Measure } from './statistics.ts';
+
+/** The CPU is the limit: more calls at once only make each slower. */
+const CONCURRENCY = 2 * availableParallelism();
+/** After a batch, until the periods of agent and runtime are those of a quiet node. */
+const SETTLE_MS = 15_000;
+const IDLE_MS = 30_000;
+
+interface Summaries {
+  readonly pods: Readonly<Record<string, { readonly phase: string; readonly ready: boolean }>>;
+}
+
+async function controlBatch({ client, events }: Bench, pilot: PodRequests, pods: number): Promise<number> {
+  const requests = Array.from({ length: pods }, (_, i) => renamed(pilot, `control-${i}-node1`));
+  for (const each of requests) await writeFiles(each);
+  const mark = events.mark();
+  const startedAt = Date.now();
+  const limit = pLimit(CONCURRENCY);
+  await Promise.all(requests.map((each) => limit(() => startRaw(client, each))));
+  const started = await events.wait(mark, 2 * pods, ({ topic }) => topic === 'start');
+  return pods / ((started.at(-1)!.atMs - startedAt) / 1_000);
+}
+
+async function ourBatch({ containerd, events }: Bench, node: TestNode, pods: number): Promise<number> {
+  const mark = events.mark();
+  const startedAt = Date.now();
+  for (let i = 0; i < pods; i++) node.write(`batch-${i}.json`, shellPod(`batch-${i}`, containerd.image, SLEEP));
+  const started = await events.wait(mark, 2 * pods, ({ topic }) => topic === 'start');
+  return pods / ((started.at(-1)!.atMs - startedAt) / 1_000);
+}
+
+/** Every pod's status was taken from the runtime by this daemon. */
+async function verified(node: TestNode, pods: number): Promise<void> {
+  await eventually(`${pods} pods are known to be ready`, async () => {
+    const status = await node.actor('kubelet/status');
+    const known = Object.values((status?.context as Summaries | undefined)?.pods ?? {});
+    return known.filter(({ phase, ready }) => phase === 'Running' && ready).length === pods;
+  });
+}
+
+async function recovery({ events }: Bench, node: TestNode, pods: number): Promise<number> {
+  const mark = events.mark();
+  await node.stop('SIGKILL');
+  const startedAt = performance.now();
+  await node.start();
+  await verified(node, pods);
+  const tookMs = performance.now() - startedAt;
+  const touched = events.since(mark);
+  if (touched.length > 0) throw new Error(`the restart touched ${JSON.stringify(touched)}\n${node.log}`);
+  return tookMs;
+}
+
+async function bareInspection({ containerd }: Bench): Promise<number> {
+  const startedAt = performance.now();
+  const bare = new BareProcess('inspect', containerd.endpoint);
+  await bare.ready();
+  const tookMs = performance.now() - startedAt;
+  await bare.close();
+  return tookMs;
+}
+
+/** Milliseconds of CPU a second: containerd's and, when there is one, the agent's. */
+async function idleCpu({ containerd }: Bench, agent?: number): Promise<number> {
+  const used = () => cpuMs(containerd.pid) + (agent === undefined ? 0 : familyCpuMs(agent));
+  const before = used();
+  await sleep(IDLE_MS);
+  return (used() - before) / (IDLE_MS / 1_000);
+}
+
+interface BatchMeasures {
+  readonly throughput: Measure;
+  readonly recovered: Measure;
+  readonly idle: Measure;
+  readonly memory: Measure;
+}
+
+async function oneRound(bench: Bench, pilot: PodRequests, pods: number, into: BatchMeasures): Promise<void> {
+  const control = [await controlBatch(bench, pilot, pods)];
+  await removeAll(bench.client);
+  const node = newNode(bench);
+  try {
+    await node.start();
+    into.throughput.rounds.push({ control, ours: [await ourBatch(bench, node, pods)] });
+    await verified(node, pods);
+    await sleep(SETTLE_MS);
+    const idle = await idleCpu(bench, node.pid);
+    const weight = rssMiB(node.pid);
+    const bareMs = [await bareInspection(bench)];
+    const ours = [await recovery(bench, node, pods), await recovery(bench, node, pods)];
+    into.recovered.rounds.push({ control: [...bareMs, await bareInspection(bench)], ours });
+    await node.stop();
+    await sleep(SETTLE_MS);
+    const bare = new BareProcess('inspect', bench.containerd.endpoint);
+    await bare.ready();
+    into.idle.rounds.push({ control: [await idleCpu(bench)], ours: [idle] });
+    into.memory.rounds.push({ control: [rssMiB(bare.pid)], ours: [weight] });
+    await bare.close();
+  } catch (error) {
+    throw new Error(`${(error as Error).message}\n${node.log}`, { cause: error });
+  } finally {
+    await node.close();
+    await removeAll(bench.client);
+  }
+}
+
+export async function batch(
+  bench: Bench,
+  pilot: PodRequests,
+  { rounds, pods }: { readonly rounds: number; readonly pods: number },
+): Promise<Measure[]> {
+  const into: BatchMeasures = {
+    throughput: measure(`${pods} pods at once`, `raw calls, ${CONCURRENCY} at a time`, 'pods/s'),
+    recovered: measure(`SIGKILL, ${pods} pods known again`, 'a bare Node process that asks for every status'),
+    idle: measure(`idle CPU with ${pods} pods`, 'containerd without an agent', 'ms/s'),
+    memory: measure(`RSS with ${pods} pods`, 'a bare Node process that asked for every status', 'MiB'),
+  };
+  for (let round = 0; round < rounds; round++) {
+    console.log(`batch round ${round + 1} of ${rounds}, load ${load()}`);
+    await oneRound(bench, pilot, pods, into);
+  }
+  return Object.values(into) as Measure[];
+}
