@@ -19,6 +19,7 @@ export const TEXT_PX = 11;
 export const LINE_PX = 15;
 export const HEADER_PX = 26;
 const PADDING_PX = 12;
+const SIDE_PX = 16;
 /** Longer lines are cut: a chart is no place for prose. */
 const TEXT_MAX_CHARS = 48;
 
@@ -117,7 +118,7 @@ function nodeOf(state: ChartState, initials: ElkExtendedEdge[], edges: readonly 
   }
   const layoutOptions = {
     ...arrangement(state, edges),
-    'elk.padding': `[top=${height + PADDING_PX},left=${PADDING_PX + 4},bottom=${PADDING_PX + 4},right=${PADDING_PX + 4}]`,
+    'elk.padding': `[top=${height + PADDING_PX},left=${SIDE_PX},bottom=${SIDE_PX},right=${SIDE_PX}]`,
     'elk.nodeSize.constraints': 'MINIMUM_SIZE',
     'elk.nodeSize.minimum': `(${width},${height})`,
   };

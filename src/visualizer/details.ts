@@ -54,7 +54,14 @@ export class Details {
   private states(view: ActorView): Node[] {
     const rows = innermost(view.active).map((state) => {
       const waits = state.waitsFor === undefined ? [] : [el('span', { class: 'waits' }, `waits for ${state.waitsFor}`)];
-      return el('li', {}, el('code', {}, state.id), ' ', this.since(state.since), ...waits);
+      return el(
+        'li',
+        {},
+        el('code', {}, state.id.replace(`${view.machine}.`, '')),
+        ' ',
+        this.since(state.since),
+        ...waits,
+      );
     });
     return [el('h3', {}, 'State'), el('ul', {}, ...rows)];
   }

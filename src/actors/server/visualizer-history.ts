@@ -26,7 +26,7 @@ export interface SeenTurn {
 
 /** What the history must know of the actors to name a cause. */
 export interface CauseSource {
-  /** Number of the record by which an actor entered the state whose delay this event is (`xstate.after.<delay>.<id>`). */
+  /** Number of the record by which an actor entered the state whose delay ended: `xstate.after.<delay>.<state id>`. */
   armedBy(address: Address, event: string): number | undefined;
   /** Number of the record that made a request which is still open. */
   requestedBy(id: number): number | undefined;
