@@ -41,7 +41,7 @@ const orderedPort = ({ name, hostPort, containerPort, protocol, hostIP }: Contai
   name: name || undefined,
   hostPort: hostPort || undefined,
   containerPort,
-  protocol: protocol ?? 'TCP',
+  protocol,
   hostIP: hostIP || undefined,
 });
 

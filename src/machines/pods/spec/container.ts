@@ -41,7 +41,7 @@ export type ContainerConfigResult =
   | { readonly config: ContainerConfig }
   | { readonly error: { readonly reason: string; readonly message: string } };
 
-export const CONTAINER_NAME_LABEL = 'io.kubernetes.container.name';
+const CONTAINER_NAME_LABEL = 'io.kubernetes.container.name';
 const ETC_HOSTS = '/etc/hosts';
 const DEFAULT_TERMINATION_MESSAGE_PATH = '/dev/termination-log';
 

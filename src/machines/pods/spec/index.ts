@@ -1,7 +1,6 @@
 /** Everything that turns a Pod into requests to the runtime and files on the node. Pure functions. */
 export { containerAnnotationKeys } from './annotations.ts';
 export {
-  CONTAINER_NAME_LABEL,
   type ContainerConfigInput,
   type ContainerConfigResult,
   type ContainerKind,
@@ -14,15 +13,13 @@ export { containerHash } from './hash.ts';
 export { podHostname } from './hostname.ts';
 export { imageWithTag, type PullPolicy, parseImage, pullPolicy } from './image.ts';
 export {
-  containerLogPath,
-  etcHostsFile,
   legacyLogName,
   podDirectory,
   podLogDirectory,
   podLongName,
   terminationLogFile,
 } from './paths.ts';
-export { cgroupParent, podContainers, podQOS, type QOSClass } from './qos.ts';
+export { cgroupParent, podQOS, type QOSClass } from './qos.ts';
 export { isSidecar, oomScoreAdj, podLimits, podRequests } from './resources.ts';
 export { POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, sandboxConfig } from './sandbox.ts';
 export { localVolumes, type MountedVolumes, type UnsupportedVolume, unsupportedVolumes } from './volumes.ts';

@@ -6,8 +6,6 @@ export { type PodStage, type PodStatusFacts, podIPs, podStatus, rejectedStatus }
 export { publishedStatus } from './published.ts';
 export {
   type BackoffQuestion,
-  DEFAULT_MAX_BACKOFF_MS,
-  INITIAL_BACKOFF_MS,
   nextBackoff,
   type RestartQuestion,
   shouldRestart,

@@ -7,8 +7,7 @@
 import type { Container, Pod } from '../../api/pod.ts';
 
 /** First delay of a crash loop; each restart doubles it. */
-export const INITIAL_BACKOFF_MS = 10_000;
-export const DEFAULT_MAX_BACKOFF_MS = 300_000;
+const INITIAL_BACKOFF_MS = 10_000;
 /** A container that stayed up for this many longest delays has recovered. */
 const RESET_AFTER_MAX_DELAYS = 2;
 

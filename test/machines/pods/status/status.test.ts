@@ -73,6 +73,8 @@ const phases: readonly PhaseRow[] = [
   { phase: 'Failed', policy: 'Never', init: ['ok', 'backOff'], regular: ['waiting'] },
   { phase: 'Pending', sidecar: 'starting', regular: ['waiting'] },
   { phase: 'Running', sidecar: 'starting', regular: ['running'] },
+  { phase: 'Pending', sidecar: 'starting', regular: ['backOff'] },
+  { phase: 'Running', sidecar: 'running', regular: ['backOff'] },
   { phase: 'Running', sidecar: 'failed', regular: ['running'] },
   { phase: 'Running', sidecar: 'running', regular: ['ok'] },
   { phase: 'Pending', sidecar: 'running', regular: ['waiting'] },
