@@ -9,13 +9,12 @@
 export const ENDS_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])[] = [
   ['clients', /invalid kubeconfig|unable to load (bootstrap )?kubeconfig/],
   ['certificates', /client-ca-bundle|ca\.crt: no such file|open \/does\/not\/exist|find any PEM data|CipherSuites is missing/],
-  ['runtime endpoint', /protocol \\".*\\" not supported|only support unix socket|validate service connection/],
+  ['runtime endpoint', /validate service connection/],
   ['credential providers', /Failed to register CRI auth plugins/],
   ['cgroups of the host', /has some missing paths/],
   ['CPUs and memory of the host', /is not a subset of online-cpus|Expected capacity >= reservation/],
   ['CPU manager', /new static policy error/],
   ['directories', /could not initialize checkpoint manager/],
-  ['node name', /empty hostname is invalid/],
   ['ports', /bind: address already in use|listen tcp: lookup/],
 ];
 

@@ -8,7 +8,6 @@
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import {
-  type CollectionTag,
   type Document,
   isAlias,
   isMap,
@@ -16,19 +15,23 @@ import {
   LineCounter,
   type Pair,
   parseAllDocuments,
-  type ScalarTag,
   visit,
   type YAMLParseError,
 } from 'yaml';
 import { type Json, toPlainError } from '../../kernel/json.ts';
 import { isObject } from '../../machines/startup/configuration/decode.ts';
+import { quote } from '../../machines/startup/configuration/go-text.ts';
 import type { ConfigurationSource, DropInListing } from '../../machines/startup/configuration/source.ts';
 import { decodeJson } from './json-document.ts';
+import { goTags } from './yaml-tags.ts';
 
 /** Largest configuration file, in bytes. A file with every field set has about 8 KiB. */
 const MAX_CONFIGURATION_BYTES = 1_048_576;
 /** Expansions by aliases; beyond it the document is an alias bomb. */
 const MAX_ALIASES = 100;
+/** Levels of nesting; a configuration needs six. An alias that contains itself has no end, so it is refused, too. */
+const MAX_DEPTH = 100;
+const TOO_DEEP = `the document is nested deeper than ${MAX_DEPTH} levels`;
 /** Drop-ins of one directory; each may hold every field, so more cannot be needed. */
 const MAX_DROP_INS = 1_000;
 const PROTOBUF_PREFIX = 'k8s\0';
@@ -148,6 +151,15 @@ type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: 
 /** Reads the first document; the Go reader never looks at a second one. */
 export function decodeYaml(text: string): Yaml {
   if (/[^\P{Cc}\t\n\r\u0085]/u.test(text)) return { error: 'yaml: control characters are not allowed' };
+  try {
+    return parseFirst(text);
+  } catch (error) {
+    const { name, message } = toPlainError(error);
+    return { error: `yaml: ${name === 'RangeError' ? TOO_DEEP : message}` };
+  }
+}
+
+function parseFirst(text: string): Yaml {
   const lineCounter = new LineCounter();
   const parsed = parseAllDocuments(text, {
     version: '1.1',
@@ -155,30 +167,20 @@ export function decodeYaml(text: string): Yaml {
     uniqueKeys: false,
     logLevel: 'silent',
     lineCounter,
-    customTags: (tags) => tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)),
+    customTags: goTags,
   });
   const document = 'empty' in parsed ? undefined : parsed[0];
   if (document === undefined) return { value: null, duplicates: [] };
   const [problem] = document.errors;
-  if (problem !== undefined) return { error: `yaml: ${explain(problem, text)}` };
-  return toJson(document, lineCounter);
-}
-
-/** Tags of YAML 1.1 that the Go reader does not resolve: what they match stays text. */
-function isForeign(tag: CollectionTag | ScalarTag): boolean {
-  return ('format' in tag && tag.format === 'TIME') || /:(binary|omap|pairs|set|timestamp)$/.test(tag.tag);
+  return problem === undefined ? toJson(document, lineCounter) : { error: `yaml: ${explain(problem, text)}` };
 }
 
 function toJson(document: Document, lineCounter: LineCounter): Yaml {
   const unknown = unknownAnchor(document);
   if (unknown !== null) return { error: `yaml: unknown anchor '${unknown}' referenced` };
   const duplicates = duplicateKeys(document, lineCounter);
-  try {
-    const value: Json = document.toJS({ maxAliasCount: MAX_ALIASES });
-    return { value: sorted(value), duplicates: duplicates === null ? [] : [duplicates] };
-  } catch (error) {
-    return { error: `yaml: ${error instanceof Error ? error.message : String(error)}` };
-  }
+  const value: Json = document.toJS({ maxAliasCount: MAX_ALIASES });
+  return { value: sorted(value, 0), duplicates: duplicates === null ? [] : [duplicates] };
 }
 
 function unknownAnchor(document: Document): string | null {
@@ -193,20 +195,22 @@ function unknownAnchor(document: Document): string | null {
 
 /** What strict decoding says of keys that are set twice in one map. */
 function duplicateKeys(document: Document, lineCounter: LineCounter): string | null {
-  const found: string[] = [];
+  const found: { line: number; key: string }[] = [];
   visit(document, {
     Map(_key, { items }) {
       const seen = new Set<string>();
       for (const pair of items) {
         const key = keyOf(pair);
         if (key === null || key === '<<') continue;
-        if (seen.has(key))
-          found.push(`  line ${lineOf(pair, lineCounter)}: key ${JSON.stringify(key)} already set in map`);
+        if (seen.has(key)) found.push({ line: lineOf(pair, lineCounter), key });
         seen.add(key);
       }
     },
   });
-  return found.length === 0 ? null : ['yaml: unmarshal errors:', ...found].join('\n');
+  if (found.length === 0) return null;
+  const lines = found.toSorted((left, right) => left.line - right.line);
+  const texts = lines.map(({ line, key }) => `  line ${line}: key ${quote(key)} already set in map`);
+  return ['yaml: unmarshal errors:', ...texts].join('\n');
 }
 
 function keyOf({ key }: Pair): string | null {
@@ -219,16 +223,18 @@ function lineOf({ key }: Pair, lineCounter: LineCounter): number {
 }
 
 /** Keys in byte order; what JSON cannot hold (an infinity) becomes text, which no numeric field takes. */
-function sorted(value: Json | undefined): Json {
+function sorted(value: Json | undefined, depth: number): Json {
+  if (depth > MAX_DEPTH) throw new RangeError(TOO_DEEP);
   if (typeof value === 'number' && !Number.isFinite(value)) return String(value);
   if (typeof value !== 'object' || value === null) return value ?? null;
-  if (Array.isArray(value)) return value.map((item) => sorted(item));
+  if (Array.isArray(value)) return value.map((item) => sorted(item, depth + 1));
   const entries = Object.entries(value).toSorted(([left], [right]) => (left < right ? -1 : 1));
-  return Object.fromEntries(entries.map(([key, item]) => [key, sorted(item)]));
+  return Object.fromEntries(entries.map(([key, item]) => [key, sorted(item, depth + 1)]));
 }
 
 /** The Go reader's words for the parser's finding. It counts lines from zero, but for those of its scanner. */
 function explain({ message, linePos, pos }: YAMLParseError, text: string): string {
+  if (message.startsWith('Maximum call stack')) return TOO_DEEP;
   const line = linePos?.[0].line ?? 1;
   const opening = text.slice(0, pos[0]).trimEnd().at(-1) ?? '';
   const known = FINDINGS.find(({ pattern }) => pattern.test(message));

@@ -1,0 +1,21 @@
+/**
+ * Owns how plain scalars of YAML become values: YAML 1.1 without the parts that the Go reader does not have (dates,
+ * sets, ordered maps, binary), and with the octal form of 1.2 that it does have.
+ */
+import type { CollectionTag, ScalarTag, Tags } from 'yaml';
+
+const octal: ScalarTag = {
+  tag: 'tag:yaml.org,2002:int',
+  default: true,
+  test: /^[-+]?0o[0-7]+$/,
+  resolve: (text) => (text.startsWith('-') ? -Number(text.slice(1)) : Number(text.replace('+', ''))),
+};
+
+export function goTags(tags: Tags): Tags {
+  return [...tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)), octal];
+}
+
+/** What such a tag would match stays text. */
+function isForeign(tag: CollectionTag | ScalarTag): boolean {
+  return ('format' in tag && tag.format === 'TIME') || /:(binary|omap|pairs|set|timestamp)$/.test(tag.tag);
+}

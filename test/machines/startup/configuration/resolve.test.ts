@@ -1,0 +1,267 @@
+/** What the corpus cannot show: the table against the type, where values come from, and that nothing makes it throw. */
+import { readFileSync } from 'node:fs';
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { decodeSource } from '../../../../src/actors/host/configuration.ts';
+import type { Json } from '../../../../src/kernel/json.ts';
+import { isObject } from '../../../../src/machines/startup/configuration/decode.ts';
+import {
+  FEATURE_DEPENDENCIES,
+  FEATURE_GATES,
+} from '../../../../src/machines/startup/configuration/feature-gate-table.ts';
+import type { FieldType } from '../../../../src/machines/startup/configuration/field-types.ts';
+import { API_VERSION, KIND, kubeletConfigurationType } from '../../../../src/machines/startup/configuration/fields.ts';
+import { FLAGS } from '../../../../src/machines/startup/configuration/flag-table.ts';
+import {
+  applyDefaults,
+  type ConfigurationFiles,
+  decideFeatures,
+  flagDefaults,
+  isEnabled,
+  loadConfiguration,
+  mergeDropIns,
+  parseCommandLine,
+  printOrigin,
+  resolveConfiguration,
+  toMasked,
+  toVersioned,
+  valuesWithOrigin,
+} from '../../../../src/machines/startup/configuration/index.ts';
+
+const VERSION = { version: 'v1.36.2', raw: '' };
+const HOST = { cgroupVersion: 2 } as const;
+const HEAD = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
+
+function source(path: string, body: string) {
+  return decodeSource(path, Buffer.from(`${HEAD}${body}`));
+}
+
+function files(file: string | null, ...dropIns: string[]): ConfigurationFiles {
+  return {
+    file: file === null ? null : source('/etc/kubelet.yaml', file),
+    dropIns: { kind: 'files', files: dropIns.map((text, index) => source(`/etc/kubelet.d/${index}.conf`, text)) },
+  };
+}
+
+function resolve(argv: readonly string[], given: ConfigurationFiles) {
+  const line = parseCommandLine([...argv, '--config=/etc/kubelet.yaml', '--config-dir=/etc/kubelet.d'], VERSION);
+  if (line.kind !== 'run') throw new Error(JSON.stringify(line));
+  return { line, resolution: resolveConfiguration(line.flags, line.given, given, HOST) };
+}
+
+describe('tables', () => {
+  const types = readFileSync(
+    new URL('../../../../src/machines/startup/configuration/types.ts', import.meta.url),
+    'utf8',
+  );
+  const body = /export type KubeletConfiguration = \{\n([\s\S]*?)\n\};/.exec(types)?.[1] ?? '';
+  const declared = [...body.matchAll(/^ {2}readonly (\w+)(\??):/gm)].map(([, name, mark]) => ({
+    name,
+    optional: mark === '?',
+  }));
+
+  it('has the fields of the type in its order, optional where nothing is filled in', () => {
+    const filled = applyDefaults({}, {});
+    expect(declared).toEqual(
+      kubeletConfigurationType.fields.map(({ name }) => ({ name, optional: !Object.hasOwn(filled, name) })),
+    );
+  });
+
+  it('binds every flag of the configuration to a field that exists', () => {
+    const configuration: Json = flagDefaults({});
+    for (const { name, field } of FLAGS) {
+      if (field === undefined) continue;
+      const value = field
+        .split('.')
+        .reduce<Json | undefined>((item, key) => (isObject(item) ? item[key] : undefined), configuration);
+      expect(value, name).not.toBeUndefined();
+    }
+  });
+
+  it('has gates whose defaults respect their dependencies', () => {
+    expect(decideFeatures({})).toEqual({ changed: {}, warnings: [], error: null });
+    for (const [name, dependencies] of Object.entries(FEATURE_DEPENDENCIES)) {
+      for (const each of [name, ...dependencies]) expect(FEATURE_GATES).toHaveProperty(each);
+    }
+  });
+});
+
+describe('feature gates', () => {
+  it('sets a whole stage, and a gate by name over it', () => {
+    const { changed } = decideFeatures({ AllAlpha: true, PodsAPI: false });
+    expect(isEnabled(changed, 'MemoryQoS')).toBe(true);
+    expect(isEnabled(changed, 'PodsAPI')).toBe(false);
+  });
+
+  it('treats names of the language as names', () => {
+    expect(decideFeatures({ constructor: true }).error).toBe('unrecognized feature gate: constructor');
+    expect(isEnabled({}, 'toString')).toBe(false);
+  });
+});
+
+describe('precedence', () => {
+  const given = files(
+    'maxPods: 10\nkubeReserved: {cpu: 100m}\nregistryBurst: 0\n',
+    'maxPods: 20\nkubeReserved: {memory: 1Gi}\n',
+  );
+
+  it('is flag, drop-in, file, default, and each value knows which', () => {
+    const { line, resolution } = resolve(['--max-pods=30', '--v=3'], given);
+    if (resolution.kind !== 'resolved') throw new Error(resolution.error);
+    const values = valuesWithOrigin(resolution.configuration, line.given, given);
+    const found = Object.fromEntries(values.map(({ path, value, origin }) => [path, [value, printOrigin(origin)]]));
+    expect(found).toMatchObject({
+      maxPods: [30, 'flag --max-pods'],
+      'logging.verbosity': [3, 'flag --v'],
+      'kubeReserved[memory]': ['1Gi', 'drop-in /etc/kubelet.d/0.conf'],
+      'kubeReserved[cpu]': ['100m', 'file /etc/kubelet.yaml'],
+      registryBurst: [10, 'default'],
+      'authentication.webhook.cacheTTL': ['2m0s', 'default'],
+    });
+  });
+
+  it('keeps a serving certificate that is named, and names one where none is', () => {
+    const { resolution } = resolve([], files(''));
+    expect(resolution).toMatchObject({ configuration: { tlsCertFile: '/var/lib/kubelet/pki/kubelet.crt' } });
+  });
+});
+
+describe('secrets', () => {
+  it('masks header values in the dump and in the origins', () => {
+    const given = files('staticPodURLHeader: {Authorization: [Bearer canary-1]}\n');
+    const { line, resolution } = resolve(['--manifest-url-header=X:canary-2'], given);
+    if (resolution.kind !== 'resolved') throw new Error(resolution.error);
+    const printed = JSON.stringify([
+      toMasked(resolution.configuration),
+      valuesWithOrigin(resolution.configuration, line.given, given),
+    ]);
+    expect(printed).not.toContain('canary');
+    expect(printed).toContain('<masked>');
+  });
+});
+
+/** Fields whose empty value is left out and then filled in, and the gates, which have rules of their own. */
+const UNSETTLED = ['evictionHard', 'enforceNodeAllocatable', 'featureGates'];
+const settled = kubeletConfigurationType.fields.filter(({ name }) => !UNSETTLED.includes(name));
+
+/** Values that decoding accepts. */
+function arbitraryOf(type: FieldType): fc.Arbitrary<Json> {
+  switch (type.kind) {
+    case 'bool':
+      return fc.boolean();
+    case 'integer':
+      return fc.integer({ min: Math.max(Number(type.least), -(2 ** 31)), max: 2 ** 31 - 1 });
+    case 'float':
+      return fc.double({ noNaN: true, noDefaultInfinity: true });
+    case 'duration':
+    case 'durationOrNumber':
+      return fc.integer({ min: -1_000_000, max: 1_000_000 }).map((ms) => `${ms}ms`);
+    case 'quantity':
+      return fc.nat().map((number) => `${number}Ki`);
+    case 'list':
+      return fc.array(arbitraryOf(type.of), { maxLength: 3 });
+    case 'map':
+      return fc.dictionary(fc.string({ maxLength: 6 }), arbitraryOf(type.of), { maxKeys: 3 });
+    case 'struct':
+      return fc.record(Object.fromEntries(type.fields.map(({ name, type: of }) => [name, arbitraryOf(of)])), {
+        requiredKeys: [],
+      });
+    default:
+      return fc.string({ maxLength: 6 });
+  }
+}
+
+/** The three properties take 2 to 5 s on a quiet machine. */
+const PROPERTY_TIMEOUT_MS = 60_000;
+
+describe('hostile input', { timeout: PROPERTY_TIMEOUT_MS }, () => {
+  const base = readFileSync(new URL('../../../golden/config/cases/base-running.json', import.meta.url), 'utf8');
+  const yaml = String(JSON.parse(base).files['kubelet.yaml']);
+  const names = kubeletConfigurationType.fields.map(({ name }) => name);
+  const mutation = fc.record({
+    at: fc.nat({ max: yaml.length }),
+    remove: fc.nat({ max: 12 }),
+    insert: fc.oneof(
+      fc.constantFrom(
+        '\n',
+        '\t',
+        '{',
+        '[',
+        ']',
+        ': ',
+        '- ',
+        '&a',
+        '*a',
+        '!!int ',
+        '"',
+        "'",
+        '|',
+        '#',
+        '<<: *a',
+        '---',
+        '\0',
+      ),
+      fc.string({ maxLength: 8 }),
+      fc.constantFrom(...names).map((name) => `\n${name}: `),
+    ),
+  });
+
+  it('answers 5,000 broken files with a configuration or a refusal', () => {
+    fc.assert(
+      fc.property(fc.array(mutation, { minLength: 1, maxLength: 4 }), (mutations) => {
+        const text = mutations.reduce(
+          (mutated, { at, remove, insert }) => mutated.slice(0, at) + insert + mutated.slice(at + remove),
+          yaml,
+        );
+        const file = decodeSource('/etc/kubelet.yaml', Buffer.from(text));
+        const { resolution } = resolve([], { file, dropIns: null });
+        expect(resolution.kind === 'resolved' || resolution.lines.length > 0).toBe(true);
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it('defaults 2,000 documents of the right types to a fixed point', () => {
+    const document = fc
+      .subarray(settled, { maxLength: 10 })
+      .chain((fields) => arbitraryOf({ ...kubeletConfigurationType, fields }));
+    fc.assert(
+      fc.property(document, (value) => {
+        const text = JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...Object(value) });
+        const loaded = loadConfiguration('/k', decodeSource('/k', Buffer.from(text)), {});
+        if (loaded.kind !== 'loaded') throw new Error(JSON.stringify(loaded));
+        const again = mergeDropIns(loaded.configuration, '/d', { kind: 'files', files: [] }, {});
+        if (again.kind !== 'loaded') throw new Error(JSON.stringify(again));
+        expect(toVersioned(again.configuration)).toEqual(toVersioned(loaded.configuration));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('answers 3,000 command lines of any shape', () => {
+    const word = fc.oneof(
+      fc.string({ maxLength: 12 }),
+      fc
+        .tuple(fc.constantFrom(...FLAGS.map(({ name }) => name)), fc.string({ maxLength: 12 }))
+        .map(([name, value]) => `--${name}=${value}`),
+      fc.constantFrom(
+        ...FLAGS.map(({ name }) => `--${name}`),
+        '-v',
+        '-h',
+        '--',
+        '-',
+        '--help',
+        '--version',
+        '-v=',
+        '-hv',
+      ),
+    );
+    fc.assert(
+      fc.property(fc.array(word, { maxLength: 6 }), (argv) => {
+        const line = parseCommandLine(argv, VERSION);
+        expect(JSON.parse(JSON.stringify(line))).toEqual(line);
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+});
