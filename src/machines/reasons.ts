@@ -1,8 +1,8 @@
 /**
  * Every reason and message that the world sees about a pod: events, waiting and terminated states, conditions.
  *
- * Decides nothing; owns the exact texts. Invariant: byte for byte what kubelet 1.36 says (the recordings of `test/golden`
- * hold them), because people and programs match on them.
+ * Decides nothing; owns the exact texts. Invariant: byte for byte what kubelet 1.36 says (the recordings of
+ * `test/golden` hold them), because people and programs match on them.
  */
 
 /** How an event looks before the recorder adds object, source and time. */

@@ -2,7 +2,7 @@
  * CreateContainer from a container of a Pod.
  *
  * Decides nothing that needs the world: image, addresses and mounted volumes are given. Invariant: either a complete
- * config or an error with the waiting reason and upstream's text; never a config that lacks something the pod asked for.
+ * config or an error with the waiting reason and upstream's text; never a config that lacks what the pod asked for.
  */
 import type { ContainerConfig, Image, KeyValue, Mount } from '../../api/cri.ts';
 import type { Container, Pod } from '../../api/pod.ts';

@@ -1,91 +1,36 @@
 /**
- * Kubernetes quantities (`100m`, `1Gi`, `1e3`) as exact integers.
+ * Amounts of a pod's resources as plain integers of 1e-9 units, so that they can be added and compared.
  *
- * Owns parsing, rounding and the canonical text. Invariant: no floating point; an amount is a count of 1e-9 units, the
- * smallest that the API can say.
+ * Owns the step between texts that were validated before and arithmetic. Invariant: no floating point; rounding is up.
  */
-
-const NANO = 1_000_000_000n;
-const MILLI = 1_000_000n;
-
-/** `10^exponent` by decimal suffix, relative to one unit. */
-const DECIMAL_EXPONENTS: Readonly<Record<string, number>> = {
-  n: -9,
-  u: -6,
-  m: -3,
-  '': 0,
-  k: 3,
-  M: 6,
-  G: 9,
-  T: 12,
-  P: 15,
-  E: 18,
-};
-const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
-const QUANTITY = /^([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d{1,2}))?$/;
-/** An amount above the API's largest (2^63 - 1 units) is capped to it. */
-const MAX_NANO = 9_223_372_036_854_775_807n * NANO;
+import { formatQuantity, milliUnitsOf, parseQuantity as parse, unitsOf } from '../../startup/configuration/quantity.ts';
 
 /** An amount in 1e-9 units. */
 export type Nano = bigint;
 
-export function isQuantity(text: string): boolean {
-  return QUANTITY.test(text);
+const NANO = 1_000_000_000n;
+const NANO_PER_MILLI = 1_000_000n;
+
+/** Throws on text that is not a quantity: validation has let none of it through. */
+export function parseQuantity(text: string): Nano {
+  const parsed = parse(text);
+  if ('error' in parsed) throw new Error(`quantity ${JSON.stringify(text)}: ${parsed.error}`);
+  return parsed.value.nano;
 }
 
-/** Amounts below 1e-9 are rounded up, as the API does. Throws on text that is not a quantity. */
-export function parseQuantity(text: string | number): Nano {
-  const match = QUANTITY.exec(String(text));
-  if (match === null) {
-    throw new Error(
-      `quantity ${JSON.stringify(text)}: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
-    );
-  }
-  const [, sign, whole = '0', fraction = match[4] ?? '', , binary, decimal = '', exponent] = match;
-  const digits = BigInt(whole + fraction);
-  const factor = binary === undefined ? 1n : 1n << BigInt(10 * BINARY_SUFFIXES.indexOf(binary));
-  const shift = 9 + (exponent === undefined ? (DECIMAL_EXPONENTS[decimal] ?? 0) : Number(exponent)) - fraction.length;
-  const scaled = digits * factor;
-  const amount = shift >= 0 ? scaled * 10n ** BigInt(shift) : divideUp(scaled, 10n ** BigInt(-shift));
-  const capped = amount > MAX_NANO ? MAX_NANO : amount;
-  return sign === '-' ? -capped : capped;
-}
+export const divideUp = (amount: bigint, divisor: bigint): bigint => (amount + divisor - 1n) / divisor;
 
-export function divideUp(amount: bigint, divisor: bigint): bigint {
-  const quotient = amount / divisor;
-  return amount % divisor === 0n || amount < 0n ? quotient : quotient + 1n;
-}
+/** Whole units: bytes, counts. */
+export const wholeUnits = (nano: Nano): bigint => unitsOf({ nano, format: 'decimalSI' });
 
-/** Whole units, rounded up: bytes, counts. */
-export const wholeUnits = (amount: Nano): bigint => divideUp(amount, NANO);
+/** Thousandths: the unit of CPU. */
+export const milliUnits = (nano: Nano): bigint => milliUnitsOf({ nano, format: 'decimalSI' });
 
-/** Thousandths, rounded up: the unit of CPU. */
-export const milliUnits = (amount: Nano): bigint => divideUp(amount, MILLI);
-
-export const fromMilli = (milli: bigint): Nano => milli * MILLI;
+export const fromMilli = (milli: bigint): Nano => milli * NANO_PER_MILLI;
 export const fromWhole = (units: bigint): Nano => units * NANO;
 
-/** The shortest text with a decimal suffix: `1500m`, `2`, `12M`. */
-export function formatDecimal(amount: Nano): string {
-  if (amount === 0n) return '0';
-  let rest = amount;
-  let exponent = -9;
-  while (exponent < 18 && rest % 1000n === 0n) {
-    rest /= 1000n;
-    exponent += 3;
-  }
-  const suffix = Object.entries(DECIMAL_EXPONENTS).find(([, value]) => value === exponent)?.[0] ?? '';
-  return `${rest}${suffix}`;
-}
+/** `1500m`, `2`: how CPU and counts are written. */
+export const formatDecimal = (nano: Nano): string => formatQuantity({ nano, format: 'decimalSI' });
 
-/** The shortest text with a binary suffix: `64Mi`; bytes are whole. */
-export function formatBinary(amount: Nano): string {
-  let rest = wholeUnits(amount);
-  if (rest === 0n) return '0';
-  let power = 0;
-  while (power < BINARY_SUFFIXES.length - 1 && rest % 1024n === 0n) {
-    rest /= 1024n;
-    power += 1;
-  }
-  return `${rest}${BINARY_SUFFIXES[power]}`;
-}
+/** `64Mi`: how bytes are written. */
+export const formatBinary = (nano: Nano): string => formatQuantity({ nano, format: 'binarySI' });

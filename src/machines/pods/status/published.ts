@@ -1,8 +1,8 @@
 /**
  * What of a pod's status the world may see.
  *
- * Invariant: nobody reads that a pod has ended while one of its containers may still run, because others then reuse what
- * it holds.
+ * Invariant: nobody reads that a pod has ended while one of its containers may still run, because others then reuse
+ * what it holds.
  */
 import type { PodStatus } from '../../api/pod.ts';
 import { conditionReasons } from '../../reasons.ts';
