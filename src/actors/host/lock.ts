@@ -107,18 +107,18 @@ interface Look {
 }
 
 function watchOpens(path: string, system: SystemCalls): Look {
-  const fd = system.watchOpens(path);
+  const opens = system.watchOpens(path);
   const events = Buffer.alloc(EVENT_BUFFER_BYTES);
   return {
     contended() {
       try {
-        return readSync(fd, events) > 0;
+        return readSync(opens.fd, events) > 0;
       } catch (error) {
         if (error instanceof Error && 'code' in error && error.code === 'EAGAIN') return false;
         throw error;
       }
     },
-    close: () => closeSync(fd),
+    close: () => opens.close(),
   };
 }
 

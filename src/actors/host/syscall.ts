@@ -29,8 +29,8 @@ export interface SystemCalls {
   tryLock(fd: number): boolean;
   /** Sets both limits of open files of this process. */
   setOpenFilesLimit(limit: number): void;
-  /** A descriptor that becomes readable when the file is opened or deleted; to be read without waiting, and closed. */
-  watchOpens(path: string): number;
+  /** A descriptor with something to read after the file was opened or deleted; reading it never waits. */
+  watchOpens(path: string): { readonly fd: number; close(): void };
   /** One datagram to a unix socket; a leading `@` names an abstract one. */
   sendDatagram(address: string, payload: Uint8Array): void;
 }
@@ -119,7 +119,7 @@ function callsOf(library: Library): SystemCalls {
     watchOpens(path) {
       const fd = must(call.inotifyInit(IN_NONBLOCK | IN_CLOEXEC), 'inotify_init1');
       const watch = call.inotifyAddWatch(fd, path, IN_OPEN | IN_DELETE_SELF);
-      if (watch >= 0) return fd;
+      if (watch >= 0) return { fd, close: () => void call.close(fd) };
       const error = failure(library.errno(), 'inotify_add_watch');
       call.close(fd);
       throw error;

@@ -1,0 +1,112 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { hostPorts } from '../../../src/actors/host/index.ts';
+import { perform, temporaryFolder } from '../../support/host-ports.ts';
+
+/** A machine that is described by files. */
+async function machine(files: Readonly<Record<string, string>>) {
+  const root = await temporaryFolder();
+  for (const [path, content] of Object.entries(files)) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), content);
+  }
+  return hostPorts({ root });
+}
+
+const MEMINFO = 'MemTotal:       16316416 kB\nMemFree: 1 kB\nSwapTotal:       2097148 kB\n';
+const CPUINFO = 'processor\t: 0\nmodel name\t: processor: x\n\nprocessor\t: 1\n';
+
+test('this machine has a size, a kernel and a boot', async () => {
+  const info = await perform(hostPorts()['host.machineInfo'], {});
+  expect(info.cores).toBeGreaterThan(0);
+  expect(BigInt(info.memoryBytes)).toBeGreaterThan(1_000_000n);
+  expect(info.bootId).toMatch(/^[0-9a-f-]{36}$/);
+  expect(info.kernelVersion).toMatch(/^\d+\./);
+});
+
+test('size and identities are read from the machine`s files', async () => {
+  const ports = await machine({
+    'proc/cpuinfo': CPUINFO,
+    'proc/meminfo': MEMINFO,
+    'proc/sys/kernel/osrelease': '6.1.0-test\n',
+    'proc/sys/kernel/random/boot_id': 'b-1\n',
+    'etc/os-release': 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+    'etc/machine-id': 'm-1\n',
+    'sys/class/dmi/id/product_uuid': 'D-1\n',
+  });
+  expect(await perform(ports['host.machineInfo'], {})).toEqual({
+    cores: 2,
+    memoryBytes: '16708009984',
+    swapBytes: '2147479552',
+    kernelVersion: '6.1.0-test',
+    osImage: 'Debian GNU/Linux 12 (bookworm)',
+    machineId: 'm-1',
+    systemUuid: 'D-1',
+    bootId: 'b-1',
+  });
+});
+
+test('identities that the machine does not have are empty; one stands in for the other', async () => {
+  const ports = await machine({
+    'proc/cpuinfo': 'processor 0: version = FF\nprocessor 1: version = FF\n',
+    'proc/meminfo': MEMINFO,
+    'var/lib/dbus/machine-id': 'dbus\n',
+    'proc/device-tree/vm,uuid': 'tree\0',
+    'usr/lib/os-release': "PRETTY_NAME='Flat'\n",
+  });
+  expect(await perform(ports['host.machineInfo'], {})).toMatchObject({
+    cores: 2,
+    osImage: 'Flat',
+    machineId: 'dbus',
+    systemUuid: 'tree',
+    bootId: '',
+  });
+});
+
+test('a machine without memory is an error', async () => {
+  const ports = await machine({ 'proc/cpuinfo': CPUINFO, 'proc/meminfo': 'MemFree: 1 kB\n' });
+  await expect(perform(ports['host.machineInfo'], {})).rejects.toThrow('/proc/meminfo has no MemTotal');
+});
+
+const MOUNT = (point: string, type: string, options: string) =>
+  `30 23 0:26 / ${point} rw - ${type} ${type} ${options}\n`;
+const CONTROLLERS =
+  '#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\nmemory\t3\t1\t1\nhugetlb\t4\t1\t0\npids\t5\t1\t1\n';
+
+test('a unified hierarchy is version 2', async () => {
+  const ports = await machine({
+    'proc/self/mountinfo': MOUNT('/sys/fs/cgroup', 'cgroup2', 'rw,nsdelegate'),
+    'sys/fs/cgroup/cgroup.controllers': 'cpuset cpu io memory pids\n',
+  });
+  expect(await perform(ports['host.cgroups'], {})).toEqual({
+    version: 2,
+    controllers: ['cpuset', 'cpu', 'io', 'memory', 'pids'],
+  });
+});
+
+test('a hybrid machine is version 1: its mounted and enabled controllers count', async () => {
+  const ports = await machine({
+    'proc/self/mountinfo': [
+      MOUNT('/sys/fs/cgroup', 'tmpfs', 'rw'),
+      MOUNT('/sys/fs/cgroup/unified', 'cgroup2', 'rw'),
+      MOUNT('/sys/fs/cgroup/cpu,cpuacct', 'cgroup', 'rw,cpu,cpuacct'),
+      MOUNT('/sys/fs/cgroup/memory', 'cgroup', 'rw,memory'),
+      MOUNT('/sys/fs/cgroup/hugetlb', 'cgroup', 'rw,hugetlb'),
+    ].join(''),
+    'proc/cgroups': CONTROLLERS,
+  });
+  expect(await perform(ports['host.cgroups'], {})).toEqual({ version: 1, controllers: ['cpu', 'memory'] });
+});
+
+test('a machine without cgroups is an error that says what to do', async () => {
+  const ports = await machine({ 'proc/self/mountinfo': MOUNT('/', 'ext4', 'rw'), 'proc/cgroups': CONTROLLERS });
+  await expect(perform(ports['host.cgroups'], {})).rejects.toThrow('mount cgroup2 there');
+});
+
+test('name and user are those of this process', async () => {
+  expect(await perform(hostPorts()['host.permissions'], {})).toEqual({ uid: process.getuid?.() });
+  const { hostname } = await perform(hostPorts()['host.hostname'], {});
+  expect(hostname).toBe(hostname.trim().toLowerCase());
+  expect(hostname).not.toBe('');
+});
