@@ -1,14 +1,15 @@
 /**
- * Owns why a case of the configuration corpus is not held against the pure pipeline, and which lines other parts decide.
+ * Owns why a case of the configuration corpus is not held against the pure pipeline, and which lines others decide.
  *
- * `ENDS_ELSEWHERE` and `LINES_ELSEWHERE` belong to a running daemon, to facts of the host or to clients. `EXCUSED` names
- * the cases in which the measured binary differs from upstream, or this product from both on purpose.
+ * `ENDS_ELSEWHERE` and `LINES_ELSEWHERE` belong to a running daemon, to facts of the host or to clients. `EXCUSED`
+ * names the cases in which the measured binary differs from upstream, or this product from both on purpose.
  */
 
 /** How a kubelet ends for a reason that configuration alone does not hold: by the part that decides it. */
 export const ENDS_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])[] = [
   ['clients', /invalid kubeconfig|unable to load (bootstrap )?kubeconfig/],
-  ['certificates', /client-ca-bundle|ca\.crt: no such file|open \/does\/not\/exist|find any PEM data|CipherSuites is missing/],
+  ['certificates', /client-ca-bundle|ca\.crt: no such file|open \/does\/not\/exist/],
+  ['certificates', /find any PEM data|CipherSuites is missing/],
   ['runtime endpoint', /validate service connection/],
   ['credential providers', /Failed to register CRI auth plugins/],
   ['cgroups of the host', /has some missing paths/],
@@ -20,7 +21,8 @@ export const ENDS_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])
 
 /** Lines of a kubelet that runs, by the part that writes them. */
 export const LINES_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])[] = [
-  ['static pods', /^"(Adding (static pod path|pod URL)|Unable to read config path|Could not process manifest|Failed to read pods from URL|Provided manifest path)/],
+  ['static pods', /^"(Adding|Unable to read config path|Could not process manifest|Provided manifest path)/],
+  ['static pods', /^"Failed to read pods from URL/],
   ['API server', /127\.0\.0\.1:1\/|not found"|"Unable to register/],
   ['node status', /^"Failed to set some node status fields"/],
   ['CPU manager', /^"(created with configuration|Static policy initialized|Option --reserved-cpus|After cpu setting)/],
@@ -44,7 +46,7 @@ export const EXCUSED: Readonly<Record<string, string>> = {
   'cli-version-and-help': OWN_HELP,
   'cli-version-raw': 'Commit, date and compiler in the line are those of another build.',
   'flag-one-log-cadvisor-usage':
-    'The kubelet dies there without a word, inside the built-in cAdvisor; this product has none, and the flag no effect.',
+    'The kubelet dies there without a word, inside the built-in cAdvisor, which this product does not have.',
   'gates-cfg-unknown': UPSTREAM_REFUSES_GATES,
   'gates-flag-ga-removed': UPSTREAM_REFUSES_GATES,
   'gates-flag-lowercase': UPSTREAM_REFUSES_GATES,

@@ -1,9 +1,9 @@
 /**
  * Port: reads and decodes the kubelet's configuration files.
  *
- * Decides: how YAML and JSON text becomes JSON, in the words of the Go kubelet's YAML reader where it refuses. YAML keys
- * are sorted, as its detour over a Go map sorts them; JSON keys keep their order; the last of two equal keys wins and the
- * first is reported. Owns no state. Invariant: a file that cannot be read or decoded is an answer, not a failure.
+ * Decides: how YAML and JSON text becomes JSON, in the words of the Go kubelet's YAML reader where it refuses. YAML
+ * keys are sorted, as its detour over a Go map sorts them; JSON keys keep their order; the last of two equal keys wins
+ * and is reported. Owns no state. Invariant: a file that cannot be read or decoded is an answer, not a failure.
  */
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';

@@ -1,8 +1,8 @@
 /**
  * Decides what the text after a flag means: one reader for each type of flag.
  *
- * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader is given what earlier occurrences of
- * the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
+ * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader is given what earlier occurrences
+ * of the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from './decode.ts';

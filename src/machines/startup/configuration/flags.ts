@@ -1,12 +1,13 @@
 /**
  * Decides what a command line means: pflag's spelling rules, typed values, deprecation notes, refusals.
  *
- * Hears argv, owns nothing else. Invariants: parsing never throws and never stops half-way silently; `_` and `-` are the
- * same in a name; the result says which flags were given, because those win over every configuration file.
+ * Hears argv, owns nothing else. Invariants: parsing never throws and never stops half-way silently; `_` and `-` are
+ * the same in a name; the result says which flags were given, because those win over every configuration file.
  */
 import type { Json } from '../../../kernel/json.ts';
 import type { JsonObject } from './decode.ts';
-import { FLAGS, type FlagSpec } from './flag-table.ts';
+import type { FlagSpec } from './flag-spec.ts';
+import { FLAGS } from './flag-table.ts';
 import { FLAG_READERS } from './flag-values.ts';
 import { parseBool, quote } from './go-text.ts';
 import { helpText } from './help.ts';

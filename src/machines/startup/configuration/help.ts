@@ -7,7 +7,8 @@ import type { Json } from '../../../kernel/json.ts';
 import { isObject } from './decode.ts';
 import { flagDefaults } from './defaults.ts';
 import { FEATURE_GATES, FEATURE_GROUPS } from './feature-gate-table.ts';
-import { FLAGS, type FlagSpec } from './flag-table.ts';
+import type { FlagSpec } from './flag-spec.ts';
+import { FLAGS } from './flag-table.ts';
 import type { FlagKind } from './flag-values.ts';
 import { byBytes, quote } from './go-text.ts';
 

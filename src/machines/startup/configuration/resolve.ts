@@ -2,8 +2,8 @@
  * Decides, from a parsed command line and the files it names, what this kubelet runs with.
  *
  * Owns the order of the steps, which is upstream's: gates and flags first, then the file, the drop-ins, the flags over
- * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later. Invariant: pure; the first step that fails
- * ends it, and what was warned about before is still told.
+ * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later.
+ * Invariant: pure; the first step that fails ends it, and what was warned about before is still told.
  */
 import { applyFlags, featureFlags, withServingCertificate } from './apply-flags.ts';
 import { flagDefaults } from './defaults.ts';

@@ -91,8 +91,8 @@ const syncFrequency: Check = (configuration) => {
 const cloudProvider: Check = (_configuration, { cloudProvider: name }) => {
   if (name === '' || name === 'external') return null;
   const warning =
-    'WARNING: built-in cloud providers are disabled. Please set "--cloud-provider=external" and migrate to an external ' +
-    `cloud controller manager for provider ${quote(name)}`;
+    'WARNING: built-in cloud providers are disabled. Please set "--cloud-provider=external" and migrate to an ' +
+    `external cloud controller manager for provider ${quote(name)}`;
   const error =
     `cloud provider ${quote(name)} was specified, but built-in cloud providers are disabled. ` +
     'Please set --cloud-provider=external and migrate to an external cloud provider';

@@ -1,4 +1,4 @@
-/** Decides whether the settings of shared components (logging, tracing, metrics) are allowed, as `field.Error` texts. */
+/** Decides whether the settings of logging, tracing and metrics are allowed, in the form of `field.Error`. */
 import { nanosecondsOf } from './duration.ts';
 import { type FeatureSettings, isEnabled } from './feature-gates.ts';
 import { aggregate, quote } from './go-text.ts';

@@ -104,7 +104,8 @@ const pullsAndModes: Rule = (c, gates) => [
   c.serializeImagePulls &&
     c.maxParallelImagePulls !== undefined &&
     c.maxParallelImagePulls > 1 &&
-    'maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false',
+    'maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) ' +
+      'is set to false',
   c.serverTLSBootstrap &&
     !isEnabled(gates, 'RotateKubeletServerCertificate') &&
     'serverTLSBootstrap true requires feature gate RotateKubeletServerCertificate',
@@ -118,7 +119,8 @@ const topology: Rule = (c) => [
     `topologyManagerPolicy (--topology-manager-policy) ${quote(c.topologyManagerPolicy)} must be one of: ` +
       quoteList(TOPOLOGY_POLICIES),
   !['container', 'pod'].includes(c.topologyManagerScope) &&
-    `topologyManagerScope (--topology-manager-scope) ${quote(c.topologyManagerScope)} must be one of: "container", or "pod"`,
+    `topologyManagerScope (--topology-manager-scope) ${quote(c.topologyManagerScope)} ` +
+      'must be one of: "container", or "pod"',
 ];
 
 const shutdown: Rule = (c, gates) => {

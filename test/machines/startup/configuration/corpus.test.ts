@@ -1,8 +1,8 @@
 /**
  * Holds the pure pipeline against what a real kubelet did with 835 command lines and configuration files.
  *
- * A case is equal when exit status, stderr and `/configz` are those of the corpus, as far as configuration decides them.
- * What another part decides is counted by that part, never as equal; what is excused has a reason in one file. An
+ * A case is equal when exit status, stderr and `/configz` are those of the corpus, as far as configuration decides
+ * them. What another part decides is counted by that part, never as equal; what is excused has a reason in one file. An
  * excuse or a pattern that no case needs any more fails, so that the list can only shrink.
  */
 import { isDeepStrictEqual } from 'node:util';

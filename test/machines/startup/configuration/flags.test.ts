@@ -71,7 +71,8 @@ describe('refusals', () => {
     [['--v=-1'], 'invalid argument "-1" for "-v, --v" flag: strconv.ParseUint: parsing "-1": invalid syntax'],
     [
       ['--feature-gates=A=maybe'],
-      'invalid argument "A=maybe" for "--feature-gates" flag: invalid value of A: maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax',
+      'invalid argument "A=maybe" for "--feature-gates" flag: invalid value of A: maybe, ' +
+        'err: strconv.ParseBool: parsing "maybe": invalid syntax',
     ],
     [
       ['--sync-frequency=1x'],
@@ -85,7 +86,8 @@ describe('refusals', () => {
     [['--storage-driver-secure=maybe'], 'invalid argument "maybe" for "--storage-driver-secure" flag: parse error'],
     [
       ['--reserved-memory=x:memory=1'],
-      'invalid argument "x:memory=1" for "--reserved-memory" flag: failed to convert the NUMA node ID, exptected integer, got x',
+      'invalid argument "x:memory=1" for "--reserved-memory" flag: failed to convert the NUMA node ID, ' +
+        'exptected integer, got x',
     ],
     [
       ['--reserved-memory=0:cpu=1'],
