@@ -100,7 +100,7 @@ const rootMachine: AnyStateMachine = setup({
     context: {} as { settings: NodeSettings; isUp: boolean },
     events: {} as { type: 'pleg.healthy' } | { type: 'pleg.unhealthy' } | { type: 'syncLoop.started' },
   },
-  actors: subsystems as never as Record<string, AnyStateMachine>,
+  actors: subsystems as Record<string, AnyStateMachine>,
 }).createMachine({
   id: 'kubelet',
   context: ({ input }) => ({ settings: input.settings, isUp: false }),

@@ -248,8 +248,8 @@ export class RuntimeModel {
   }
 
   look(uid: string): PodRuntimeStatus {
-    const sandboxes = [...this.sandboxes.values()].filter(({ config }) => config.metadata?.uid === uid).reverse();
-    const containers = [...this.containers.values()].filter(({ sandbox }) => sandboxes.includes(sandbox)).reverse();
+    const sandboxes = [...this.sandboxes.values()].filter(({ config }) => config.metadata?.uid === uid).toReversed();
+    const containers = [...this.containers.values()].filter(({ sandbox }) => sandboxes.includes(sandbox)).toReversed();
     const metadata = sandboxes[0]?.config.metadata;
     return {
       uid,

@@ -28,7 +28,7 @@ export interface Call {
   readonly pod: string;
 }
 
-type Name = keyof Operations & string;
+type Name = keyof Operations;
 type Handler<N extends Name> = (
   input: InputOf<Operations[N]>,
   done: (output: OutputOf<Operations[N]>) => void,
@@ -124,11 +124,11 @@ export class PodsWorld implements Performer {
   ): void | (() => void) {
     if (name === 'cri.watchPods') return this.watch(id, emit);
     if (name === 'host.watchManifests') return this.watchManifests(emit);
-    const handler = this.handlers[name as Name] as Handler<never> | undefined;
+    const handler = this.handlers[name as keyof Handlers];
     if (!handler) throw new Error(`the world of this test cannot do ${name}`);
     const done = (output: unknown): void => answer(fault.lost ? { error: faultError(fault) } : { output });
     try {
-      return handler(input as never, done as never, emit);
+      return handler(input as never, done, emit);
     } catch (error) {
       answer({ error: toPlainError(error) });
     }
@@ -252,7 +252,7 @@ function hostHandlers(world: PodsWorld): Handlers {
     'host.symlink': (_, done) => done(null),
     'host.loadSoftState': (_, done) => done(world.softState),
     'host.saveSoftState': ({ state }, done) => {
-      world.softState = structuredClone(state) as SoftState;
+      world.softState = structuredClone<SoftState>(state);
       done(null);
     },
   };

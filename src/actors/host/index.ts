@@ -3,6 +3,7 @@ import type { Ports } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import { hostAddresses } from './addresses.ts';
 import { readConfiguration, readDropIns } from './configuration.ts';
+import { fileSystem } from './file-system.ts';
 import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
 import { limitPorts } from './limits.ts';
 import { lockPorts } from './lock.ts';
@@ -41,6 +42,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.preparePod': preparePod,
     'host.removePod': removePod,
     'host.terminationMessage': terminationMessage,
+    'host.fileSystem': fileSystem,
     'host.symlink': makeSymlink,
     'host.loadSoftState': loadSoftState,
     'host.saveSoftState': saveSoftState,

@@ -1,8 +1,8 @@
 /** What the node agent asks of its own machine. Implemented by `src/actors/host` and `src/actors/server`. */
 
 import type { Json } from '../../kernel/json.ts';
-import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
 import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
+import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
 
 type Nothing = Record<string, never>;
 
@@ -86,6 +86,8 @@ export const hostOperations = {
   'host.removePod': idempotent<{ root: string; paths: readonly string[] }, null>(),
   /** The message a container left: file first, then the log's tail when asked (`FallbackToLogsOnError`). */
   'host.terminationMessage': query<{ file: string; logFile: string | null; maxBytes: number }, { message: string }>(),
+  /** Size and room of the file system that holds `path`. */
+  'host.fileSystem': query<{ path: string }, { capacityBytes: string; availableBytes: string }>(),
   'host.symlink': idempotent<{ path: string; target: string }, null>(),
   'host.loadSoftState': query<{ path: string }, SoftState>(),
   'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),

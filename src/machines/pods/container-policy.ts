@@ -52,7 +52,7 @@ export interface ContainerStop {
   readonly graceSeconds: number;
   readonly message: string;
   /** What follows: nothing, or another instance whatever the restart policy. */
-  readonly then: 'end' | 'restart';
+  readonly after: 'end' | 'restart';
 }
 
 export function initialContext(input: ContainerInput): ContainerContext {
@@ -97,7 +97,7 @@ const GOOD_RUN_BACKOFFS = 2;
 
 /** After the end of an instance: whether there will be a next one. */
 export function mayRestart({ facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
-  if (stop) return stop.then === 'restart';
+  if (stop) return stop.after === 'restart';
   const { restartPolicy, restartPolicyRules } = wanted;
   return shouldRestart({
     pod: { metadata: { name: podName, namespace, uid }, spec: { containers: [] } },

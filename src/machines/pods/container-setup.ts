@@ -67,13 +67,13 @@ export const containerSetup = setup({
     isFirstRestart: ({ context }) => context.backoffMs === 0,
     mayRestart: ({ context }) => mayRestart(context),
     mustStopAgain: ({ context, event }) =>
-      event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.then === 'end',
+      event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
     /** Its sandbox is made anew: what ran in order before runs in order again. */
     mustRunAgain: ({ context, event }) =>
-      event.type === 'container.stop' && event.then === 'restart' && context.kind !== 'regular',
+      event.type === 'container.stop' && event.after === 'restart' && context.kind !== 'regular',
     /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
     mustEndOrRunAgain: ({ context, event }) =>
-      event.type === 'container.stop' && (event.then === 'end' || context.kind !== 'regular'),
+      event.type === 'container.stop' && (event.after === 'end' || context.kind !== 'regular'),
     saidSomething: ({ context }) =>
       (context.facts?.messageFile ?? '') !== '' || (context.facts?.messageLog ?? '') !== '',
   },
@@ -136,7 +136,7 @@ export const configure = s.assign({
 export const noteStop = s.assign({
   stop: ({ context, event }) =>
     event.type === 'container.stop'
-      ? { graceSeconds: event.graceSeconds, message: event.message, then: event.then }
+      ? { graceSeconds: event.graceSeconds, message: event.message, after: event.after }
       : context.stop,
 });
 
@@ -180,16 +180,16 @@ export const replace = s.assign(({ context }) => ({
   stop: {
     graceSeconds: context.wanted.graceSeconds,
     message: killMessages.definitionChanged(context.name),
-    then: 'restart' as const,
+    after: 'restart' as const,
   },
 }));
 
 export const replaceUnknown = s.assign(({ context }) => ({
   id: context.facts?.id ?? '',
-  stop: { graceSeconds: context.wanted.graceSeconds, message: killMessages.unknownState, then: 'restart' as const },
+  stop: { graceSeconds: context.wanted.graceSeconds, message: killMessages.unknownState, after: 'restart' as const },
 }));
 
 /** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
 export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
-  enqueue({ type: 'tell', params: { phase: context.stop?.then === 'end' ? 'ended' : 'stopping', look: true } });
+  enqueue({ type: 'tell', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
 });

@@ -48,7 +48,7 @@ const waiting = s.createStateConfig({
       { guard: ({ event }) => event.facts?.state === 'running', actions: take, target: '#container.running' },
       { actions: observe },
     ],
-    'container.stop': { guard: ({ event }) => event.then === 'end', target: '#container.ended', actions: noteStop },
+    'container.stop': { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
   },
   states: {
     /** Waits for `images` to have the image. */
@@ -102,7 +102,7 @@ const waiting = s.createStateConfig({
       on: {
         'container.observed': { actions: observe },
         'container.stop': [
-          { guard: ({ event }) => event.then === 'end', target: '#container.ended', actions: noteStop },
+          { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
           { target: 'image' },
         ],
       },

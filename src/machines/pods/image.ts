@@ -73,6 +73,9 @@ const say = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
 
 const answer = (enqueue: Enqueue, report: ImageReport): void => enqueue.sendTo(to('pods'), report);
 
+const used = (enqueue: Enqueue, { ref }: ImageFacts): void =>
+  enqueue.sendTo(to('imageGC'), { type: 'image.used', id: ref });
+
 const ready = ({ uid, container }: ImageWanted, image: ImageFacts): ImageReport => ({
   type: 'image.ready',
   uid,
@@ -113,6 +116,7 @@ const answerKnown = s.enqueueActions((args) => {
     const backoff = context.backoff[request.uid];
     if (context.present !== null && serves(context, request)) {
       say(enqueue, request, containerEvents.present(request.image));
+      used(enqueue, context.present);
       answer(enqueue, ready(request, context.present));
     } else if (request.policy === 'Never') {
       const message = waitingMessages.neverPull(request.image);
@@ -146,6 +150,7 @@ const serveAll = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { waiting, present, askedAtMs, beganAtMs } = context;
   if (present === null) return;
+  used(enqueue, present);
   const took = goDuration(now(args) - beganAtMs);
   const withWaiting = goDuration(now(args) - askedAtMs);
   for (const request of waiting) {

@@ -10,7 +10,7 @@
  *   G2 after its own start it says `images.started`, so that who waited asks again.
  *   G3 an image's actor that crashes is buried, and who waits asks again.
  */
-import { line, now, setup, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, line, now, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { waitingMessages, waitingReasons } from '../reasons.ts';
 import { imageMachine } from './image.ts';
@@ -71,7 +71,7 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.spawnChild('image', { id, input: { image } });
     enqueue.assign({ known: [...context.known, id] });
   }
-  enqueue.sendTo(id as never, { type: 'image.asked', request: event } as never);
+  enqueue.sendTo<AnyActorRef>(id, { type: 'image.asked', request: event });
 });
 
 /** Lets pulls go as long as there is room and a token; comes back when the next token is due. */
@@ -91,7 +91,7 @@ function release(args: Args, queue: readonly string[], pulling: readonly string[
     if (context.qps > 0) tokens -= 1;
     const id = waiting.shift()!;
     running.push(id);
-    enqueue.sendTo(id as never, { type: 'image.mayPull' } as never);
+    enqueue.sendTo<AnyActorRef>(id, { type: 'image.mayPull' });
   }
   enqueue.assign({ queue: waiting, pulling: running, tokens, refilledAtMs: nowMs });
 }

@@ -234,6 +234,42 @@ export type MemoryMessage =
   | { readonly type: 'memory.forgotten'; readonly uid: string }
   | { readonly type: 'memory.wanted' };
 
+// ---- pod -> containerGC, imageGC -----------------------------------------------------------------------------------
+
+export interface DeadContainer {
+  readonly id: string;
+  readonly name: string;
+  /** Nanoseconds since the epoch, decimal. */
+  readonly createdAt: string;
+}
+
+/** Everything of one pod that no longer runs and that somebody may want to clear away; empty when there is nothing. */
+export interface GarbageChanged {
+  readonly type: 'garbage.changed';
+  readonly uid: string;
+  readonly dead: readonly DeadContainer[];
+  /** Sandboxes that were replaced and hold no container of their own any more. */
+  readonly sandboxes: readonly string[];
+}
+
+/** The images of all containers that the runtime has of one pod, dead ones included; empty when there are none. */
+export interface ImagesInUse {
+  readonly type: 'images.inUse';
+  readonly uid: string;
+  readonly refs: readonly string[];
+}
+
+/** A container was given this image just now. */
+export interface ImageUsed {
+  readonly type: 'image.used';
+  readonly id: string;
+}
+
+/** A collector has lost what pods told it. */
+export interface GarbageWanted {
+  readonly type: 'garbage.wanted';
+}
+
 /** What XState says of operations and of child actors; every machine that asks for something hears them. */
 export type Ended =
   | { readonly type: `xstate.done.actor.${string}`; readonly output: unknown; readonly actorId: string }

@@ -1,5 +1,5 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
-import { line, now, type PlainError, pick, random, setup, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, line, now, type PlainError, pick, random, setup, to } from '../../kernel/xstate.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { operations } from '../operations/index.ts';
 import { type EventText, killMessages, podEvents } from '../reasons.ts';
@@ -11,6 +11,7 @@ import {
   type ContainerView,
   type Ended,
   eventRecorded,
+  type GarbageWanted,
   type ImageReport,
   type PodMessage,
   type RuntimeMessage,
@@ -44,13 +45,14 @@ import {
   unmountable,
   wantedOf,
 } from './pod-policy.ts';
-import { emptyRuntime, joined, slimmed } from './runtime-facts.ts';
+import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';
 
 type Event =
   | PodMessage
   | RuntimeMessage
   | ContainerReport
   | ImageReport
+  | GarbageWanted
   | Ended
   | { readonly type: 'look' }
   | { readonly type: 'container.respawn'; readonly name: string };
@@ -120,7 +122,7 @@ function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContex
 }
 
 const order = (enqueue: Enqueue, name: string, message: ContainerOrder): void =>
-  enqueue.sendTo(`container-${name}` as never, message as never);
+  enqueue.sendTo<AnyActorRef>(`container-${name}`, message);
 
 export const change = (compute: (context: PodContext) => Partial<PodContext>) =>
   s.enqueueActions((args) => void settle(args.enqueue, args.context, compute(args.context), now(args)));
@@ -137,10 +139,27 @@ function learn(enqueue: Enqueue, context: PodContext, seen: PodRuntimeStatus, no
     return;
   }
   settle(enqueue, context, { runtime, looked }, nowMs);
+  tellCollectors(enqueue, context, runtime);
   for (const [name, facts] of changedFacts(context.runtime, runtime, Object.keys(context.containers))) {
     order(enqueue, name, { type: 'container.observed', facts });
   }
 }
+
+/** The collectors hear of a pod only what they did not know. */
+function tellCollectors(enqueue: Enqueue, { uid, runtime }: PodContext, now: PodRuntimeStatus): void {
+  const before = runtime ?? emptyRuntime(uid, '', '', 0);
+  const isNew = (was: unknown, is: unknown): boolean => JSON.stringify(was) !== JSON.stringify(is);
+  const garbage = garbageOf(uid, now);
+  if (isNew(garbageOf(uid, before), garbage)) enqueue.sendTo(to('containerGC'), garbage);
+  const images = imagesOf(uid, now);
+  if (isNew(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
+}
+
+/** A collector has lost what it was told. */
+export const tellCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
+  const { uid, runtime } = context;
+  if (runtime !== null) tellCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
+});
 
 /** Its own look began after its last call; what others saw counts only when they began to look later. */
 export const learnFromLook = s.enqueueActions((args) => {
@@ -331,7 +350,7 @@ export const beginReplacing = s.enqueueActions((args) => {
   settle(enqueue, context, { containers, initialised: false, attempt: nextAttempt(context) }, now(args));
   for (const name of Object.keys(containers)) {
     const message = killMessages.stopping(name);
-    order(enqueue, name, { type: 'container.stop', graceSeconds, message, then: 'restart' });
+    order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
   }
 });
 
@@ -355,7 +374,7 @@ const stopOrder = (name: string, graceSeconds: number): ContainerOrder => ({
   type: 'container.stop',
   graceSeconds,
   message: killMessages.stopping(name),
-  then: 'end',
+  after: 'end',
 });
 
 /** Level-triggered: whoever should stop and does not yet stop is told to. */

@@ -49,6 +49,7 @@ import {
   recordBlocked,
   podSetup as s,
   stopContainers,
+  tellCollectorsAgain,
 } from './pod-setup.ts';
 import { sandboxConfig } from './spec/index.ts';
 
@@ -360,6 +361,7 @@ export const podMachine = s.createMachine({
         'image.ready': { actions: forwardImage },
         'image.failed': { actions: forwardImage },
         'images.started': { actions: forwardImage },
+        'garbage.wanted': { actions: tellCollectorsAgain },
         'xstate.error.actor.*': { actions: buryContainer },
       },
       states: {

@@ -11,7 +11,7 @@
  *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards.
  *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
  */
-import { assign, line, now, setup, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, assign, line, now, setup, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { SoftState } from '../operations/host.ts';
@@ -19,6 +19,7 @@ import type {
   ConfigMessage,
   ContainerMemory,
   Ended,
+  GarbageWanted,
   ImageReport,
   PodKill,
   PodMessage,
@@ -68,6 +69,7 @@ type Event =
   | RuntimeMessage
   | PodsMessage
   | ImageReport
+  | GarbageWanted
   | Ended
   | { readonly type: 'images.started' }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }
@@ -82,8 +84,11 @@ type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 type Enqueue = Args['enqueue'];
 
 const idOf = (uid: string): string => `pod-${uid}`;
-const tell = (enqueue: Enqueue, uid: string, message: PodMessage | RuntimeMessage | ImageReport): void =>
-  enqueue.sendTo(idOf(uid) as never, message as never);
+const tell = (
+  enqueue: Enqueue,
+  uid: string,
+  message: PodMessage | RuntimeMessage | ImageReport | GarbageWanted,
+): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
 
 const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
 
@@ -220,8 +225,8 @@ const sayStale = s.enqueueActions(({ event, enqueue }) => {
 const forwardImage = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type === 'image.ready' || event.type === 'image.failed') {
     if (context.records[event.uid]?.alive) tell(enqueue, event.uid, event);
-  } else if (event.type === 'images.started') {
-    for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, event);
+  } else {
+    for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, event as GarbageWanted);
   }
 });
 
@@ -300,6 +305,7 @@ export const podsMachine = s.createMachine({
     'image.ready': { actions: forwardImage },
     'image.failed': { actions: forwardImage },
     'images.started': { actions: forwardImage },
+    'garbage.wanted': { actions: forwardImage },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: bury },
     'pod.respawn': { actions: respawn },

@@ -6,7 +6,7 @@
  */
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
-import type { ContainerFacts } from './messages.ts';
+import type { ContainerFacts, GarbageChanged, ImagesInUse } from './messages.ts';
 
 const HASH = 'io.kubernetes.container.hash';
 const RESTART_COUNT = 'io.kubernetes.container.restartCount';
@@ -107,3 +107,23 @@ export function factsOf(status: PodRuntimeStatus | null, name: string): Containe
     messageLog: annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' ? newest.log_path : '',
   };
 }
+
+/** What of a pod no longer runs: instances that ended, and sandboxes that were replaced and are empty. */
+export function garbageOf(uid: string, status: PodRuntimeStatus): GarbageChanged {
+  const [newest, ...older] = sandboxesOf(status);
+  const isOlder = (container: ContainerStatus): boolean => newest !== undefined && newer(newest, container) < 0;
+  const dead = status.containers
+    .filter(({ state }) => state === 'CONTAINER_EXITED')
+    .map(({ id, metadata, created_at }) => ({ id, name: metadata?.name ?? '', createdAt: created_at }));
+  const isEmpty = newest?.state === 'SANDBOX_READY' && !status.containers.some(isOlder);
+  const replaced = older.filter(({ state }) => state === 'SANDBOX_NOTREADY').map(({ id }) => id);
+  return { type: 'garbage.changed', uid, dead, sandboxes: isEmpty ? replaced : [] };
+}
+
+export const imagesOf = (uid: string, status: PodRuntimeStatus): ImagesInUse => ({
+  type: 'images.inUse',
+  uid,
+  refs: [...new Set(status.containers.flatMap(({ image_ref, image_id }) => [image_ref, image_id]))]
+    .filter((ref) => ref !== '')
+    .sort(),
+});

@@ -1,0 +1,143 @@
+/**
+ * The garbage collector of containers: instances that ended and sandboxes that were replaced.
+ *
+ * Decides: what is too much by `containerGc` of the settings. Owns: by pod what is dead, as the pods' actors say it.
+ * Hears: `garbage.changed` of pods. Asks: `cri.removeContainer`, `cri.removePodSandbox`; the runtime is never listed.
+ * Invariants:
+ *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
+ *   G2 an idle node is silent: without too much garbage there is no timer and no call.
+ */
+import { line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import { criOperations } from '../operations/cri.ts';
+import { type DeadContainer, type Ended, eventRecorded, type GarbageChanged } from './messages.ts';
+
+/** As upstream: once a minute. */
+export const CONTAINER_GC_MS = 60_000;
+
+export type ContainerGcInput = Pick<NodeSettings, 'containerGc' | 'nodeName'>;
+type Policy = NodeSettings['containerGc'];
+
+interface Garbage {
+  readonly dead: readonly DeadContainer[];
+  readonly sandboxes: readonly string[];
+}
+type Pods = Readonly<Record<string, Garbage>>;
+
+interface Victim {
+  readonly kind: 'container' | 'sandbox';
+  readonly id: string;
+}
+
+interface Context {
+  readonly nodeName: string;
+  readonly policy: Policy;
+  readonly pods: Pods;
+  readonly queue: readonly Victim[];
+}
+
+const newestFirst = (a: DeadContainer, b: DeadContainer): number =>
+  b.createdAt.length - a.createdAt.length || (a.createdAt < b.createdAt ? 1 : -1);
+
+/** Dead instances by pod and container, newest first. */
+function groupsOf(pods: Pods): DeadContainer[][] {
+  const groups = new Map<string, DeadContainer[]>();
+  for (const [uid, { dead }] of Object.entries(pods)) {
+    for (const each of dead) groups.set(`${uid}/${each.name}`, [...(groups.get(`${uid}/${each.name}`) ?? []), each]);
+  }
+  return [...groups.values()].map((group) => group.sort(newestFirst));
+}
+
+/** Beyond the limit of each container first; then, where there is a limit for the node, the oldest of all. */
+export function victimsOf(pods: Pods, policy: Policy): Victim[] {
+  const groups = groupsOf(pods);
+  const share = Math.max(1, Math.floor(policy.maxContainers / Math.max(1, groups.length)));
+  const total = groups.reduce((sum, group) => sum + group.length, 0);
+  const isTooMany = policy.maxContainers >= 0 && total > policy.maxContainers;
+  const limit = policy.maxPerPodContainer < 0 ? Number.POSITIVE_INFINITY : policy.maxPerPodContainer;
+  const keep = isTooMany ? Math.min(limit, share) : limit;
+  const beyond = groups.flatMap((group) => group.slice(keep));
+  const kept = groups.flatMap((group) => group.slice(0, keep)).sort(newestFirst);
+  const oldest = policy.maxContainers >= 0 ? kept.slice(policy.maxContainers) : [];
+  return [
+    ...[...beyond, ...oldest].map(({ id }) => ({ kind: 'container' as const, id })),
+    ...Object.values(pods).flatMap(({ sandboxes }) => sandboxes.map((id) => ({ kind: 'sandbox' as const, id }))),
+  ];
+}
+
+const s = setup({
+  types: { input: {} as ContainerGcInput, context: {} as Context, events: {} as GarbageChanged | Ended },
+  actors: pick(criOperations, 'cri.removeContainer', 'cri.removePodSandbox'),
+  guards: {
+    hasVictims: ({ context }) => victimsOf(context.pods, context.policy).length > 0,
+    isDone: ({ context }) => context.queue.length === 0,
+    isContainer: ({ context }) => context.queue[0]?.kind === 'container',
+  },
+  delays: { period: ({ context }) => Math.max(CONTAINER_GC_MS, context.policy.minAgeMs) },
+});
+
+const note = s.assign(({ context, event }) => {
+  if (event.type !== 'garbage.changed') return {};
+  const { uid, dead, sandboxes } = event;
+  const { [uid]: _before, ...others } = context.pods;
+  const isClean = dead.length === 0 && sandboxes.length === 0;
+  return { pods: isClean ? others : { ...others, [uid]: { dead, sandboxes } } };
+});
+
+const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+
+const complain = s.enqueueActions(({ context, event, enqueue }) => {
+  const { message } = (event as never as { error: PlainError }).error;
+  enqueue(line('error', ['Container garbage collection failed', { id: context.queue[0]?.id, error: message }]));
+  const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
+  const text = { type: 'Warning' as const, reason: 'ContainerGCFailed', message };
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+});
+
+const failed = { target: 'next', actions: [complain, dequeue] } as const;
+
+export const containerGcMachine = s.createMachine({
+  id: 'containerGC',
+  context: ({ input }) => ({ nodeName: input.nodeName, policy: input.containerGc, pods: {}, queue: [] }),
+  entry: sendTo(to('pods'), { type: 'garbage.wanted' }),
+  initial: 'idle',
+  on: { 'garbage.changed': { actions: note } },
+  states: {
+    idle: { always: { guard: 'hasVictims', target: 'waiting' } },
+    waiting: {
+      after: {
+        period: {
+          target: 'next',
+          actions: s.assign({ queue: ({ context }) => victimsOf(context.pods, context.policy) }),
+        },
+      },
+    },
+    next: {
+      always: [
+        { guard: 'isDone', target: 'settling' },
+        { guard: 'isContainer', target: 'removingContainer' },
+        { target: 'removingSandbox' },
+      ],
+    },
+    removingContainer: {
+      invoke: {
+        id: 'removeContainer',
+        src: 'cri.removeContainer',
+        input: ({ context }) => ({ containerId: context.queue[0]?.id ?? '' }),
+        onDone: { target: 'next', actions: dequeue },
+        onError: failed,
+      },
+    },
+    removingSandbox: {
+      invoke: {
+        id: 'removeSandbox',
+        src: 'cri.removePodSandbox',
+        input: ({ context }) => ({ podSandboxId: context.queue[0]?.id ?? '' }),
+        onDone: { target: 'next', actions: dequeue },
+        onError: failed,
+      },
+    },
+    /** Waits for the pods to see what was removed. */
+    settling: { after: { period: 'idle' } },
+  },
+});

@@ -1,0 +1,218 @@
+/**
+ * The garbage collector of images.
+ *
+ * Decides: which images go, by use of the disk and by age. Owns: when each image was last given to a container, and which
+ * images each pod's containers have.
+ * Hears: `images.inUse` of pods, `image.used` of images.
+ * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`.
+ * Invariants:
+ *   G1 pinned images and images of any container, dead ones included, are never removed.
+ *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was used
+ *      less than the minimum age ago.
+ *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
+ */
+import { line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
+import type { Image } from '../api/cri.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import { operations } from '../operations/index.ts';
+import { type Ended, eventRecorded, type ImagesInUse, type ImageUsed } from './messages.ts';
+
+/** As upstream: every five minutes. */
+export const IMAGE_GC_MS = 300_000;
+
+export type ImageGcInput = Pick<NodeSettings, 'imageGc' | 'nodeName'>;
+type Policy = NodeSettings['imageGc'];
+
+interface Context {
+  readonly nodeName: string;
+  readonly policy: Policy;
+  readonly startedAtMs: number;
+  /** By image id; an image that nobody was given since the agent started is as old as can be. */
+  readonly usedAtMs: Readonly<Record<string, number>>;
+  /** By pod. */
+  readonly inUse: Readonly<Record<string, readonly string[]>>;
+  readonly mountpoint: string;
+  readonly toFreeBytes: number;
+  readonly queue: readonly Candidate[];
+  readonly freedBytes: number;
+}
+
+export interface Candidate {
+  readonly id: string;
+  readonly sizeBytes: number;
+}
+
+/** What must be freed to come down to the low threshold; 0 below the high one. */
+export function bytesToFree(capacityBytes: number, availableBytes: number, policy: Policy): number {
+  const usedPercent = 100 - Math.floor((availableBytes * 100) / capacityBytes);
+  if (usedPercent < policy.highThresholdPercent) return 0;
+  return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
+}
+
+type Knowledge = Pick<Context, 'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'toFreeBytes'>;
+
+/** Which images go: too old ones, then the least recently used until enough is freed. */
+export function imagesToRemove(known: Knowledge, images: readonly Image[], nowMs: number): Candidate[] {
+  const { policy, startedAtMs } = known;
+  const refs = new Set(Object.values(known.inUse).flat());
+  const usedAt = ({ id }: Image): number => known.usedAtMs[id] ?? 0;
+  const isUsed = ({ id, repo_tags, repo_digests }: Image): boolean =>
+    [id, ...repo_tags, ...repo_digests].some((ref) => refs.has(ref));
+  const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
+  let rest = known.toFreeBytes;
+  const chosen: Candidate[] = [];
+  const unused = images.filter((image) => !image.pinned && !isUsed(image)).sort((a, b) => usedAt(a) - usedAt(b));
+  for (const image of unused) {
+    const idleMs = nowMs - usedAt(image);
+    const isOld = knowsAge && idleMs > policy.maxAgeMs;
+    if (!isOld && (rest <= 0 || idleMs < policy.minAgeMs)) continue;
+    chosen.push({ id: image.id, sizeBytes: Number(image.size) });
+    rest -= Number(image.size);
+  }
+  return chosen;
+}
+
+const s = setup({
+  types: { input: {} as ImageGcInput, context: {} as Context, events: {} as ImagesInUse | ImageUsed | Ended },
+  actors: pick(operations, 'cri.imageFsInfo', 'host.fileSystem', 'cri.listImages', 'cri.removeImage'),
+  guards: {
+    isOff: ({ context }) => context.policy.highThresholdPercent === 100 && context.policy.maxAgeMs === 0,
+    isShort: ({ context }) => context.freedBytes < context.toFreeBytes,
+    mayHaveOldOnes: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
+  },
+});
+
+const outputOf = (event: unknown): unknown => (event as { output: unknown }).output;
+
+const noteInUse = s.assign(({ context, event }) => {
+  if (event.type !== 'images.inUse') return {};
+  const { [event.uid]: _before, ...others } = context.inUse;
+  return { inUse: event.refs.length === 0 ? others : { ...others, [event.uid]: event.refs } };
+});
+
+const noteUse = s.assign((args) => {
+  const { context, event } = args;
+  return event.type === 'image.used' ? { usedAtMs: { ...context.usedAtMs, [event.id]: now(args) } } : {};
+});
+
+const noteDisk = s.assign(({ context, event }) => {
+  const disk = outputOf(event) as { capacityBytes: string; availableBytes: string };
+  const toFreeBytes = bytesToFree(Number(disk.capacityBytes), Number(disk.availableBytes), context.policy);
+  return { toFreeBytes, freedBytes: 0 };
+});
+
+/** Forgets images that are gone, and chooses among those that are there. */
+const choose = s.assign((args) => {
+  const { context, event } = args;
+  const { images } = outputOf(event) as { images: readonly Image[] };
+  const present = new Set(images.map(({ id }) => id));
+  return {
+    usedAtMs: Object.fromEntries(Object.entries(context.usedAtMs).filter(([id]) => present.has(id))),
+    queue: imagesToRemove(context, images, now(args)),
+  };
+});
+
+const noteRemoval = s.assign(({ context }) => ({
+  queue: context.queue.slice(1),
+  freedBytes: context.freedBytes + (context.queue[0]?.sizeBytes ?? 0),
+}));
+
+const skip = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+
+const warn = (reason: string, messageOf: (context: Context, error: PlainError) => string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const message = messageOf(context, (event as never as { error: PlainError }).error);
+    enqueue(line('error', ['Image garbage collection failed', { error: message }]));
+    const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, { type: 'Warning', reason, message }));
+  });
+
+const failed = { target: 'waiting', actions: warn('ImageGCFailed', (_, { message }) => message) } as const;
+
+const notEnough = warn(
+  'FreeDiskSpaceFailed',
+  ({ toFreeBytes, freedBytes }) =>
+    `Failed to garbage collect required amount of images. Attempted to free ${toFreeBytes} bytes, but only found ` +
+    `${freedBytes} bytes eligible to free.`,
+);
+
+export const imageGcMachine = s.createMachine({
+  id: 'imageGC',
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    policy: input.imageGc,
+    startedAtMs: 0,
+    usedAtMs: {},
+    inUse: {},
+    mountpoint: '',
+    toFreeBytes: 0,
+    queue: [],
+    freedBytes: 0,
+  }),
+  entry: [s.assign({ startedAtMs: (args) => now(args) }), sendTo(to('pods'), { type: 'garbage.wanted' })],
+  initial: 'choosing',
+  on: { 'images.inUse': { actions: noteInUse }, 'image.used': { actions: noteUse } },
+  states: {
+    choosing: { always: [{ guard: 'isOff', target: 'off' }, { target: 'waiting' }] },
+    off: {},
+    waiting: { after: { [IMAGE_GC_MS]: 'locating' } },
+    /** Waits for the runtime to say where its images are. */
+    locating: {
+      invoke: {
+        id: 'fsInfo',
+        src: 'cri.imageFsInfo',
+        input: {},
+        onDone: {
+          target: 'measuring',
+          actions: s.assign({ mountpoint: ({ event }) => (outputOf(event) as { mountpoint: string }).mountpoint }),
+        },
+        onError: failed,
+      },
+    },
+    measuring: {
+      invoke: {
+        id: 'fileSystem',
+        src: 'host.fileSystem',
+        input: ({ context }) => ({ path: context.mountpoint }),
+        onDone: [
+          {
+            guard: ({ event }) => Number(event.output.capacityBytes) === 0,
+            target: 'waiting',
+            actions: warn(
+              'InvalidDiskCapacity',
+              ({ mountpoint }) => `invalid capacity 0 on image filesystem ${mountpoint}`,
+            ),
+          },
+          { target: 'judging', actions: noteDisk },
+        ],
+        onError: failed,
+      },
+    },
+    judging: { always: [{ guard: 'mayHaveOldOnes', target: 'listing' }, { target: 'waiting' }] },
+    listing: {
+      invoke: {
+        id: 'listImages',
+        src: 'cri.listImages',
+        input: {},
+        onDone: { target: 'next', actions: choose },
+        onError: failed,
+      },
+    },
+    next: {
+      always: [
+        { guard: ({ context }) => context.queue.length > 0, target: 'removing' },
+        { guard: 'isShort', target: 'waiting', actions: notEnough },
+        { target: 'waiting' },
+      ],
+    },
+    removing: {
+      invoke: {
+        id: 'removeImage',
+        src: 'cri.removeImage',
+        input: ({ context }) => ({ image: context.queue[0]?.id ?? '' }),
+        onDone: { target: 'next', actions: noteRemoval },
+        onError: { target: 'next', actions: [skip, warn('ImageGCFailed', (_, { message }) => message)] },
+      },
+    },
+  },
+});
