@@ -48,8 +48,10 @@ export interface NodeSettings {
   readonly crashLoopBackOffMaxMs: number;
   readonly memoryCapacityBytes: string;
   readonly cpuCapacityMilli: number;
-  /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. */
+  /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. Without it neither is. */
   readonly cgroupVersion?: 1 | 2;
+  /** The memory controller counts swap: only then may a container be kept out of it. */
+  readonly swapControllerAvailable?: boolean;
   /** Huge page sizes of the machine as the runtime names them (`2MB`, `1GB`). */
   readonly hugePageSizes?: readonly string[];
   /** `status.allocatable` of the node: what `limits.*` resolves to in a container without limits. */

@@ -85,7 +85,12 @@ export function cpuQuota(milli: bigint, periodUs: bigint): bigint {
 
 type ResourceSettings = Pick<
   NodeSettings,
-  'cpuCFSQuota' | 'cpuCFSQuotaPeriodUs' | 'cgroupVersion' | 'hugePageSizes' | 'memoryCapacityBytes'
+  | 'cpuCFSQuota'
+  | 'cpuCFSQuotaPeriodUs'
+  | 'cgroupVersion'
+  | 'swapControllerAvailable'
+  | 'hugePageSizes'
+  | 'memoryCapacityBytes'
 >;
 
 /** CPU and memory in CRI's words; zeros are left out, as the contract reads them as "not specified". */
@@ -118,17 +123,26 @@ export function containerResources(pod: Pod, container: Container, node: Resourc
   const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
   const limits = { ...pick(podLevel), ...amountsOf(container.resources?.limits) };
   const resources = linuxResources(requestsOf(container.resources), limits, node);
-  const memory = resources.memory_limit_in_bytes;
-  const unified = node.cgroupVersion === 1 ? {} : { unified: { 'memory.oom.group': '1', 'memory.swap.max': '0' } };
   return {
     ...resources,
     oom_score_adj: String(oomScoreAdj(pod, container, node)),
     ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
       ? {}
       : { hugepage_limits: hugepageLimits(limits, node.hugePageSizes) }),
-    ...(node.cgroupVersion === 1 && memory !== undefined ? { memory_swap_limit_in_bytes: memory } : {}),
-    ...unified,
+    ...swapAndOomGroup(resources, node),
   };
+}
+
+/** A container gets no swap beyond its memory, and is killed as one. */
+function swapAndOomGroup(
+  { memory_limit_in_bytes: memory }: LinuxContainerResources,
+  { cgroupVersion, swapControllerAvailable: canLimitSwap = false }: ResourceSettings,
+): LinuxContainerResources {
+  if (cgroupVersion === 2) {
+    return { unified: { 'memory.oom.group': '1', ...(canLimitSwap ? { 'memory.swap.max': '0' } : {}) } };
+  }
+  const isLimited = cgroupVersion === 1 && canLimitSwap && memory !== undefined;
+  return isLimited ? { memory_swap_limit_in_bytes: memory } : {};
 }
 
 const pick = ({ cpu, memory }: Amounts): Amounts => ({

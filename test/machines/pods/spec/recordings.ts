@@ -78,6 +78,7 @@ export const node: NodeSettings = {
   memoryCapacityBytes: '25276514304',
   cpuCapacityMilli: 2_000,
   cgroupVersion: 1,
+  swapControllerAvailable: true,
   hugePageSizes: ['2MB', '1GB'],
   allocatable: { cpu: '2', memory: '25171656704' },
   maxPods: 110,

@@ -98,6 +98,15 @@ describe('resources', () => {
     });
   });
 
+  it('asks nothing of swap where it is not counted', () => {
+    const { swapControllerAvailable: _, ...rest } = node;
+    const limited = container({ resources: { limits: { memory: '1Mi' } } });
+    expect(containerResources(pod(), limited, rest)).not.toHaveProperty('memory_swap_limit_in_bytes');
+    expect(containerResources(pod(), limited, { ...rest, cgroupVersion: 2 }).unified).toEqual({
+      'memory.oom.group': '1',
+    });
+  });
+
   it('gives each huge page size of the machine a limit', () => {
     const limited = container({ resources: { limits: { 'hugepages-2Mi': '4Mi' } } });
     expect(containerResources(pod(), limited, node).hugepage_limits).toEqual([
