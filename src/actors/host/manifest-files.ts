@@ -5,8 +5,9 @@
  * - A path is one file, or one folder that is not searched below. Names with a leading dot and the backups of editors
  *   (`x~`) are not manifests. Symbolic links count as what they point to. Anything that is not a regular file is named
  *   and left alone; it is never opened, so a FIFO cannot block and a device cannot be touched.
- * - Each file succeeds or fails alone. A file that was good and is now broken (half written, a typing error) keeps its
- *   last good content while the error is told: to stop a pod, its file is removed. The Go kubelet stops the pod.
+ * - Each file succeeds or fails alone. A file that was good and is now broken (half written, a typing error, a pod that
+ *   validation refuses) keeps its last good content while the error is told: to stop a pod, its file is removed. The Go
+ *   kubelet stops the pod.
  * - A file that may still be written to counts as what it was before: one that changed in place just now, because the
  *   first half of a YAML document is often a valid one, or one of just now that cannot be decoded. A file that was
  *   renamed into its place is finished.
@@ -21,7 +22,9 @@ import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Json } from '../../kernel/json.ts';
 import type { Manifest, ManifestError } from '../../machines/operations/host.ts';
-import { decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
+import { staticPod } from '../../machines/pods/static-pod.ts';
+import { aggregate } from '../../machines/startup/configuration/go-text.ts';
+import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
 
 /** Files of one folder. Several times the pods a node can run (110 by default), so only a mistake exceeds it. */
 export const MAX_MANIFEST_FILES = 2_000;
@@ -36,7 +39,7 @@ export interface FileState {
   /** sha256 of the content that was decoded; empty when it has to be looked at again. */
   readonly digest: string;
   readonly inode: string;
-  /** The last content that could be decoded. */
+  /** The last content that made a pod. */
   readonly manifest: Manifest | null;
   readonly error: ManifestError | null;
 }
@@ -179,19 +182,21 @@ type Decoded = Pick<FileState, 'manifest' | 'error'>;
 function decode(file: string, nodeName: string, bytes: Uint8Array, before?: FileState): Decoded {
   try {
     const value = decodeDocument(bytes);
-    if (value === null) throw new Error('the file is empty');
-    return { manifest: { file, uid: uidOf(file, nodeName, value), value }, error: null };
+    if (value === null) throw new DocumentError('the file is empty');
+    const manifest = { file, uid: uidOf(file, nodeName, value), value };
+    const { errors } = staticPod(manifest, nodeName);
+    return errors ? broken(file, new Error(`invalid pod: ${aggregate(errors)}`), before) : { manifest, error: null };
   } catch (error) {
     return broken(file, error, before);
   }
 }
 
 function broken(file: string, error: unknown, before?: FileState): Decoded {
-  const why = error instanceof Error ? error.message : String(error);
+  const said = error instanceof Error ? error.message : String(error);
+  const why = error instanceof DocumentError ? `couldn't parse as pod(${said}), please check config file` : said;
   const manifest = before?.manifest ?? null;
   const kept = manifest ? '; the pod of its last good content keeps running until the file is removed' : '';
-  const message = `Can't process manifest file "${file}": couldn't parse as pod(${why}), please check config file${kept}`;
-  return { manifest, error: { file, message } };
+  return { manifest, error: { file, message: `Can't process manifest file "${file}": ${why}${kept}` } };
 }
 
 /**

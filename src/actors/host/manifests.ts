@@ -57,9 +57,10 @@ class ManifestFollower {
       await this.#watch.arm();
       const startedAtMs = Date.now();
       const unfinishedForMs = await this.#scan();
-      const scanMs = Date.now() - startedAtMs;
+      const endedAtMs = Date.now();
       if (!this.#hinted) await this.#sleep(Math.min(input.periodMs, unfinishedForMs, this.#quietInMs()));
-      if (this.#hinted) await this.#rest(Math.max(SOON_MS, scanMs));
+      const restUntilMs = 2 * endedAtMs - startedAtMs;
+      if (this.#hinted) await this.#rest(Math.max(SOON_MS, restUntilMs - Date.now()));
     }
     signal.removeEventListener('abort', onAbort);
     this.#watch.close();
@@ -90,7 +91,7 @@ class ManifestFollower {
     });
   }
 
-  /** Waits whatever happens, so that a storm of events cannot keep the agent listing for more than half of its time. */
+  /** Waits whatever happens, at least as long as a listing took, so that a storm of events cannot keep the agent listing for more than half of its time. */
   #rest(ms: number): Promise<void> {
     return new Promise((done) => void setTimeout(done, ms));
   }
