@@ -14,7 +14,7 @@ import { kubeletConfigurationType } from './fields.ts';
 import { asConfiguration, type KubeletConfiguration } from './types.ts';
 
 /** Hard eviction thresholds of Linux, where the configuration names none. */
-export const DEFAULT_EVICTION_HARD: Readonly<Record<string, string>> = {
+const DEFAULT_EVICTION_HARD: Readonly<Record<string, string>> = {
   'imagefs.available': '15%',
   'imagefs.inodesFree': '5%',
   'memory.available': '100Mi',

@@ -57,7 +57,7 @@ function readPatch(source: ConfigurationSource): Patch {
 }
 
 /** RFC 7396. */
-export function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
+function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
   const merged = new Map(Object.entries(target));
   for (const [key, value] of Object.entries(patch)) {
     if (value === null || value === undefined) merged.delete(key);

@@ -9,7 +9,7 @@ import { byBytes, type Parsed, quote } from './go-text.ts';
 import { parseQuantity } from './quantity.ts';
 import type { KubeletConfiguration, StringMap } from './types.ts';
 
-export const EVICTION_SIGNALS = [
+const EVICTION_SIGNALS = [
   'allocatableMemory.available',
   'containerfs.available',
   'containerfs.inodesFree',
@@ -21,12 +21,12 @@ export const EVICTION_SIGNALS = [
   'pid.available',
 ] as const;
 
-export type EvictionSignal = (typeof EVICTION_SIGNALS)[number];
+type EvictionSignal = (typeof EVICTION_SIGNALS)[number];
 
 /** An amount, as a quantity text, or a share of the capacity between 0 and 1. */
-export type ThresholdValue = { readonly quantity: string } | { readonly share: number };
+type ThresholdValue = { readonly quantity: string } | { readonly share: number };
 
-export interface EvictionThreshold {
+interface EvictionThreshold {
   readonly signal: EvictionSignal;
   readonly value: ThresholdValue;
   /** Canonical duration; `0s` for a hard threshold. */

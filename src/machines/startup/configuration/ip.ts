@@ -20,11 +20,6 @@ export function isIpAddress(text: string): boolean {
   return parseIp(text) !== null;
 }
 
-/** `0.0.0.0` or `::`. */
-export function isUnspecified({ value }: IpAddress): boolean {
-  return value === 0n;
-}
-
 function parseIpv4(text: string): IpAddress | null {
   const octets = text.split('.');
   if (octets.length !== 4 || !octets.every((octet) => /^[0-9]+$/.test(octet) && Number(octet) <= OCTET)) return null;

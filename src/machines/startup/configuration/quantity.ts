@@ -7,7 +7,7 @@
 import type { Parsed } from './go-text.ts';
 
 /** How the number was written, and therefore how it is printed. */
-export type QuantityFormat = 'binarySI' | 'decimalExponent' | 'decimalSI';
+type QuantityFormat = 'binarySI' | 'decimalExponent' | 'decimalSI';
 
 export interface Quantity {
   /** The value times 10^9. */

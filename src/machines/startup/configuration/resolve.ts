@@ -28,7 +28,7 @@ export interface Failure {
   readonly error: string;
 }
 
-export interface Resolved {
+interface Resolved {
   readonly kind: 'resolved';
   readonly configuration: KubeletConfiguration;
   /** Feature gates that are not at their default; ask with `isEnabled`. */
@@ -65,7 +65,7 @@ function panicked(message: string): Failure {
 }
 
 /** The checks that come before any file is read: gates, then node labels. */
-export function checkFlags(
+function checkFlags(
   flags: KubeletFlags,
   given: GivenFlags,
 ): Failure | { kind: 'checked'; warnings: readonly string[] } {

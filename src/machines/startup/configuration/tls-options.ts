@@ -2,10 +2,10 @@
 import { quote } from './go-text.ts';
 import type { KubeletConfiguration } from './types.ts';
 
-export const TLS_VERSIONS = ['VersionTLS10', 'VersionTLS11', 'VersionTLS12', 'VersionTLS13'] as const;
+const TLS_VERSIONS = ['VersionTLS10', 'VersionTLS11', 'VersionTLS12', 'VersionTLS13'] as const;
 
 /** IANA names, the weak ones included: upstream accepts them here and refuses some when it serves. */
-export const CIPHER_SUITES = [
+const CIPHER_SUITES = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
   'TLS_CHACHA20_POLY1305_SHA256',
