@@ -12,7 +12,7 @@ export { decideFeatures, type FeatureSettings, isEnabled } from './feature-gates
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags.ts';
 export { loadConfiguration } from './load.ts';
 export { printOrigin, valuesWithOrigin } from './origins.ts';
-export { commandFailed, type ConfigurationFiles, type Resolution, resolveConfiguration } from './resolve.ts';
+export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';
 export type { ConfigurationSource, DropInListing } from './source.ts';
 export type { KubeletConfiguration } from './types.ts';
 export { toMasked, toVersioned } from './versioned.ts';
