@@ -1,0 +1,316 @@
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { JournalError, openJournal, readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { encodeLine } from '../../../src/kernel/journal/line.ts';
+import type { JournalRecord } from '../../../src/kernel/records.ts';
+import { type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
+
+/** One incarnation with three turns, each a batch of its own. */
+async function threeTurns(directory: string): Promise<Recorder> {
+  const kernel = record(directory).boot();
+  await kernel.durable();
+  for (let i = 0; i < 2; i++) {
+    kernel.turn();
+    await kernel.durable();
+  }
+  await kernel.journal.close();
+  return kernel;
+}
+
+function errorOf(path: string): JournalError {
+  try {
+    for (const _ of readJournal(path).records);
+  } catch (error) {
+    if (error instanceof JournalError) return error;
+    throw error;
+  }
+  throw new Error('nothing was found wrong');
+}
+
+describe('a torn tail', () => {
+  test('costs the last turn, wherever it is torn', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await threeTurns(directory);
+    const bytes = readFileSync(segmentsOf(directory)[0]!);
+    const start = bytes.indexOf('"k":"chain"', bytes.indexOf('"k":"chain"') + 1);
+    const lastTurn = bytes.indexOf('\n', start) + 1;
+    const end = bytes.indexOf('\n', bytes.indexOf('"k":"end","turn":2')) + 1;
+    const torn = join(directory, 'torn.ndjson');
+    const before = kernel.records.filter((record) => record.n < 8);
+    for (let length = lastTurn; length < bytes.length; length++) {
+      writeFileSync(torn, bytes.subarray(0, length));
+      const journal = readJournal(torn);
+      expect([...journal.records], `${length} bytes`).toEqual(length < end ? before : kernel.records);
+      const whole = length === lastTurn || length === end;
+      const offset = length < end ? lastTurn : end;
+      if (whole) expect(journal.torn, `${length} bytes`).toBeUndefined();
+      else expect(journal.torn, `${length} bytes`).toMatchObject({ file: torn, offset, bytes: length - offset });
+    }
+  });
+
+  test('is cut even where it is full of zeros, as a power cut leaves it', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await threeTurns(directory);
+    const [path] = segmentsOf(directory);
+    writeFileSync(path!, Buffer.concat([readFileSync(path!), Buffer.alloc(5000)]));
+    const journal = readJournal(directory);
+    expect([...journal.records]).toEqual(kernel.records);
+    expect(journal.torn).toMatchObject({ bytes: 5000, records: 0 });
+  });
+
+  test('of the incarnation before is told at the next start and left as it is', async () => {
+    const directory = temporaryDirectory();
+    await threeTurns(directory);
+    const [path] = segmentsOf(directory);
+    const bytes = readFileSync(path!);
+    writeFileSync(path!, bytes.subarray(0, bytes.length - 150));
+    const told: string[] = [];
+    const kernel = record(directory, { report: (level, sentence) => told.push(`${level}: ${sentence}`) });
+    expect(kernel.journal.previous).toMatchObject({
+      incarnation: '000001',
+      tornBytes: tornOf(path!),
+    });
+    expect(told[0]).toMatch(/^warn: incarnation 000001 ended within a turn: \d+ bytes of .* are cut$/);
+    kernel.boot().turn().checkpoint().turn();
+    await kernel.journal.close();
+    expect(readFileSync(path!)).toEqual(bytes.subarray(0, bytes.length - 150));
+    expect(verifyJournal(directory)).toMatchObject({ ok: true, incarnations: [{ torn: {} }, { torn: undefined }] });
+    expect(recordsIn(directory)).toEqual(kernel.records);
+    expect(recordsIn(directory, '000001')).toHaveLength(8);
+  });
+});
+
+function tornOf(path: string): number {
+  const journal = readJournal(path);
+  for (const _ of journal.records);
+  return journal.torn?.bytes ?? 0;
+}
+
+describe('damage', () => {
+  test('no flipped bit goes unnoticed, and nothing is read that was not written', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await threeTurns(directory);
+    const bytes = readFileSync(segmentsOf(directory)[0]!);
+    const lastLine = bytes.lastIndexOf('\n', bytes.length - 2) + 1;
+    const flipped = join(directory, 'flipped.ndjson');
+    for (let at = 0; at < bytes.length; at++) {
+      const copy = Buffer.from(bytes);
+      copy[at]! ^= 1 << (at % 8);
+      writeFileSync(flipped, copy);
+      const found = whatIsRead(flipped);
+      if (found instanceof JournalError) {
+        expect(found.kind, `byte ${at}`).toMatch(/^(damaged|no-journal)$/);
+        expect(found.message, `byte ${at}`).toContain(flipped);
+      } else {
+        // The last link, and the line feed before it, have no link behind them that could vouch for them.
+        expect(at, `byte ${at}`).toBeGreaterThanOrEqual(lastLine - 1);
+        expect(found.torn, `byte ${at}`).toBeDefined();
+        expect(found.records).toEqual(at < lastLine ? kernel.records.slice(0, 8) : kernel.records);
+      }
+    }
+  });
+
+  test('says file, line, byte and sentence', async () => {
+    const directory = temporaryDirectory();
+    await threeTurns(directory);
+    const [path] = segmentsOf(directory);
+    const bytes = readFileSync(path!);
+    const at = bytes.indexOf('pod-1');
+    const offset = bytes.lastIndexOf('\n', at) + 1;
+    bytes[at] = 0x71;
+    writeFileSync(path!, bytes);
+    const error = errorOf(directory);
+    const line = bytes.subarray(0, at).toString().split('\n').length;
+    expect(error).toMatchObject({ kind: 'damaged', place: { file: path, line, offset } });
+    expect(error.message).toMatch(
+      /line 4, byte \d+: the line was changed after it was written: its checksum is [0-9a-f]{8}, its bytes make [0-9a-f]{8}$/,
+    );
+    expect(verifyJournal(directory)).toMatchObject({ ok: false, incarnations: [{ problems: [{ kind: 'damaged' }] }] });
+  });
+
+  test.each<[string, (lines: string[]) => string[]]>([
+    ['a line was taken out', (lines) => lines.toSpliced(4, 1)],
+    ['a line was written anew with a right checksum', (lines) => lines.with(3, forged(lines[3]!))],
+    ['a line was put in', (lines) => lines.toSpliced(4, 0, lines[4]!)],
+    ['two lines were exchanged', (lines) => lines.with(4, lines[5]!).with(5, lines[4]!)],
+    ['a link was taken out', (lines) => lines.toSpliced(2, 1)],
+  ])('the chain shows that %s', async (_what, change) => {
+    const directory = temporaryDirectory();
+    await threeTurns(directory);
+    const [path] = segmentsOf(directory);
+    const lines = readFileSync(path!, 'utf8').split('\n');
+    writeFileSync(path!, change(lines).join('\n'));
+    expect(errorOf(directory).kind).toMatch(/damaged|missing/);
+  });
+
+  const forged = (line: string): string => encodeLine(line.slice(9).replace('pod-1', 'pod-7')).trimEnd();
+
+  test('a batch and its link taken out together leave a hole in the numbers', async () => {
+    const directory = temporaryDirectory();
+    await threeTurns(directory);
+    const [path] = segmentsOf(directory);
+    const lines = readFileSync(path!, 'utf8').split('\n');
+    writeFileSync(path!, lines.toSpliced(3, 7).join('\n'));
+    expect(errorOf(directory)).toMatchObject({ kind: 'missing', place: { line: 4, n: 8 } });
+  });
+});
+
+describe('what is missing', () => {
+  /** Four segments of one incarnation. */
+  async function fourSegments(directory: string): Promise<void> {
+    const kernel = record(directory).boot();
+    for (let i = 0; i < 3; i++) kernel.turn({ type: 'x', big: 'y'.repeat(5000) }).checkpoint();
+    kernel.turn();
+    await kernel.journal.close();
+  }
+
+  test('a segment in the middle', async () => {
+    const directory = temporaryDirectory();
+    await fourSegments(directory);
+    const [, second, third] = segmentsOf(directory);
+    rmSync(second!);
+    const error = errorOf(directory);
+    expect(error).toMatchObject({ kind: 'missing', place: { file: third } });
+    expect(error.message).toMatch(/records 8 to 13 are missing before it; was a segment removed\?$/);
+  });
+
+  test('a checkpoint', async () => {
+    const directory = temporaryDirectory();
+    await fourSegments(directory);
+    const [first] = segmentsOf(directory);
+    rmSync(first!);
+    const checkpoint = join(directory, 'c-000001-000000000008.json');
+    writeFileSync(checkpoint, '{}');
+    expect(errorOf(directory)).toMatchObject({ kind: 'damaged', place: { file: checkpoint } });
+    rmSync(checkpoint);
+    expect(errorOf(directory)).toMatchObject({ kind: 'missing', place: { file: checkpoint } });
+    expect(verifyJournal(directory).incarnations[0]?.problems).toHaveLength(1);
+  });
+
+  test('a blob', async () => {
+    const directory = temporaryDirectory();
+    await fourSegments(directory);
+    const [blob] = readdirSync(join(directory, 'blobs'));
+    const file = join(directory, 'blobs', blob!);
+    writeFileSync(file, '"something else"');
+    expect(errorOf(directory)).toMatchObject({ kind: 'damaged', place: { file } });
+    rmSync(file);
+    expect(errorOf(directory)).toMatchObject({ kind: 'missing', place: { file } });
+  });
+
+  test('the end of a segment that others follow', async () => {
+    const directory = temporaryDirectory();
+    const kernel = record(directory).boot();
+    kernel.turn();
+    await kernel.journal.close();
+    const other = temporaryDirectory();
+    await fourSegments(other);
+    for (const path of segmentsOf(other).slice(1)) copyFileSync(path, join(directory, basename(path)));
+    const [first] = segmentsOf(directory);
+    truncateSync(first!, readFileSync(first!).length - 200);
+    expect(errorOf(directory)).toMatchObject({ kind: 'damaged', place: { file: first } });
+  });
+
+  test('a segment of another journal does not pass for the next one', async () => {
+    const [a, b] = [temporaryDirectory(), temporaryDirectory()];
+    await fourSegments(a);
+    const kernel = record(b)
+      .boot()
+      .turn({ type: 'y', big: 'y'.repeat(5000) })
+      .checkpoint()
+      .turn();
+    await kernel.journal.close();
+    const second = segmentsOf(a)[1]!;
+    rmSync(second);
+    copyFileSync(segmentsOf(b)[1]!, second.replace('.zst', ''));
+    rmSync(segmentsOf(a)[2]!);
+    rmSync(segmentsOf(a)[2]!);
+    expect(errorOf(a).message).toMatch(/the segment before does not end with the link that this one names/);
+  });
+});
+
+describe('what is no journal, or not one of this format', () => {
+  test('nothing there, an empty directory, another file, an unknown incarnation', async () => {
+    const directory = temporaryDirectory();
+    expect(errorOf(join(directory, 'nowhere')).kind).toBe('no-journal');
+    expect(errorOf(directory).kind).toBe('no-journal');
+    writeFileSync(join(directory, 'notes.txt'), 'hello\nworld\n');
+    expect(errorOf(join(directory, 'notes.txt')).kind).toBe('no-journal');
+    expect(() => verifyJournal(directory)).toThrow(/holds no segments of a journal/);
+    await threeTurns(directory);
+    expect(() => readJournal(directory, { incarnation: '7' })).toThrow(/holds no incarnation 7/);
+  });
+
+  test('a future version says which Statelet wrote it', () => {
+    const file = join(temporaryDirectory(), 'future.ndjson');
+    const header = { n: 0, k: 'header', version: 2, build: { statelet: '9.0.0' } };
+    writeFileSync(file, encodeLine(JSON.stringify(header)) + encodeLine('{"k":"unheard-of"}'));
+    const error = errorOf(file);
+    expect(error.kind).toBe('unsupported-version');
+    expect(error.message).toMatch(
+      /it has format 2, this Statelet reads format 1; use the one that wrote it \(Statelet 9\.0\.0\)/,
+    );
+  });
+});
+
+describe('opening', () => {
+  test('a second writer is refused and told who is first; after a close the directory is free', async () => {
+    const directory = temporaryDirectory();
+    const kernel = record(directory).boot();
+    expect(() => openJournal({ directory })).toThrow(
+      new RegExp(`process ${process.pid} .* is writing this journal; stop it or choose another directory`),
+    );
+    await kernel.journal.close();
+    await openJournal({ directory }).close();
+  });
+
+  test('what a crash left unfinished is removed', async () => {
+    const directory = temporaryDirectory();
+    mkdirSync(join(directory, 'blobs'));
+    for (const name of ['c-1.json.tmp', 'blobs/abc.tmp']) writeFileSync(join(directory, name), 'half');
+    await openJournal({ directory }).close();
+    expect(readdirSync(directory, { recursive: true }).filter((name) => String(name).endsWith('.tmp'))).toEqual([]);
+  });
+
+  test('a directory that can hold no journal is a mistake, told at once', () => {
+    const file = join(temporaryDirectory(), 'file');
+    writeFileSync(file, '');
+    expect(() => openJournal({ directory: file })).toThrow(/no journal can be kept here: EEXIST/);
+    expect(() => openJournal({ directory: join(file, 'below') })).toThrow(/no journal can be kept here: ENOTDIR/);
+    expect(() => openJournal({ directory: temporaryDirectory(), incarnation: 'a/b' })).toThrow(
+      /cannot name an incarnation/,
+    );
+  });
+
+  test('an incarnation is never written twice', async () => {
+    const directory = temporaryDirectory();
+    await threeTurns(directory);
+    expect(() => openJournal({ directory, incarnation: '000001' })).toThrow(/incarnation 000001 exists already/);
+    const copy = temporaryDirectory();
+    cpSync(directory, copy, { recursive: true });
+    const kernel = record(copy).boot();
+    expect(kernel.journal.incarnation).toBe('000002');
+    await kernel.journal.close();
+  });
+});
+
+function whatIsRead(path: string): { records: JournalRecord[]; torn: unknown } | JournalError {
+  try {
+    const journal = readJournal(path);
+    const records = [...journal.records];
+    return { records, torn: journal.torn };
+  } catch (error) {
+    if (error instanceof JournalError) return error;
+    throw error;
+  }
+}

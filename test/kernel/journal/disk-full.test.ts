@@ -1,0 +1,201 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import type { JournalRecord } from '../../../src/kernel/records.ts';
+import { BrokenDisk, eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
+
+const quick = { retryMs: 5, roomMinBytes: 0 };
+
+/** Turns, each durable on its own, until journaling is suspended. */
+async function fill(kernel: Recorder): Promise<void> {
+  for (let turns = 0; kernel.journal.suspension === undefined; turns++) {
+    if (turns > 20_000) throw new Error('the disk is never full');
+    kernel.turn();
+    await kernel.durable();
+  }
+}
+
+async function resume(kernel: Recorder): Promise<void> {
+  await eventually(() => kernel.journal.wantsCheckpoint, 'the journal asks for a checkpoint to go on');
+  kernel.turn().checkpoint().turn();
+  await kernel.durable();
+}
+
+const kindsOf = (records: readonly JournalRecord[]): string[] => [...new Set(records.map(({ k }) => k))];
+
+describe('a full disk', () => {
+  test('first takes what replay makes again, then everything; later the journal goes on behind a gap', async () => {
+    const directory = temporaryDirectory();
+    const disk = new BrokenDisk();
+    const told: string[] = [];
+    const kernel = record(directory, {
+      ...quick,
+      disk,
+      report: (level, text) => told.push(`${level}: ${text}`),
+    }).boot();
+    kernel.turn();
+    await kernel.durable();
+    const full = kernel.records.length;
+    disk.room = 700;
+    await fill(kernel);
+    expect(told).toEqual(['error: journaling is suspended and its journal will have a gap: ENOSPC: as the test says']);
+    for (let i = 0; i < 10; i++) kernel.turn();
+    await kernel.durable();
+
+    const kept = recordsIn(directory);
+    expect(kept.slice(0, full)).toEqual(kernel.records.slice(0, full));
+    expect(kindsOf(kept.slice(full))).toEqual(['in', 'dropped', 'effect', 'end', 'gap']);
+    expect(kept.at(-1)).toMatchObject({ k: 'gap', why: 'ENOSPC: as the test says' });
+
+    disk.room = Number.POSITIVE_INFINITY;
+    await resume(kernel);
+    expect(told.at(-1)).toMatch(/^info: the journal goes on after record \d+$/);
+    kernel.turn();
+    await kernel.journal.close();
+    const records = recordsIn(directory);
+    const gap = records.find(({ k }) => k === 'gap') as JournalRecord & { upto: number };
+    expect(gap.n).toBe(kept.at(-1)!.n);
+    expect(records.slice(records.indexOf(gap) + 1)).toEqual(kernel.records.slice(gap.upto + 1));
+    expect(records.filter(({ k }) => k === 'gap')).toHaveLength(1);
+    expect(verifyJournal(directory)).toMatchObject({ ok: true, incarnations: [{ gaps: [gap], checkpoints: 1 }] });
+    expect([...readJournal(segmentsOf(directory)[1]!).records]).toEqual([gap, ...kernel.records.slice(gap.upto + 1)]);
+  });
+
+  test('dropped records are told number by number, so that a hole is never a doubt', async () => {
+    const directory = temporaryDirectory();
+    const disk = new BrokenDisk();
+    const kernel = record(directory, { disk }).boot();
+    await kernel.durable();
+    disk.room = 600;
+    kernel.turn();
+    await kernel.durable();
+    await kernel.journal.close();
+    expect(recordsIn(directory).slice(2)).toEqual([
+      kernel.records[2],
+      { n: 3, k: 'dropped', upto: 3, why: 'ENOSPC' },
+      kernel.records[4],
+      { n: 5, k: 'dropped', upto: 6, why: 'ENOSPC' },
+      kernel.records[7],
+    ]);
+  });
+
+  test.each(['EIO', 'EROFS', 'EDQUOT'])('%s is survived as well', async (code) => {
+    const directory = temporaryDirectory();
+    const disk = new BrokenDisk();
+    const kernel = record(directory, { ...quick, disk, durability: 'tick' })
+      .boot()
+      .turn();
+    await kernel.durable();
+    const kept = kernel.records.length;
+    disk.failure = code;
+    kernel.turn({ type: 'x', big: 'y'.repeat(9000) });
+    await kernel.durable();
+    expect(kernel.journal.suspension).toContain(code);
+    await eventually(() => kernel.journal.wantsCheckpoint, 'the journal tries again');
+    kernel.turn().checkpoint();
+    await kernel.durable();
+    expect(kernel.journal.suspension, 'the disk is still broken').toContain(code);
+    disk.failure = undefined;
+    await resume(kernel);
+    await kernel.journal.close();
+    const records = recordsIn(directory);
+    expect(records.slice(0, kept)).toEqual(kernel.records.slice(0, kept));
+    expect(records[kept]).toMatchObject({ k: 'gap', n: kept });
+    expect(verifyJournal(directory).ok).toBe(true);
+  });
+
+  test('from the first byte: the header is kept with the first checkpoint', async () => {
+    const directory = temporaryDirectory();
+    const disk = new BrokenDisk();
+    disk.failure = 'ENOSPC';
+    const kernel = record(directory, { ...quick, disk })
+      .boot()
+      .turn();
+    await kernel.durable();
+    disk.failure = undefined;
+    await resume(kernel);
+    await kernel.journal.close();
+    const journal = readJournal(directory);
+    expect(journal.header).toEqual(kernel.records[0]);
+    expect([...journal.records][0]).toMatchObject({ k: 'gap', n: 1, upto: journal.checkpoint!.after });
+    expect(verifyJournal(directory).ok).toBe(true);
+  });
+
+  test('a disk that stands still does not fill the memory', async () => {
+    const disk = new BrokenDisk();
+    const kernel = record(temporaryDirectory(), { ...quick, disk });
+    let go: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => (go = resolve));
+    const { open } = disk;
+    disk.open = (...args) => held.then(() => open.apply(disk, args));
+    kernel.boot();
+    const text = 'z'.repeat(3000);
+    const event = { type: 'x', texts: Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`t${i}`, [text]])) };
+    for (let i = 0; i < 30 && kernel.journal.suspension === undefined; i++) {
+      for (let j = 0; j < 1000; j++) kernel.turn({ type: 'x', text: event.texts[`t${j}`] });
+    }
+    expect(kernel.journal.suspension).toBe('the disk does not keep up');
+    await kernel.durable();
+    go();
+    await kernel.journal.close();
+  });
+});
+
+/** A file system of its own, where this machine lets us have one. */
+function mountTmpfs(size: string): string | undefined {
+  const directory = join(temporaryDirectory(), 'mount');
+  mkdirSync(directory);
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', directory], { stdio: 'pipe' });
+  } catch {
+    return undefined;
+  }
+  onTestFinished(() => void execFileSync('umount', ['-l', directory]));
+  return directory;
+}
+
+describe('a real file system', () => {
+  test('of 256 KB: suspended when full, goes on when somebody makes room', async (context) => {
+    const mount = mountTmpfs('256k');
+    if (!mount) return context.skip('needs the right to mount a tmpfs');
+    const ballast = join(mount, 'ballast');
+    writeFileSync(ballast, Buffer.alloc(100 * 1024));
+    const kernel = record(join(mount, 'journal'), { retryMs: 5, roomMinBytes: 64 * 1024 }).boot();
+    await fill(kernel);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(kernel.journal.wantsCheckpoint, 'there is no room yet').toBe(false);
+    rmSync(ballast);
+    await resume(kernel);
+    await kernel.journal.close();
+    const report = verifyJournal(kernel.journal.directory);
+    expect(report).toMatchObject({ ok: true, incarnations: [{ gaps: [{ k: 'gap' }], torn: undefined }] });
+    expect(report.incarnations[0]!.dropped.length).toBeGreaterThan(0);
+  });
+
+  test('that is full at the start does not stop the node', async (context) => {
+    const mount = mountTmpfs('64k');
+    if (!mount) return context.skip('needs the right to mount a tmpfs');
+    writeFileSync(join(mount, 'ballast'), Buffer.alloc(60 * 1024));
+    const ballast = join(mount, 'ballast2');
+    expect(() => writeFileSync(ballast, Buffer.alloc(60 * 1024))).toThrow('ENOSPC');
+    const kernel = record(join(mount, 'journal'), quick).boot().turn();
+    expect(kernel.journal.suspension).toContain('ENOSPC');
+    await kernel.durable();
+    rmSync(ballast, { force: true });
+    rmSync(join(mount, 'ballast'));
+    await resume(kernel);
+    await kernel.journal.close();
+    expect(verifyJournal(kernel.journal.directory).ok).toBe(true);
+  });
+
+  test('that is read-only does not stop the node either', async (context) => {
+    const mount = mountTmpfs('64k');
+    if (!mount) return context.skip('needs the right to mount a tmpfs');
+    execFileSync('mount', ['-o', 'remount,ro', mount]);
+    const kernel = record(join(mount, 'journal'), quick).boot().turn();
+    expect(kernel.journal.suspension).toContain('EROFS');
+    await kernel.journal.close();
+  });
+});

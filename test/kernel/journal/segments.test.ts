@@ -1,0 +1,230 @@
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { zstdDecompressSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { eventually, filesIn, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
+
+/** Turns until the journal wants a checkpoint, so many times. */
+async function recordSegments(directory: string, rotations: number, options = {}) {
+  const kernel = record(directory, { segmentMaxBytes: 20_000, ...options }).boot();
+  for (let done = 0; done < rotations; ) {
+    kernel.turn();
+    if (!kernel.journal.wantsCheckpoint) continue;
+    kernel.checkpoint();
+    await kernel.durable();
+    done++;
+  }
+  kernel.turn();
+  return kernel;
+}
+
+describe('segments', () => {
+  test('a checkpoint is wanted when a segment is long enough, and not again before the next is', async () => {
+    const kernel = record(temporaryDirectory(), { segmentMaxBytes: 20_000 }).boot();
+    let turns = 0;
+    for (; !kernel.journal.wantsCheckpoint; turns++) kernel.turn();
+    expect(turns).toBeGreaterThan(20);
+    expect(turns).toBeLessThan(60);
+    kernel.checkpoint();
+    kernel.turn();
+    expect(kernel.journal.wantsCheckpoint).toBe(false);
+    await kernel.journal.close();
+  });
+
+  test('or when it is old enough', async () => {
+    const kernel = record(temporaryDirectory(), { segmentMaxAgeMs: 20 }).boot();
+    expect(kernel.journal.wantsCheckpoint).toBe(false);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+    kernel.turn();
+    expect(kernel.journal.wantsCheckpoint).toBe(true);
+    await kernel.journal.close();
+  });
+
+  test('together they are one incarnation; each is readable alone from its checkpoint', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await recordSegments(directory, 3);
+    await kernel.journal.close();
+    expect(recordsIn(directory)).toEqual(kernel.records);
+    const segments = segmentsOf(directory);
+    expect(segments).toHaveLength(4);
+    const [header] = kernel.records;
+    for (const path of segments.slice(1)) {
+      const journal = readJournal(path);
+      const { after, state } = journal.checkpoint!;
+      expect(journal.header).toEqual(header);
+      expect(state).toEqual({ n: after + 1, root: { value: `after ${after}` } });
+      const records = [...journal.records];
+      expect(records).toEqual(kernel.records.slice(after + 1, after + 1 + records.length));
+      expect(journal.torn).toBeUndefined();
+    }
+    expect(readJournal(directory, { from: 'newest-checkpoint' }).segments).toEqual(segments.slice(3));
+  });
+
+  test('a new segment that was not finished is not the newest checkpoint', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await recordSegments(directory, 2);
+    await kernel.journal.close();
+    const segments = segmentsOf(directory);
+    truncateSync(segments[2]!, 50);
+    expect(readJournal(directory, { from: 'newest-checkpoint' }).segments[0]).toBe(segments[1]);
+    const journal = readJournal(directory);
+    expect([...journal.records].length).toBeLessThan(kernel.records.length);
+    expect(journal.torn).toMatchObject({ file: segments[2], offset: 0, bytes: 50 });
+    expect(verifyJournal(directory).ok).toBe(true);
+  });
+
+  test('closed ones are compressed and read the same; one with a torn tail is evidence and stays', async () => {
+    const directory = temporaryDirectory();
+    const torn = record(directory).boot().turn();
+    await torn.journal.close();
+    const [evidence] = segmentsOf(directory);
+    truncateSync(evidence!, statSync(evidence!).size - 200);
+    const bytes = readFileSync(evidence!);
+
+    const clean = record(directory).boot().turn();
+    await clean.journal.close();
+    const plain = readFileSync(segmentsOf(directory)[1]!);
+
+    const kernel = await recordSegments(directory, 2);
+    await kernel.journal.close();
+    expect(segmentsOf(directory).map((path) => path.slice(directory.length + 3).replace(/-0*/g, '-'))).toEqual([
+      '000001-.ndjson',
+      '000002-.ndjson.zst',
+      '000003-.ndjson.zst',
+      expect.stringMatching(/^000003-\d+\.ndjson\.zst$/),
+      expect.stringMatching(/^000003-\d+\.ndjson$/),
+    ]);
+    expect(readFileSync(evidence!)).toEqual(bytes);
+    expect(zstdDecompressSync(readFileSync(segmentsOf(directory)[1]!))).toEqual(plain);
+    expect(recordsIn(directory, '000002')).toEqual(clean.records);
+    expect(recordsIn(directory)).toEqual(kernel.records);
+  });
+
+  test('a compressed segment that is damaged says so', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await recordSegments(directory, 1);
+    await kernel.journal.close();
+    const [path] = segmentsOf(directory);
+    const bytes = readFileSync(path!);
+    bytes[bytes.length >> 1]! ^= 1;
+    writeFileSync(path!, bytes);
+    const damaged = { kind: 'damaged', place: { file: path } };
+    expect(() => readJournal(directory)).toThrow(expect.objectContaining(damaged));
+    expect(verifyJournal(directory)).toMatchObject({ ok: false, incarnations: [{ problems: [damaged] }] });
+  });
+
+  test('one that is there twice, because compression was interrupted, is read once', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await recordSegments(directory, 1);
+    await kernel.journal.close();
+    const [path] = segmentsOf(directory);
+    writeFileSync(path!.replace('.zst', ''), zstdDecompressSync(readFileSync(path!)));
+    expect(recordsIn(directory)).toEqual(kernel.records);
+  });
+
+  test('a checkpoint with nothing since the one before begins no segment', async () => {
+    const directory = temporaryDirectory();
+    const kernel = record(directory).boot().checkpoint().checkpoint();
+    await kernel.journal.close();
+    expect(segmentsOf(directory)).toHaveLength(2);
+    expect(recordsIn(directory)).toEqual(kernel.records);
+  });
+
+  test('where the next segment cannot be begun, the one before goes on', async () => {
+    const directory = temporaryDirectory();
+    const told: string[] = [];
+    const kernel = record(directory, { report: (level, sentence) => told.push(`${level} ${sentence}`) })
+      .boot()
+      .turn();
+    writeFileSync(join(directory, `j-000001-${String(kernel.records.length).padStart(12, '0')}.ndjson`), 'in the way');
+    kernel.checkpoint().turn();
+    await kernel.durable();
+    expect(told).toEqual([expect.stringMatching(/^warn the journal could not begin a new segment and goes on/)]);
+    rmSync(segmentsOf(directory)[1]!);
+    kernel.checkpoint().turn();
+    await kernel.journal.close();
+    expect(segmentsOf(directory)).toHaveLength(2);
+    expect(recordsIn(directory)).toEqual(kernel.records);
+    expect(filesIn(directory, /^c-/)).toHaveLength(1);
+  });
+});
+
+describe('retention', () => {
+  const sizeOf = (directory: string): number =>
+    readdirSync(directory, { recursive: true, encoding: 'utf8' })
+      .map((name) => statSync(join(directory, name)))
+      .reduce((sum, stat) => sum + (stat.isFile() ? stat.size : 0), 0);
+
+  test('removes the oldest of the oldest incarnation first, with their checkpoints, and never the current one', async () => {
+    const directory = temporaryDirectory();
+    const first = await recordSegments(directory, 3);
+    await first.journal.close();
+    const before = segmentsOf(directory);
+    const limit = sizeOf(directory);
+    const second = await recordSegments(directory, 2, { retainedMaxBytes: limit });
+    await second.journal.close();
+    const after = segmentsOf(directory);
+    expect(after).not.toContain(before[0]);
+    expect(after).toEqual(
+      [...before.map(compressed), ...segmentsOf(directory)].filter(
+        (path, i, all) => all.indexOf(path) === i && existsSync(path),
+      ),
+    );
+    expect(recordsIn(directory)).toEqual(second.records);
+    const report = verifyJournal(directory);
+    expect(report.ok).toBe(true);
+    expect(report.incarnations[0]!.first).toBeGreaterThan(0);
+    expect(filesIn(directory, /^c-/)).toHaveLength(
+      report.incarnations.reduce((sum, each) => sum + each.checkpoints, 0),
+    );
+    expect(sizeOf(directory)).toBeLessThan(limit + 10_000);
+  });
+
+  const compressed = (path: string): string => path.replace(/\.ndjson$/, '.ndjson.zst');
+
+  test('with no room at all only the current segment stays', async () => {
+    const directory = temporaryDirectory();
+    const first = await recordSegments(directory, 2);
+    await first.journal.close();
+    const kernel = await recordSegments(directory, 2, { retainedMaxBytes: 0 });
+    await kernel.journal.close();
+    expect(segmentsOf(directory)).toHaveLength(1);
+    const journal = readJournal(directory);
+    expect([...journal.records]).toEqual(kernel.records.slice(journal.checkpoint!.after + 1));
+  });
+
+  test('already at the start, for a daemon that dies young never rotates', async () => {
+    const directory = temporaryDirectory();
+    for (let boot = 0; boot < 5; boot++) {
+      const kernel = record(directory, { retainedMaxBytes: 0 }).boot().turn();
+      await eventually(() => segmentsOf(directory).length <= 1, 'the older incarnations are gone');
+      await kernel.journal.close();
+    }
+    expect(segmentsOf(directory)[0]).toContain('j-000005-');
+  });
+
+  test('removes a blob with the last segment that refers to it, and no other', async () => {
+    const directory = temporaryDirectory();
+    const big = (text: string) => ({ type: 'x', big: text.repeat(5000) });
+    const old = record(directory).boot().turn(big('a')).turn(big('b')).checkpoint().turn(big('b')).turn(big('c'));
+    await old.journal.close();
+    const [first, second] = segmentsOf(directory);
+    const total = sizeOf(directory);
+    const fill = 'f'.repeat(4000);
+
+    const kernel = record(directory, { retainedMaxBytes: total + 4000 })
+      .boot()
+      .turn(big('c'));
+    for (const char of fill.slice(0, 10)) kernel.turn({ type: 'x', fill: `${char}${fill}` });
+    kernel.checkpoint();
+    await kernel.journal.close();
+    expect(existsSync(first!)).toBe(false);
+    expect(existsSync(second!) || existsSync(compressed(second!))).toBe(true);
+    const contents = readdirSync(join(directory, 'blobs')).map(
+      (name) => readFileSync(join(directory, 'blobs', name), 'utf8')[1],
+    );
+    expect(contents.sort()).toEqual(['b', 'c']);
+    expect(verifyJournal(directory).ok).toBe(true);
+  });
+});
