@@ -11,7 +11,9 @@ import { type AnyStateMachine, assign, line, sendTo, setup, to } from '../../src
 import type { PodStatus } from '../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../src/machines/node-settings.ts';
 import type { Manifest } from '../../src/machines/operations/host.ts';
+import { containerGcMachine } from '../../src/machines/pods/container-gc.ts';
 import { eventRecorderMachine } from '../../src/machines/pods/event-recorder.ts';
+import { imageGcMachine } from '../../src/machines/pods/image-gc.ts';
 import { imagesMachine } from '../../src/machines/pods/images.ts';
 import { memoryMachine } from '../../src/machines/pods/memory.ts';
 import { plegMachine } from '../../src/machines/pods/pleg.ts';
@@ -62,6 +64,8 @@ export const settings: NodeSettings = {
 const subsystems = {
   eventRecorder: eventRecorderMachine,
   memory: memoryMachine,
+  containerGC: containerGcMachine,
+  imageGC: imageGcMachine,
   images: imagesMachine,
   status: statusMachine,
   pods: podsMachine,
@@ -71,8 +75,9 @@ const subsystems = {
 } satisfies Record<string, AnyStateMachine>;
 
 const region = (id: keyof typeof subsystems) => ({
-  initial: 'running',
+  initial: 'absent',
   states: {
+    absent: { after: { 1: 'running' } },
     running: {
       invoke: {
         id,
@@ -100,7 +105,7 @@ const rootMachine: AnyStateMachine = setup({
     context: {} as { settings: NodeSettings; isUp: boolean },
     events: {} as { type: 'pleg.healthy' } | { type: 'pleg.unhealthy' } | { type: 'syncLoop.started' },
   },
-  actors: subsystems as Record<string, AnyStateMachine>,
+  actors: subsystems,
 }).createMachine({
   id: 'kubelet',
   context: ({ input }) => ({ settings: input.settings, isUp: false }),

@@ -60,6 +60,7 @@ export class PodsWorld implements Performer {
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
   softState: SoftState = { containers: {} };
+  disk = { capacityBytes: '1000000', availableBytes: '900000' };
   /** Asked for each call; `nth` counts the calls of that name from 0. */
   fault: (name: string, input: unknown, nth: number) => Fault | undefined = () => undefined;
   /** The runtime does not answer at all. */
@@ -250,6 +251,7 @@ function hostHandlers(world: PodsWorld): Handlers {
     },
     'host.terminationMessage': ({ file }, done) => done({ message: world.messages.get(file) ?? '' }),
     'host.symlink': (_, done) => done(null),
+    'host.fileSystem': (_, done) => done(world.disk),
     'host.loadSoftState': (_, done) => done(world.softState),
     'host.saveSoftState': ({ state }, done) => {
       world.softState = structuredClone<SoftState>(state);

@@ -55,13 +55,15 @@ import { sandboxConfig } from './spec/index.ts';
 
 /** A look that failed is tried again after this. */
 const LOOK_RETRY_MS = 1_000;
+/** A look that did not answer by then is made anew. */
+const LOOK_DEADLINE_MS = 15_000;
 /** How long a new sandbox may take to show its address. */
 const SHOW_SANDBOX_MS = 2_000;
 
 const awaiting = {
   /** Waits until another pod of the same name is gone. */
   held: s.createStateConfig({
-    on: { 'pod.released': 'choosing', 'pod.kill': { target: '#gone' } },
+    on: { 'pod.released': { target: 'choosing', actions: s.assign({ held: false }) }, 'pod.kill': '#gone' },
   }),
   /** Waits for the runtime's first word about it. */
   unheard: s.createStateConfig({
@@ -339,6 +341,7 @@ const observer = s.createStateConfig({
         onError: { target: 'failing', actions: complain('Cannot inspect the pod in the runtime') },
       },
       on: { look: { target: 'asking', reenter: true } },
+      after: { [LOOK_DEADLINE_MS]: { target: 'asking', reenter: true } },
     },
     failing: { on: { look: 'asking' }, after: { [LOOK_RETRY_MS]: 'asking' } },
   },
