@@ -4,7 +4,7 @@
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Archive } from './archive.ts';
 import { type Disk, type Durability, PRIVATE, realDisk } from './disk.ts';
 import { codeOf, JournalError, messageOf } from './errors.ts';
@@ -73,7 +73,7 @@ export function openJournal(options: JournalOptions): JournalWriter {
 function troubleWith(directory: string): string | undefined {
   const probe = join(directory, `probe-${process.pid}${UNFINISHED}`);
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeDirectory(directory);
     writeFileSync(probe, 'is there room?\n', { mode: PRIVATE });
     rmSync(probe);
     return undefined;
@@ -81,6 +81,18 @@ function troubleWith(directory: string): string | undefined {
     if (!DISK_ERRORS.has(codeOf(error))) throw unusable(directory, error);
     rmSync(probe, { force: true });
     return messageOf(error);
+  }
+}
+
+/** Says what the disk said: `mkdir` with `recursive` calls a read-only disk ENOENT. */
+function makeDirectory(directory: string): void {
+  try {
+    mkdirSync(directory, { mode: 0o700 });
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return;
+    if (codeOf(error) !== 'ENOENT') throw error;
+    makeDirectory(dirname(directory));
+    mkdirSync(directory, { mode: 0o700 });
   }
 }
 
@@ -131,7 +143,7 @@ class Claim {
 
   take(): void {
     if (this.owner) return;
-    mkdirSync(this.directory, { recursive: true, mode: 0o700 });
+    makeDirectory(this.directory);
     this.owner = takeOwnership(this.directory);
     for (const path of unfinishedIn(this.directory)) rmSync(path, { force: true });
   }

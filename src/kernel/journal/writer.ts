@@ -136,7 +136,7 @@ export class Writer implements JournalWriter {
   whenDurable(callback: () => void): void {
     const gathering = this.batch.text !== '' || this.turn !== '';
     const work = gathering ? this.batch : (this.queue.at(-1) ?? this.busy);
-    if (work) work.waiting.push(callback);
+    if (work && this.suspendedBy === undefined) work.waiting.push(callback);
     else queueMicrotask(callback);
   }
 
@@ -262,7 +262,7 @@ export class Writer implements JournalWriter {
     this.suspendedBy = why;
     this.lastSuspension = why;
     this.wantsCheckpoint = false;
-    const given = [...this.queue, this.batch];
+    const given = [...(this.busy ? [this.busy] : []), ...this.queue, this.batch];
     this.queue = [];
     this.backlog = this.busy?.kind === 'batch' ? this.busy.text.length : 0;
     this.batch = new Batch();

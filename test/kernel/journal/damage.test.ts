@@ -285,7 +285,7 @@ describe('opening', () => {
   test('a directory that can hold no journal is a mistake, told at once', () => {
     const file = join(temporaryDirectory(), 'file');
     writeFileSync(file, '');
-    expect(() => openJournal({ directory: file })).toThrow(/no journal can be kept here: EEXIST/);
+    expect(() => openJournal({ directory: file })).toThrow(/no journal can be kept here: ENOTDIR/);
     expect(() => openJournal({ directory: join(file, 'below') })).toThrow(/no journal can be kept here: ENOTDIR/);
     expect(() => openJournal({ directory: temporaryDirectory(), incarnation: 'a/b' })).toThrow(
       /cannot name an incarnation/,

@@ -42,7 +42,8 @@ export class Recorder {
     this.append({ k: 'message', from: 'kubelet', to: 'kubelet/pods', event: { type: 'told' }, cause } as never);
     const input = { turn: this.turns };
     this.append({ k: 'effect', id: this.turns, at: 'a/b', name: 'cri.version', class: 'query', input, cause } as never);
-    this.append({ k: 'log', at: 'kubelet', level: 'info', text: 'a line\u2028 of "text"\n' } as never);
+    const text = `a line\u2028 of "text"\n${'and more '.repeat(40)}`;
+    this.append({ k: 'log', at: 'kubelet', level: 'info', text } as never);
     this.append({ k: 'state', at: 'kubelet', value: { sync: { pods: this.turns } } } as never);
     return this.end();
   }
