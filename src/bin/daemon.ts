@@ -12,6 +12,7 @@ import { performerOf } from '../actors/performer.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
 import { healthzPorts } from '../actors/server/healthz.ts';
 import { Visualizer } from '../actors/server/visualizer.ts';
+import { buildInfo } from '../kernel/build-info.ts';
 import { hostTime } from '../kernel/clock.ts';
 import { openJournal } from '../kernel/journal/index.ts';
 import type { PlainError } from '../kernel/json.ts';
@@ -19,8 +20,7 @@ import { Kernel } from '../kernel/kernel.ts';
 import { FORMAT_VERSION, type HeaderRecord } from '../kernel/records.ts';
 import { kubeletMachine } from '../machines/kubelet.ts';
 import { announceOnce } from './announcement.ts';
-import { buildInfo } from './build-info.ts';
-import { NODE_VERSION } from './version.ts';
+import { NODE_VERSION, STATELET_VERSION } from './version.ts';
 
 /** Seeds fit the generator's 32 bits. */
 const SEED_MAX = 2 ** 32 - 1;
@@ -87,7 +87,7 @@ function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord,
     seed: randomInt(1, SEED_MAX),
     node: nodeName,
     bootId: bootId(),
-    build: buildInfo(kubeletMachine),
+    build: buildInfo(kubeletMachine, STATELET_VERSION),
     input: { argv, dataDir, version: NODE_VERSION, journalDir },
   };
 }

@@ -1,4 +1,7 @@
-/** What the exit status of `statelet replay`, `verify` and their siblings means. `run` exits as the kubelet does: 0 or 1. */
+/**
+ * What the exit status of `statelet replay`, `verify` and their siblings means. `run` exits as the kubelet does: 0 or
+ * 1.
+ */
 export const exitCodes = {
   same: 0,
   divergence: 1,

@@ -1,5 +1,7 @@
 #!/usr/bin/env node
-/** The door: one command, a verb each. Data goes to stdout, diagnostics to stderr; exit codes are in `exit-codes.ts`. */
+/**
+ * The door: one command, a verb each. Data goes to stdout, diagnostics to stderr; exit codes are in `exit-codes.ts`.
+ */
 import { enableCompileCache } from 'node:module';
 
 enableCompileCache();

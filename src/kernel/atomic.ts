@@ -18,7 +18,7 @@ const wrapped = new WeakSet<AnyStateMachine>();
 export function makeAtomic(machine: AnyStateMachine): void {
   if (wrapped.has(machine)) return;
   wrapped.add(machine);
-  const transition = machine.transition as unknown as Transition;
+  const transition = machine.transition.bind(machine) as unknown as Transition;
   (machine as { transition: unknown }).transition = (
     snapshot: AnyMachineSnapshot,
     event: AnyEventObject,

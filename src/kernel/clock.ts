@@ -121,6 +121,7 @@ export class Timers {
   }
 
   disarmAll(): void {
-    for (const id of [...this.pending.keys()]) this.clear(id);
+    for (const timer of this.pending.values()) timer.disarm?.();
+    this.pending.clear();
   }
 }

@@ -24,8 +24,8 @@ export function line<Context extends MachineContext, Event extends EventObject, 
 /**
  * Target of a `sendTo`: the actor registered under this `systemId`.
  *
- * A subsystem that is between a crash and its next start has no address. Its messages then go to the root, which ignores
- * them: the journal shows what was missed, and periodic observation makes it right.
+ * A subsystem that is between a crash and its next start has no address. Its messages then go to the root, which
+ * ignores them: the journal shows what was missed, and periodic observation makes it right.
  */
 export function to(systemId: string) {
   return ({ system, self }: { system: { get(id: string): AnyActorRef | undefined }; self: AnyActorRef }): AnyActorRef =>

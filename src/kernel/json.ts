@@ -37,7 +37,7 @@ export class OperationError extends Error {
 /** Turns anything that was thrown into the form that machines and journal hold. */
 export function toPlainError(thrown: unknown): PlainError {
   if (!(thrown instanceof Error)) return { name: 'Error', message: String(thrown), retriable: false };
-  const { code, retriable } = thrown as { code?: unknown; retriable?: unknown };
+  const { code, retriable } = thrown as { code?: string | number; retriable?: unknown };
   return {
     name: thrown.name,
     message: thrown.message,

@@ -12,19 +12,19 @@
  *   K4 records of a turn reach the sink together, closed by an `end` with the digest of all that changed.
  *   K5 the root never dies silently: its end and its failure are told to `onStopped`.
  */
-import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
+import { type AnyActorRef, type AnyStateMachine, createActor } from 'xstate';
 import { type Address, addressOf } from './address.ts';
 import { makeAtomic } from './atomic.ts';
 import { type Checkpoint, restoreActors } from './checkpoint.ts';
 import { Timers, type TimeSource } from './clock.ts';
-import { digest } from './digest.ts';
 import { type EffectResult, Outbox, type Performer } from './effects.ts';
 import type { JournalSink } from './journal/sink.ts';
 import type { JsonEvent, PlainError } from './json.ts';
-import { type ActorHost, bindHost, isEffectLogic, type OperationClass } from './operation.ts';
+import { type ActorHost, bindHost, type OperationClass } from './operation.ts';
 import { lift, purely } from './purity.ts';
 import { SeededRandom } from './random.ts';
-import type { HeaderRecord, InputRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
+import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './records.ts';
+import { type Unnumbered, Witness } from './witness.ts';
 
 /** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
 export const INPUT_QUEUE_MAX = 65_536;
@@ -45,38 +45,31 @@ export interface KernelOptions {
   readonly onStopped?: (end: { output: unknown } | { error: PlainError }) => void;
 }
 
-type Unnumbered<R> = R extends KernelRecord ? Omit<R, 'n'> : never;
-type Draft = Unnumbered<KernelRecord>;
-
 export class Kernel implements ActorHost {
-  /** Number of the next record. */
-  n = 0;
   /** Number of finished turns. */
   turn = 0;
   readonly timers: Timers;
   readonly outbox = new Outbox();
   readonly rng: SeededRandom;
+  private readonly witness = new Witness();
   private readonly options: KernelOptions;
-  private readonly actors = new Map<Address, AnyActorRef>();
-  private readonly shown = new Map<AnyActorRef, string>();
-  private readonly changed = new Map<AnyActorRef, unknown>();
-  private readonly heard = new Map<AnyActorRef, number>();
   private queue: (() => void)[] = [];
   private refused = 0;
-  private records: KernelRecord[] = [];
   private inTurn = false;
   private scheduled = false;
   private stopped = false;
   private restoring: Map<Address, number> | undefined;
   private root!: AnyActorRef;
-  /** The event that this turn delivers from outside; its delivery is not a message. */
-  private delivering: object | undefined;
-  private speaker: AnyActorRef | undefined;
 
   constructor(options: KernelOptions) {
     this.options = options;
     this.rng = new SeededRandom(options.header.seed);
     this.timers = new Timers(options.time, (id) => this.enqueue(() => this.timerDue(id)));
+  }
+
+  /** Number of the next record. */
+  get n(): number {
+    return this.witness.n;
   }
 
   get now(): number {
@@ -94,7 +87,7 @@ export class Kernel implements ActorHost {
     this.timers.now = at;
     purely(() => this.createRoot(undefined));
     this.takeTurn(at, () => {
-      this.record({ k: 'header', t: this.now, ...this.options.header });
+      this.witness.record({ k: 'header', t: this.now, ...this.options.header });
       this.root.start();
     });
     return this;
@@ -103,7 +96,8 @@ export class Kernel implements ActorHost {
   /** Continues from a checkpoint: same actors, same timers with their deadlines, open requests begun with `resume`. */
   restore(checkpoint: Checkpoint): this {
     const fresh = structuredClone(checkpoint);
-    this.n = fresh.n;
+    this.witness.n = fresh.n;
+    this.witness.restoring = true;
     this.turn = fresh.turn;
     this.timers.now = fresh.t;
     this.timers.nextId = fresh.nextTimer;
@@ -111,12 +105,9 @@ export class Kernel implements ActorHost {
     this.rng.state = fresh.random;
     this.restoring = new Map(fresh.effects.map((effect) => [effect.at, effect.id]));
     purely(() => this.createRoot(fresh.root));
-    restoreActors(this.root, fresh, this.timers, (address) => this.actors.get(address));
+    restoreActors(this.root, fresh, this.timers, (address) => this.witness.actors.get(address));
     this.restoring = undefined;
-    this.records = [];
-    this.changed.clear();
-    this.heard.clear();
-    for (const actor of this.actors.values()) this.shown.set(actor, shownState(actor.getSnapshot()));
+    this.witness.settleRestored();
     this.beginEffects();
     return this;
   }
@@ -125,10 +116,10 @@ export class Kernel implements ActorHost {
     makeAtomic(this.options.machine);
     this.root = createActor(this.options.machine, {
       id: this.options.machine.id,
-      clock: this.timers.xstateClock as never,
-      inspect: (event: InspectionEvent) => this.inspected(event),
-      logger: (level: unknown, said: unknown) => this.logged(level as LogLevel, said as never),
-      input: this.options.header.input as never,
+      clock: this.timers.xstateClock,
+      inspect: (event) => this.witness.inspected(event),
+      logger: (level: LogLevel, said) => this.witness.logged(level, said as never, this.root),
+      input: this.options.header.input,
       ...(snapshot === undefined ? {} : { snapshot: snapshot as never }),
     });
     bindHost(this.root.system, this);
@@ -142,7 +133,7 @@ export class Kernel implements ActorHost {
   /** XState's scheduler is the only place that knows whom a timer will tell what. */
   private describeTimers(): void {
     const scheduler = this.root.system.scheduler;
-    const schedule = scheduler.schedule;
+    const schedule = scheduler.schedule.bind(scheduler);
     scheduler.schedule = (source, target, event, delay, sendId = `timer-${this.timers.nextId}`) => {
       const description = { source: addressOf(source), target: addressOf(target), event: event as JsonEvent, sendId };
       this.timers.describing = description;
@@ -168,7 +159,7 @@ export class Kernel implements ActorHost {
       return false;
     }
     this.enqueue(() => {
-      if (this.actors.has(to)) this.input({ k: 'in', t: this.time(), to, event, via });
+      if (this.witness.actors.has(to)) this.input({ k: 'in', t: this.time(), to, event, via });
     });
     return true;
   }
@@ -176,10 +167,10 @@ export class Kernel implements ActorHost {
   /** Takes one input as a turn, now. Replay and simulation call it; live inputs come through the queue. */
   input(draft: Unnumbered<InputRecord>): void {
     this.takeTurn(draft.t, () => {
-      this.record(draft as Draft);
-      if (draft.k === 'in') this.deliver(this.actors.get(draft.to), draft.event);
+      this.witness.record(draft);
+      if (draft.k === 'in') this.witness.deliver(this.witness.actors.get(draft.to), draft.event);
       else if (draft.k === 'timer') this.timers.run(draft.id);
-      else this.deliver(this.outbox.actorOf(draft.id), resultEvent(draft));
+      else this.witness.deliver(this.outbox.actorOf(draft.id), resultEvent(draft));
     });
   }
 
@@ -231,29 +222,15 @@ export class Kernel implements ActorHost {
     this.inTurn = true;
     try {
       purely(body);
-      this.recordStates();
-      this.record({ k: 'end', turn: this.turn, digest: digest(this.changed) });
     } finally {
       this.inTurn = false;
     }
-    this.turn++;
-    this.changed.clear();
-    this.heard.clear();
-    this.commit();
+    this.commit(this.witness.endTurn(this.turn++));
     if (this.queueEnd) this.finish(this.queueEnd);
   }
 
-  private deliver(actor: AnyActorRef | undefined, event: JsonEvent): void {
-    if (!actor) return;
-    this.delivering = event;
-    actor.send(event);
-    this.delivering = undefined;
-  }
-
-  private commit(): void {
+  private commit(records: readonly KernelRecord[]): void {
     const { sink, onTurn } = this.options;
-    const records = this.records;
-    this.records = [];
     for (const record of records) sink.append(record);
     sink.commit();
     this.outbox.abort();
@@ -287,84 +264,6 @@ export class Kernel implements ActorHost {
     this.options.onStopped?.(end);
   }
 
-  // ---- records ------------------------------------------------------------------------------------------------------
-
-  private record(draft: Draft): number {
-    const n = this.n++;
-    this.records.push({ n, ...draft } as KernelRecord);
-    return n;
-  }
-
-  private inspected(event: InspectionEvent): void {
-    const actor = event.actorRef as AnyActorRef;
-    if (event.type === '@xstate.event')
-      this.messageSeen(event.sourceRef as AnyActorRef | undefined, actor, event.event);
-    else if (event.type === '@xstate.snapshot') this.changed.set(actor, event.snapshot);
-    else if (event.type === '@xstate.action' && event.action.type === 'xstate.log') this.speaker = actor;
-  }
-
-  private messageSeen(source: AnyActorRef | undefined, target: AnyActorRef, event: JsonEvent): void {
-    const init = event.type === 'xstate.init';
-    if (init) this.actors.set(addressOf(target), target);
-    if (this.restoring) return;
-    if (event === this.delivering || (init && !source)) {
-      this.delivering = undefined;
-      this.heard.set(target, this.n - 1);
-      return;
-    }
-    if (!source) throw new Error(`${event.type} was sent to ${addressOf(target)} past the journal: use sendTo`);
-    if (this.timerIsFiring(source, target, event)) return;
-    if (isEffectLogic(logicOf(source))) this.heard.set(target, this.heard.get(source) ?? this.n - 1);
-    else if (!isEffectLogic(logicOf(target))) this.recordMessage(source, target, event);
-  }
-
-  private recordMessage(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): void {
-    const cause = this.heard.get(source);
-    const from = addressOf(source);
-    const n = this.record({
-      k: 'message',
-      from,
-      to: addressOf(target),
-      event,
-      ...(cause === undefined ? {} : { cause }),
-    });
-    this.heard.set(target, n);
-  }
-
-  /** The first message of a turn that a timer began is the timer itself. */
-  private timerIsFiring(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): boolean {
-    const last = this.records.at(-1);
-    if (last?.k !== 'timer' || last.event !== event.type || last.at !== addressOf(target)) return false;
-    if (this.heard.size > 0) return false;
-    this.heard.set(source, last.n).set(target, last.n);
-    return true;
-  }
-
-  private logged(level: LogLevel, said: { text: string; fields?: Record<string, unknown> }): void {
-    const at = this.speaker ? addressOf(this.speaker) : this.root.id;
-    this.record({ k: 'log', at, level, ...said });
-  }
-
-  private recordStates(): void {
-    for (const [actor, snapshot] of this.changed) {
-      if (isEffectLogic(logicOf(actor))) {
-        if ((snapshot as { status: string }).status !== 'active') this.forget(actor);
-        continue;
-      }
-      const state = shownState(snapshot);
-      if (this.shown.get(actor) === state) continue;
-      this.shown.set(actor, state);
-      this.record({ k: 'state', at: addressOf(actor), ...stateOf(snapshot) });
-      if ((snapshot as { status: string }).status !== 'active') this.forget(actor);
-    }
-  }
-
-  private forget(actor: AnyActorRef): void {
-    this.shown.delete(actor);
-    const address = addressOf(actor);
-    if (this.actors.get(address) === actor) this.actors.delete(address);
-  }
-
   // ---- ActorHost ----------------------------------------------------------------------------------------------------
 
   effectStarted(self: AnyActorRef, name: string, cls: OperationClass, input: unknown): void {
@@ -375,9 +274,8 @@ export class Kernel implements ActorHost {
       return;
     }
     const parent = (self as AnyActorRef & { _parent?: AnyActorRef })._parent;
-    const cause = parent && this.heard.get(parent);
     const request = this.outbox.request(self, name, cls, input);
-    this.record({ k: 'effect', ...request, ...(cause === undefined ? {} : { cause }) });
+    this.witness.record({ k: 'effect', ...request, ...this.witness.causeOf(parent) });
   }
 
   effectSettled(self: AnyActorRef): void {
@@ -386,7 +284,7 @@ export class Kernel implements ActorHost {
 
   effectCancelled(self: AnyActorRef): void {
     const id = this.outbox.cancelled(self);
-    if (id !== undefined) this.record({ k: 'cancel', id });
+    if (id !== undefined) this.witness.record({ k: 'cancel', id });
   }
 
   // ---- looking in ---------------------------------------------------------------------------------------------------
@@ -409,28 +307,14 @@ export class Kernel implements ActorHost {
 
   /** Last snapshot of an actor, for read models (status pages, health checks). Never for another actor. */
   snapshotOf(address: Address): unknown {
-    return this.actors.get(address)?.getSnapshot();
+    return this.witness.actors.get(address)?.getSnapshot();
   }
 
   get addresses(): Address[] {
-    return [...this.actors.keys()];
+    return [...this.witness.actors.keys()];
   }
 }
-
-const logicOf = (actor: AnyActorRef): object => (actor as unknown as { logic: object }).logic;
 
 function resultEvent(result: { output?: unknown; error?: PlainError }): JsonEvent {
   return result.error ? { type: 'effect.failed', error: result.error } : { type: 'effect.done', output: result.output };
 }
-
-function stateOf(snapshot: unknown): Pick<StateRecord, 'value' | 'status' | 'error'> {
-  const { value, status, error } = snapshot as { value: unknown; status: string; error?: PlainError };
-  if (status === 'active') return { value };
-  const ended = status as NonNullable<StateRecord['status']>;
-  return ended === 'error' && error ? { value, status: ended, error } : { value, status: ended };
-}
-
-const shownState = (snapshot: unknown): string => {
-  const { status, value } = snapshot as { status: string; value: unknown };
-  return status + JSON.stringify(value);
-};

@@ -35,7 +35,7 @@ export const stream = <Input, Item extends JsonEvent, Output = null>(): Operatio
   class: 'stream',
 });
 
-// biome-ignore lint: a table holds operations of every type
+// oxlint-disable-next-line typescript/no-explicit-any -- a table holds operations of every type
 export type OperationTable = Readonly<Record<string, Operation<any, any, any>>>;
 export type InputOf<O> = O extends Operation<infer Input, infer _Output, infer _Item> ? Input : never;
 export type OutputOf<O> = O extends Operation<infer _Input, infer Output, infer _Item> ? Output : never;
@@ -118,9 +118,9 @@ function effectLogic<Input, Output>(name: string, cls: OperationClass): EffectLo
       if (snapshot.status !== 'active') return;
       hostOf(scope.system).effectStarted(scope.self, name, cls, snapshot.input);
     },
-    transition: (snapshot, event, scope) => transition(name, snapshot, event as EffectEvent, scope as Scope),
+    transition: (snapshot, event, scope) => transition(name, snapshot, event as EffectEvent, scope),
     getPersistedSnapshot: (snapshot) => snapshot,
-    restoreSnapshot: (snapshot) => snapshot as EffectSnapshot<unknown>,
+    restoreSnapshot: (snapshot) => snapshot,
   };
   effectLogics.add(logic);
   return logic as EffectLogic<Input, Output>;

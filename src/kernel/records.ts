@@ -76,7 +76,9 @@ export interface MessageRecord extends Envelope {
   readonly cause?: number;
 }
 
-/** Derived: an actor asked for an operation. `at` is the address of the request itself, child of the actor that asked. */
+/**
+ * Derived: an actor asked for an operation. `at` is the address of the request itself, child of the actor that asked.
+ */
 export interface EffectRecord extends Envelope {
   readonly k: 'effect';
   readonly id: number;

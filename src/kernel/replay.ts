@@ -128,7 +128,7 @@ function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: JournalSi
 function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
   if (record.k === 'in' || record.k === 'timer' || record.k === 'result') {
     const { n: _n, ...draft } = record satisfies InputRecord;
-    kernel.input(draft as never);
+    kernel.input(draft);
     return;
   }
   sink.divergence = {

@@ -7,7 +7,8 @@
  * Asks: the operations of the small steps (host name, folders, limits); all else belongs to a subsystem.
  * Invariants:
  *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
- *   S2 a step that upstream only logs never ends the node; a step that upstream calls fatal always does, with its words.
+ *   S2 a step that upstream only logs never ends the node; a step that upstream calls fatal always does, with its
+ *   words.
  *   S3 the end of the node ends no pod: containers belong to the runtime.
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
@@ -74,7 +75,10 @@ const alive = kubeletSetup.createStateConfig({
       target: 'stopping',
       actions: line('info', ({ event }) => ['Received signal; stopping. Pods go on', { signal: event.signal }]),
     },
-    'lockFile.contended': { target: 'stopping', actions: line('info', 'Caught inotify event on the lock file; stopping') },
+    'lockFile.contended': {
+      target: 'stopping',
+      actions: line('info', 'Caught inotify event on the lock file; stopping'),
+    },
   },
   states: {
     startup: { initial: 'command', states: { command, run, runKubelet, startKubelet } },
@@ -93,6 +97,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
     node: null,
     runtime: null,
     machineInfo: null,
+    cgroups: null,
     resolvConf: '',
     hostsFile: '',
     softState: null,
@@ -104,7 +109,13 @@ export const kubeletMachine = kubeletSetup.createMachine({
   states: {
     alive,
     stopping: {
-      invoke: { id: 'notifyStopping', src: 'host.notify', input: { state: 'STOPPING=1' }, onDone: 'stopped', onError: 'stopped' },
+      invoke: {
+        id: 'notifyStopping',
+        src: 'host.notify',
+        input: { state: 'STOPPING=1' },
+        onDone: 'stopped',
+        onError: 'stopped',
+      },
       after: { [STOPPING_NOTICE_MS]: 'stopped' },
     },
     stopped: { type: 'final' },

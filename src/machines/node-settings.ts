@@ -71,6 +71,8 @@ export interface NodeSettings {
   };
   /** Where soft facts are kept between incarnations. */
   readonly softStateFile: string;
-  /** The fast period of listing the runtime: the least gap between two lists, used until its events have proved right. */
+  /**
+   * The fast period of listing the runtime: the least gap between two lists, used until its events have proved right.
+   */
   readonly relistPeriodMs: number;
 }

@@ -143,10 +143,9 @@ export const bossMachine = setup({
     'xstate.error.actor.*': {
       actions: [
         assign({
-          crashed: ({ context, event }) =>
-            [...context.crashed, String((event as { actorId: string }).actorId)].slice(-5),
+          crashed: ({ context, event }) => [...context.crashed, (event as { actorId: string }).actorId].slice(-5),
         }),
-        stopChild(({ event }) => String((event as { actorId: string }).actorId)),
+        stopChild(({ event }) => (event as { actorId: string }).actorId),
       ],
     },
     shutdown: '.closed',

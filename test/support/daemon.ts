@@ -17,17 +17,22 @@ export interface DaemonOptions {
 }
 
 /** Polls until `probe` gives something; fails with `what` when it does not. */
-export async function eventually<T>(what: string, probe: () => T | Promise<T>, timeoutMs = 20_000): Promise<NonNullable<T>> {
+export async function eventually<T>(
+  what: string,
+  probe: () => T | Promise<T>,
+  timeoutMs = 20_000,
+): Promise<NonNullable<T>> {
   const end = Date.now() + timeoutMs;
   let last: unknown;
   for (;;) {
     try {
       const value = await probe();
-      if (value) return value as NonNullable<T>;
+      if (value) return value;
     } catch (thrown) {
       last = thrown;
     }
-    if (Date.now() > end) throw new Error(`${what}: not within ${timeoutMs} ms${last ? ` (${String(last)})` : ''}`);
+    if (Date.now() > end)
+      throw new Error(`${what}: not within ${timeoutMs} ms${last instanceof Error ? ` (${last.message})` : ''}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
@@ -73,7 +78,9 @@ export class TestNode {
     this.daemon = daemon;
     for (const stream of [daemon.stdout, daemon.stderr]) stream.on('data', (chunk) => (this.output += String(chunk)));
     const exited = new Promise<never>((_, reject) => {
-      daemon.once('exit', (code, signal) => reject(new Error(`the daemon ended with ${code ?? signal}\n${this.output}`)));
+      daemon.once('exit', (code, signal) =>
+        reject(new Error(`the daemon ended with ${code ?? signal}\n${this.output}`)),
+      );
     });
     exited.catch(() => {});
     await Promise.race([exited, eventually('healthz', () => this.healthz())]);
@@ -119,7 +126,9 @@ ${this.options.configuration ?? ''}
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | string> {
     const daemon = this.daemon;
     if (!daemon || daemon.exitCode !== null || daemon.signalCode !== null) return daemon?.exitCode ?? 'none';
-    const ended = new Promise<number | string>((resolve) => daemon.once('exit', (code, name) => resolve(code ?? name!)));
+    const ended = new Promise<number | string>((resolve) =>
+      daemon.once('exit', (code, name) => resolve(code ?? name!)),
+    );
     daemon.kill(signal);
     return ended;
   }
@@ -136,11 +145,13 @@ ${this.options.configuration ?? ''}
     rmSync(join(this.manifests, name));
   }
 
-  /** What an actor knows, through the visualizer's API. */
-  async actor(address: string): Promise<{ state: unknown; context: Record<string, unknown> } | null> {
+  /** What an actor knows, through the visualizer's API; null when there is no such actor. */
+  async context(address: string): Promise<Record<string, unknown> | null> {
     const url = `http://127.0.0.1:${this.visualizerPort}/api/actor?address=${encodeURIComponent(address)}`;
     const response = await fetch(url);
-    return response.ok ? ((await response.json()) as never) : null;
+    if (!response.ok) return null;
+    const { context } = (await response.json()) as { context?: string };
+    return context === undefined ? null : (JSON.parse(context) as Record<string, unknown>);
   }
 
   /** `statelet <verb> <journal> …` as a process. */

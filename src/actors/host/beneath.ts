@@ -2,7 +2,8 @@
  * Files below a folder, and only there, whatever a container put in the way.
  *
  * A path is resolved name by name on open folders (`/proc/self/fd/<fd>/<name>`) and never through a symbolic link, so
- * neither `..`, nor a link that was there, nor one that is exchanged for a folder while we look can lead out of the root.
+ * neither `..`, nor a link that was there, nor one that is exchanged for a folder while we look can lead out of the
+ * root.
  */
 import { constants } from 'node:fs';
 import { chmod, type FileHandle, lstat, mkdir, open, realpath } from 'node:fs/promises';

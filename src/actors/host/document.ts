@@ -6,10 +6,12 @@
  *
  * Decides:
  * - An integer that a double cannot hold exactly becomes its decimal text: nothing is rounded in silence, and the field
- *   that wanted a number refuses it by name. A number that overflows (`1e400`) keeps the author's text for the same reason.
+ *   that wanted a number refuses it by name. A number that overflows (`1e400`) keeps the author's text for the same
+ *   reason.
  * - A duplicate key, an unknown tag, a second document, a key that is not a scalar and a control character are errors;
  *   the Go kubelet lets the last one win, or reads only the first document.
- * - Messages give line and column where the parser knows them, but never quote the document: an environment variable may hold a secret.
+ * - Messages give line and column where the parser knows them, but never quote the document: an environment variable
+ * may hold a secret.
  * - `__proto__` is a key like any other: it becomes an own property.
  */
 import {

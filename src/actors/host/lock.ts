@@ -4,10 +4,10 @@
  *
  * Owns the descriptors of held locks: they stay open, and with them the locks, until the process ends.
  *
- * Decides: a wait never blocks the event loop: the lock is tried again every {@link RETRY_MS}. A file that was deleted or
- * replaced while we waited is not the lock any more: it is opened anew. Without FFI, util-linux's `flock` holds the
- * lock in a child whose standard input ends with this process, and the kernel's list of waiters (`/proc/locks`) stands in for
- * inotify; it sees who waits for the lock, not who merely opens the file.
+ * Decides: a wait never blocks the event loop: the lock is tried again every {@link RETRY_MS}. A file that was deleted
+ * or replaced while we waited is not the lock any more: it is opened anew. Without FFI, util-linux's `flock` holds the
+ * lock in a child whose standard input ends with this process, and the kernel's list of waiters (`/proc/locks`) stands
+ * in for inotify; it sees who waits for the lock, not who merely opens the file.
  */
 import { spawn } from 'node:child_process';
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs';

@@ -1,14 +1,14 @@
 /**
  * What this machine is: who runs us, its name, its size, its identities, its cgroups.
  *
- * Reads only. An identity that the machine does not have is empty text, as the Go kubelet reports it; memory and cgroups
- * it must have.
+ * Reads only. An identity that the machine does not have is empty text, as the Go kubelet reports it; memory and
+ * cgroups it must have.
  */
-import { readFile } from 'node:fs/promises';
+import { access, readdir, readFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import type { hostOperations, MachineInfo } from '../../machines/operations/host.ts';
+import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/operations/host.ts';
 
 type Operations = typeof hostOperations;
 const BYTES_PER_KIB = 1_024n;
@@ -55,7 +55,15 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     machineId,
     systemUuid,
     bootId,
+    hugePageKib: await hugePageSizes(root),
   };
+}
+
+/** Folders are named `hugepages-2048kB`. */
+async function hugePageSizes(root: string): Promise<number[]> {
+  const names = await readdir(`${root}/sys/kernel/mm/hugepages`).catch(() => []);
+  const sizes = names.flatMap((name) => /^hugepages-(\d+)kB$/.exec(name)?.[1] ?? []);
+  return sizes.map(Number).sort((a, b) => a - b);
 }
 
 /** The content of the first file that has any. */
@@ -79,6 +87,12 @@ function prettyName(osRelease: string): string {
   return value.replace(/^(["'])(.*)\1$/, '$2');
 }
 
+const exists = (path: string): Promise<boolean> =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
 interface Mount {
   readonly point: string;
   readonly type: string;
@@ -86,16 +100,18 @@ interface Mount {
 }
 
 /** A hybrid machine (v1 controllers, v2 only for systemd) counts as v1: that is where its controllers are. */
-async function readCgroups(root: string): Promise<{ version: 1 | 2; controllers: string[] }> {
+async function readCgroups(root: string): Promise<CgroupInfo> {
   const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8'));
   if (mounts.findLast(({ point }) => point === '/sys/fs/cgroup')?.type === 'cgroup2') {
     const controllers = await readFile(`${root}/sys/fs/cgroup/cgroup.controllers`, 'utf8');
-    return { version: 2, controllers: controllers.split(/\s+/).filter((name) => name !== '') };
+    const swapCounted = await exists(`${root}/sys/fs/cgroup/init.scope/memory.swap.max`);
+    return { version: 2, controllers: controllers.split(/\s+/).filter((name) => name !== ''), swapCounted };
   }
   const known = enabledControllers(await firstText([`${root}/proc/cgroups`]));
   const options = new Set(mounts.filter(({ type }) => type === 'cgroup').flatMap((mount) => mount.options));
   const controllers = known.filter((name) => options.has(name));
-  if (controllers.length > 0) return { version: 1, controllers };
+  const swapCounted = await exists(`${root}/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes`);
+  if (controllers.length > 0) return { version: 1, controllers, swapCounted };
   throw new OperationError(
     'no cgroup hierarchy is mounted below /sys/fs/cgroup: mount cgroup2 there, or the controllers of cgroup v1',
     { code: 'ENOENT' },

@@ -91,7 +91,10 @@ class ManifestFollower {
     });
   }
 
-  /** Waits whatever happens, at least as long as a listing took, so that a storm of events cannot keep the agent listing for more than half of its time. */
+  /**
+   * Waits whatever happens, at least as long as a listing took, so that a storm of events cannot keep the agent listing
+   * for more than half of its time.
+   */
   #rest(ms: number): Promise<void> {
     return new Promise((done) => void setTimeout(done, ms));
   }

@@ -1,8 +1,8 @@
 /**
  * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
  *
- * Decides: nothing outside the root is touched (see `beneath.ts`). A file is written in place, because containers have it
- * mounted. A folder below which something is still mounted is not removed: the data there is not ours.
+ * Decides: nothing outside the root is touched (see `beneath.ts`). A file is written in place, because containers have
+ * it mounted. A folder below which something is still mounted is not removed: the data there is not ours.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, readFile, rm } from 'node:fs/promises';

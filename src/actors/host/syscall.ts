@@ -1,9 +1,9 @@
 /**
  * The four system calls that Node does not have: flock, prlimit, inotify and datagrams to a unix socket.
  *
- * Owns every use of FFI in the project. A wrong prototype would kill the process without a trace, so there are few, they
- * are synchronous (errno belongs to the thread) and they are tried on harmless arguments when the library is loaded. Where
- * loading or trying fails, {@link systemCalls} is `null` and each port takes its other road.
+ * Owns every use of FFI in the project. A wrong prototype would kill the process without a trace, so there are few,
+ * they are synchronous (errno belongs to the thread) and they are tried on harmless arguments when the library is
+ * loaded. Where loading or trying fails, {@link systemCalls} is `null` and each port takes its other road.
  */
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';

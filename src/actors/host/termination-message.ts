@@ -4,8 +4,8 @@
  * Decides, as the Go kubelet does: the end of the message file, at most `maxBytes`; when that is empty and a log is
  * named, the end of the log, at most 80 lines and 2048 bytes. A file that cannot be read gives a message that says so.
  *
- * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never more
- * than a fixed number of bytes however large they are.
+ * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never
+ * more than a fixed number of bytes however large they are.
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';

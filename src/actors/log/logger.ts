@@ -1,8 +1,8 @@
 /**
  * What people read while the daemon runs: the journal's `log` records, printed by pino after their turn is committed.
  *
- * Two forms, as the kubelet has them: klog's text (`I1121 03:04:04.341809   14920 kubelet] "Started kubelet" key="value"`)
- * and one JSON object a line. Diagnostics go to stderr.
+ * Two forms, as the kubelet has them: klog's text (`I1121 03:04:04.341809   14920 kubelet] "Started kubelet"
+ * key="value"`) and one JSON object a line. Diagnostics go to stderr.
  */
 import { type DestinationStream, pino } from 'pino';
 import type { KernelRecord, LogLevel } from '../../kernel/records.ts';
@@ -88,6 +88,11 @@ export function logRecords(options: LoggerOptions): (records: readonly KernelRec
 const shortName = (address: string): string => address.split('/').slice(-2).join('/');
 
 /** One line outside the journal: of the embedded runtime, which is a runtime and not part of the node agent. */
-export function printLine(level: LogLevel, actor: string, text: string, fields: Readonly<Record<string, unknown>> = {}) {
+export function printLine(
+  level: LogLevel,
+  actor: string,
+  text: string,
+  fields: Readonly<Record<string, unknown>> = {},
+) {
   process.stderr.write(`${klogHeader(level, Date.now(), process.pid, actor)} ${klogText(text, fields)}\n`);
 }

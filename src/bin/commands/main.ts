@@ -23,7 +23,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     .option('--incarnation <id>', 'which start of the node (default: the newest)')
     .option('--format <format>', 'text or json', 'text')
     .action(async (logs: string[], options: { incarnation?: string; format: string }) => {
-      code = await (await import('./replay.ts')).replayCommand(logs, options);
+      code = (await import('./replay.ts')).replayCommand(logs, options);
     });
   program
     .command('verify')
@@ -31,7 +31,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     .argument('<log...>', 'journal directories or segment files')
     .option('--format <format>', 'text or json', 'text')
     .action(async (logs: string[], options: { format: string }) => {
-      code = await (await import('./verify.ts')).verifyCommand(logs, options);
+      code = (await import('./verify.ts')).verifyCommand(logs, options);
     });
   try {
     await program.parseAsync(argv, { from: 'user' });

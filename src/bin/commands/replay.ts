@@ -1,8 +1,8 @@
 /**
  * `statelet replay LOG…`: feeds the inputs of each log to today's machines and reports the first difference.
  *
- * Tells apart a world that is gone (no log, damaged, too new), code that changed (a difference that comes again) and code
- * that is not deterministic (a difference that does not).
+ * Tells apart a world that is gone (no log, damaged, too new), code that changed (a difference that comes again) and
+ * code that is not deterministic (a difference that does not).
  */
 
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
@@ -10,8 +10,9 @@ import { JournalError } from '../../kernel/journal/index.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import { type Divergence, NotReplayable, type ReplayReport, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
-import { buildInfo, changedMachines } from '../build-info.ts';
+import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import { exitCodes } from '../exit-codes.ts';
+import { STATELET_VERSION } from '../version.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export interface ReplayCommandOptions {
@@ -62,7 +63,7 @@ function replayLog(log: string, incarnation: string | undefined): Outcome {
       inputs: first.inputs,
       seconds,
       ...(journal.torn ? { tornBytes: journal.torn.bytes } : {}),
-      machinesChanged: changedMachines(journal.header.build, buildInfo(kubeletMachine)),
+      machinesChanged: changedMachines(journal.header.build, buildInfo(kubeletMachine, STATELET_VERSION)),
     };
     if (!first.divergence) return { ...facts, verdict: 'same', code: exitCodes.same };
     const again = replayOnce(journal);

@@ -1,4 +1,7 @@
-/** `statelet verify LOG…`: are the files whole? Checksums, numbers, chain, checkpoints and blobs, without running anything. */
+/**
+ * `statelet verify LOG…`: are the files whole? Checksums, numbers, chain, checkpoints and blobs, without running
+ * anything.
+ */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
 import { exitCodes } from '../exit-codes.ts';

@@ -26,6 +26,7 @@ export class Archive {
   /** What segments of earlier incarnations refer to, read when it is first needed. */
   private readonly read = new Map<string, ReadonlySet<string>>();
   private readonly torn = new Set<string>();
+  private openFrom = 0;
   private work: Promise<void> = Promise.resolve();
 
   constructor(directory: string, incarnation: string, maxBytes: number) {
@@ -42,19 +43,30 @@ export class Archive {
   }
 
   /**
-   * Applies the limit, and compresses every closed segment if that is asked for; one after the other. `current` is
-   * the path of the open segment, which may not exist yet.
+   * Applies the limit, and compresses every closed segment if that is asked for; one after the other. `first` is the
+   * number of the open segment of this incarnation: those before it are closed.
    */
-  tidy(current: string, compressing: boolean): Promise<void> {
-    const result = this.tidyAfter(this.work, current, compressing);
+  tidy(first: number, compressing: boolean): Promise<void> {
+    this.openFrom = first;
+    const result = this.tidyAfter(this.work, compressing);
     this.work = result.catch(() => undefined);
     return result;
   }
 
-  private async tidyAfter(before: Promise<void>, current: string, compressing: boolean): Promise<void> {
+  private async tidyAfter(before: Promise<void>, compressing: boolean): Promise<void> {
     await before;
-    if (compressing) await this.compressClosed(current);
-    await this.applyLimit(current);
+    if (compressing) await this.compressClosed();
+    await this.applyLimit();
+  }
+
+  /** Oldest first. */
+  private closed(): SegmentFile[] {
+    return segmentsIn(this.directory).filter((segment) => !this.isOpen(segment));
+  }
+
+  /** What is begun while this works has a higher number. */
+  private isOpen({ incarnation, first }: SegmentFile): boolean {
+    return incarnation === this.incarnation && first >= this.openFrom;
   }
 
   /** When everything asked for until now is done. */
@@ -62,9 +74,9 @@ export class Archive {
     return this.work;
   }
 
-  private async compressClosed(current: string): Promise<void> {
-    for (const segment of segmentsIn(this.directory)) {
-      if (segment.path !== current && !segment.compressed && !this.isTorn(segment)) await compress(segment.path);
+  private async compressClosed(): Promise<void> {
+    for (const segment of this.closed()) {
+      if (!segment.compressed && !this.isTorn(segment)) await compress(segment.path);
     }
   }
 
@@ -73,9 +85,9 @@ export class Archive {
     return this.torn.has(path);
   }
 
-  private async applyLimit(current: string): Promise<void> {
+  private async applyLimit(): Promise<void> {
     for (;;) {
-      const [oldest, ...kept] = segmentsIn(this.directory).filter(({ path }) => path !== current);
+      const [oldest, ...kept] = this.closed();
       if (!oldest || sizeOf(this.directory) <= this.maxBytes) return;
       rmSync(oldest.path);
       rmSync(join(this.directory, checkpointName(oldest.incarnation, oldest.first)), { force: true });

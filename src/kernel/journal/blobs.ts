@@ -28,7 +28,9 @@ const isBig = (json: string): boolean => json.length > BLOB_MIN_LENGTH;
 /** Small records pay for one comparison and one search for a mark that is almost never there. */
 export const mayNeedBlobs = (json: string): boolean => isBig(json) || json.includes(MARK);
 
-/** The JSON of a record with its big values given to `store`. A header stays whole: it makes a segment self-contained. */
+/**
+ * The JSON of a record with its big values given to `store`. A header stays whole: it makes a segment self-contained.
+ */
 export function withoutBigValues(json: string, store: Store): string {
   const record = JSON.parse(json) as Record<string, unknown>;
   if (record.k === 'header') return json;

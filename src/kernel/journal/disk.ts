@@ -3,7 +3,9 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { UNFINISHED } from './layout.ts';
 
 export type Durability =
-  /** The operating system writes when it likes: a power cut may cost the last seconds, a crash of the process nothing. */
+  /**
+   * The operating system writes when it likes: a power cut may cost the last seconds, a crash of the process nothing.
+   */
   | 'none'
   /** What was committed in one tick of the event loop is on disk before anyone is told so. */
   | 'tick';

@@ -64,7 +64,7 @@ export function openJournal(options: JournalOptions): JournalWriter {
     report,
     released: () => claim.release(),
   });
-  if (trouble === undefined) writer.tidy(false);
+  if (trouble === undefined) writer.tidy(0, false);
   else writer.suspend(trouble);
   return writer;
 }

@@ -2,9 +2,9 @@
  * Secrets: values that machines may compare and hand on, and must never see.
  *
  * A port seals a value where it enters; what travels through events, context and journal is a handle,
- * `{"$secret":"§<22 characters>","len":n}`. A port opens it again where the value leaves. The handle is an HMAC with the
- * node's key: the same value always makes the same handle, so machines see when a secret was rotated, a replay needs
- * neither key nor values, and without the key a handle does not give way to guessing.
+ * `{"$secret":"§<22 characters>","len":n}`. A port opens it again where the value leaves. The handle is an HMAC with
+ * the node's key: the same value always makes the same handle, so machines see when a secret was rotated, a replay
+ * needs neither key nor values, and without the key a handle does not give way to guessing.
  *
  * Invariants: values live in memory only; the key file is made once, whole, and readable by its owner only.
  */

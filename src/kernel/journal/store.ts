@@ -57,11 +57,6 @@ export class Store {
     return this.segment !== undefined;
   }
 
-  /** Where lines go now; empty when they go nowhere. */
-  get path(): string {
-    return this.segment?.path ?? '';
-  }
-
   /** Appends to the open segment. The very first lines, which begin with the header, open it. */
   async write(lines: Lines): Promise<void> {
     await this.writeBlobs(lines.blobs);

@@ -234,7 +234,7 @@ export class Writer implements JournalWriter {
     const resuming = !store.isOpen;
     await store.begin({ ...work, header: this.header });
     if (resuming) this.settings.report('info', `the journal goes on after record ${work.after}`);
-    this.tidy(true);
+    this.tidy(work.after + 1, true);
   }
 
   private failed(work: Work, error: unknown): void {
@@ -247,10 +247,10 @@ export class Writer implements JournalWriter {
   }
 
   /** Looks after closed segments, beside everything else. */
-  tidy(compressing: boolean): void {
-    const { archive, store, report } = this.settings;
+  tidy(first: number, compressing: boolean): void {
+    const { archive, report } = this.settings;
     const failed = (error: unknown) => report('warn', `old segments are left as they are: ${messageOf(error)}`);
-    void archive.tidy(store.path, compressing).catch(failed);
+    void archive.tidy(first, compressing).catch(failed);
   }
 
   // ---- suspension ---------------------------------------------------------------------------------------------------

@@ -36,7 +36,9 @@ export type WatchPodsItem =
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
   /** The runtime has nothing of this pod any more. */
   | { readonly type: 'runtime.podRemoved'; readonly uid: string }
-  /** The first complete relist is done: what was not named before does not exist. `uids` are all pods of the runtime. */
+  /**
+   * The first complete relist is done: what was not named before does not exist. `uids` are all pods of the runtime.
+   */
   | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] }
   /** Relisting changed between working and failing; `message` says why it fails. */
   | { readonly type: 'runtime.relistFailing'; readonly message: string }

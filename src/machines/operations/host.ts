@@ -28,6 +28,15 @@ export interface MachineInfo {
   readonly systemUuid: string;
   readonly bootId: string;
   readonly swapBytes: string;
+  /** Sizes of huge pages that the kernel offers, in kibibytes, ascending. */
+  readonly hugePageKib: readonly number[];
+}
+
+export interface CgroupInfo {
+  readonly version: 1 | 2;
+  readonly controllers: readonly string[];
+  /** The memory controller counts swap. */
+  readonly swapCounted: boolean;
 }
 
 /** Soft facts that the world does not keep and that survive a restart of the agent. */
@@ -58,7 +67,7 @@ export const hostOperations = {
   'host.watchLock': stream<{ path: string }, { readonly type: 'lock.contended' }>(),
   'host.machineInfo': query<Nothing, MachineInfo>(),
   /** Which hierarchies exist: cgroup v1 controllers, or the unified v2 tree. */
-  'host.cgroups': query<Nothing, { version: 1 | 2; controllers: readonly string[] }>(),
+  'host.cgroups': query<Nothing, CgroupInfo>(),
   'host.setOomScoreAdj': idempotent<{ value: number }, null>(),
   'host.setOpenFilesLimit': idempotent<{ limit: number }, null>(),
   'host.makeDirectories': idempotent<{ directories: readonly { path: string; mode: number }[] }, null>(),

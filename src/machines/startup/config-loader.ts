@@ -1,8 +1,8 @@
 /**
  * Config loader: from arguments and files to the configuration this node runs with.
  *
- * Decides: what flags, configuration file and drop-ins mean together, in upstream's order of steps; the rules themselves
- * are pure functions in `configuration/`.
+ * Decides: what flags, configuration file and drop-ins mean together, in upstream's order of steps; the rules
+ * themselves are pure functions in `configuration/`.
  * Owns: nothing after it has answered.
  * Asks: `host.readConfiguration`, `host.readDropIns`, `host.cgroups` (two rules depend on the cgroup version).
  * Answers: flags, configuration and gates, or upstream's sentence why there is none.

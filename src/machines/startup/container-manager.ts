@@ -12,7 +12,7 @@
  * Seeds: S066 to S069, S075 to S102, S238. Upstream: pkg/kubelet/cm/container_manager_linux.go.
  */
 import { assign, line, pick, sendParent, setup } from '../../kernel/xstate.ts';
-import type { MachineInfo } from '../operations/host.ts';
+import type { CgroupInfo, MachineInfo } from '../operations/host.ts';
 import { operations } from '../operations/index.ts';
 
 export interface ContainerManagerInput {
@@ -28,7 +28,7 @@ export interface ContainerManagerInput {
 }
 
 interface ContainerManagerContext extends ContainerManagerInput {
-  readonly cgroupVersion: 1 | 2 | null;
+  readonly cgroups: CgroupInfo | null;
   readonly refusal: string;
 }
 
@@ -68,7 +68,7 @@ export const containerManagerMachine = setup({
   guards: { isRefused: ({ context }) => context.refusal !== '' },
 }).createMachine({
   id: 'containerManager',
-  context: ({ input }) => ({ ...input, cgroupVersion: null, refusal: '' }),
+  context: ({ input }) => ({ ...input, cgroups: null, refusal: '' }),
   initial: 'inspectingCgroups',
   states: {
     inspectingCgroups: {
@@ -80,7 +80,7 @@ export const containerManagerMachine = setup({
         onDone: {
           target: 'judging',
           actions: assign(({ context, event }) => ({
-            cgroupVersion: event.output.version,
+            cgroups: event.output,
             refusal: refusalOf(context, event.output.version),
           })),
         },
@@ -100,9 +100,9 @@ export const containerManagerMachine = setup({
       entry: [
         line('info', ({ context }) => [
           'Creating Container Manager object based on Node Config',
-          { cgroupVersion: context.cgroupVersion, cgroupDriver: context.cgroupDriver, ...cgroupRoots(context) },
+          { cgroupVersion: context.cgroups!.version, cgroupDriver: context.cgroupDriver, ...cgroupRoots(context) },
         ]),
-        sendParent({ type: 'containerManager.created' }),
+        sendParent(({ context }) => ({ type: 'containerManager.created', cgroups: context.cgroups! })),
       ],
       on: { 'containerManager.start': 'running' },
     },

@@ -9,7 +9,10 @@ import type { KubeletContext, KubeletInput } from './types.ts';
 
 /** Upstream's ceiling of the crash-loop back-off without its feature gate. */
 const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
-/** The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove right. */
+/**
+ * The fast period of listing the runtime, upstream's; `src/actors/cri` slows down while the runtime's events prove
+ * right.
+ */
 const RELIST_PERIOD_MS = 1_000;
 
 /** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
@@ -35,8 +38,8 @@ const CONTAINER_LOGS_DIR = '/var/log/containers';
 
 /** Needs a context in which `run` and `runKubelet` are complete. */
 export function deriveSettings(context: KubeletContext): NodeSettings {
-  const { flags, config, node, runtime, machineInfo } = context;
-  if (!flags || !config || !node || !runtime || !machineInfo)
+  const { flags, config, node, runtime, machineInfo, cgroups: hierarchy } = context;
+  if (!flags || !config || !node || !runtime || !machineInfo || !hierarchy)
     throw new Error('settings were derived before RunKubelet');
   return {
     ...node,
@@ -54,8 +57,20 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     memoryCapacityBytes: machineInfo.memoryBytes,
     cpuCapacityMilli: machineInfo.cores * 1_000,
     maxPods: config.maxPods,
+    cgroupVersion: hierarchy.version,
+    swapControllerAvailable: hierarchy.swapCounted,
+    hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
     relistPeriodMs: RELIST_PERIOD_MS,
   };
+}
+
+const KIB_PER_MIB = 1_024;
+const KIB_PER_GIB = 1_024 * 1_024;
+
+/** As runtimes name huge pages: `64KB`, `2MB`, `1GB`. */
+export function hugePageName(kib: number): string {
+  if (kib >= KIB_PER_GIB) return `${kib / KIB_PER_GIB}GB`;
+  return kib >= KIB_PER_MIB ? `${kib / KIB_PER_MIB}MB` : `${kib}KB`;
 }
 
 function paths(flags: KubeletFlags, config: KubeletConfiguration, { dataDir, journalDir }: KubeletInput) {
@@ -75,7 +90,7 @@ function cgroups(config: KubeletConfiguration, fromRuntime: 'cgroupfs' | 'system
     cgroupsPerQOS: config.cgroupsPerQOS,
     cpuCFSQuota: config.cpuCFSQuota,
     cpuCFSQuotaPeriodUs: millisecondsOf(config.cpuCFSQuotaPeriod) * 1_000,
-    podPidsLimit: Number(config.podPidsLimit),
+    podPidsLimit: config.podPidsLimit,
     seccompDefault: config.seccompDefault,
   };
 }

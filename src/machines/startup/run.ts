@@ -115,7 +115,10 @@ export const run = kubeletSetup.createStateConfig({
     containerManager: {
       meta: { steps: 'S075-S102', waitsFor: 'the container manager to accept this machine' },
       entry: raise({ type: 'create.containerManager' }),
-      on: { 'containerManager.created': 'oomScore', 'containerManager.failed': failing('run.containerManager') },
+      on: {
+        'containerManager.created': { target: 'oomScore', actions: assign({ cgroups: ({ event }) => event.cgroups }) },
+        'containerManager.failed': failing('run.containerManager'),
+      },
     },
     oomScore: {
       meta: { steps: 'S105', waitsFor: 'the OOM score of this process' },

@@ -7,8 +7,8 @@
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` from its watch.
  * Asks: `runtime.exists`, `runtime.startEmbedded`, `runtime.connect`, `cri.runtimeConfig`, `runtime.watchStatus`.
  * Tells: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
- * Invariants: R1 the embedded runtime is used only where no endpoint was named and no socket exists. R2 what the runtime
- * says of its cgroup driver wins over the configuration. R3 a runtime that goes away later never ends the node.
+ * Invariants: R1 the embedded runtime is used only where no endpoint was named and no socket exists. R2 what the
+ * runtime says of its cgroup driver wins over the configuration. R3 a runtime that goes away later never ends the node.
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';

@@ -58,7 +58,7 @@ export const kubeletSetup = setup({
     context: {} as KubeletContext,
     events: {} as KubeletEvent,
     output: {} as { exitCode: number; failure: Failure | null },
-    meta: {} as PhaseMeta,
+    meta: {},
   },
   actors: {
     configLoader: configLoaderMachine,

@@ -106,7 +106,8 @@ const serving = kubeletSetup.createStateConfig({
         onError: { target: 'blocked', actions: warning('Failed to notify the service manager') },
       },
     },
-    blocked: { meta: { steps: 'S114', waitsFor: 'a signal, or contention of the lock file' } },
+    // Goal of starting: from here only a signal or contention of the lock file ends the node.
+    blocked: { meta: { steps: 'S114' } },
   },
 });
 

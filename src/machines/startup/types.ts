@@ -1,7 +1,7 @@
 /** What the supervisor is told, what it knows, and what it hears. */
 
 import type { NodeSettings } from '../node-settings.ts';
-import type { MachineInfo, SoftState } from '../operations/host.ts';
+import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 
 /** Input of the root machine: what the process was given. It is in the journal's header. */
@@ -55,6 +55,7 @@ export interface KubeletContext {
   readonly node: NodeIdentity | null;
   readonly runtime: RuntimeFacts | null;
   readonly machineInfo: MachineInfo | null;
+  readonly cgroups: CgroupInfo | null;
   readonly resolvConf: string;
   readonly hostsFile: string;
   readonly softState: SoftState | null;
@@ -72,7 +73,7 @@ export type KubeletEvent =
   | { readonly type: 'lockFile.contended' }
   | { readonly type: 'runtimeService.ready'; readonly runtime: RuntimeFacts }
   | { readonly type: 'runtimeService.failed'; readonly message: string }
-  | { readonly type: 'containerManager.created' }
+  | { readonly type: 'containerManager.created'; readonly cgroups: CgroupInfo }
   | { readonly type: 'containerManager.started' }
   | { readonly type: 'containerManager.failed'; readonly message: string }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, type TestContext, test } from 'vitest';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import { BrokenDisk, eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
@@ -128,8 +128,8 @@ describe('a full disk', () => {
     const kernel = record(temporaryDirectory(), { ...quick, disk });
     let go: () => void = () => undefined;
     const held = new Promise<void>((resolve) => (go = resolve));
-    const { open } = disk;
-    disk.open = (...args) => held.then(() => open.apply(disk, args));
+    const open = disk.open.bind(disk);
+    disk.open = (...args) => held.then(() => open(...args));
     kernel.boot();
     const text = 'z'.repeat(3000);
     const event = { type: 'x', texts: Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`t${i}`, [text]])) };
@@ -144,13 +144,13 @@ describe('a full disk', () => {
 });
 
 /** A file system of its own, where this machine lets us have one. */
-function mountTmpfs(size: string): string | undefined {
+function mountTmpfs(size: string, context: TestContext): string {
   const directory = join(temporaryDirectory(), 'mount');
   mkdirSync(directory);
   try {
     execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', directory], { stdio: 'pipe' });
   } catch {
-    return undefined;
+    context.skip('needs the right to mount a tmpfs');
   }
   onTestFinished(() => void execFileSync('umount', ['-l', directory]));
   return directory;
@@ -158,8 +158,7 @@ function mountTmpfs(size: string): string | undefined {
 
 describe('a real file system', () => {
   test('of 256 KB: suspended when full, goes on when somebody makes room', async (context) => {
-    const mount = mountTmpfs('256k');
-    if (!mount) return context.skip('needs the right to mount a tmpfs');
+    const mount = mountTmpfs('256k', context);
     const ballast = join(mount, 'ballast');
     writeFileSync(ballast, Buffer.alloc(100 * 1024));
     const kernel = record(join(mount, 'journal'), { retryMs: 5, roomMinBytes: 64 * 1024 }).boot();
@@ -174,8 +173,7 @@ describe('a real file system', () => {
   });
 
   test('that is full at the start does not stop the node', async (context) => {
-    const mount = mountTmpfs('64k');
-    if (!mount) return context.skip('needs the right to mount a tmpfs');
+    const mount = mountTmpfs('64k', context);
     writeFileSync(join(mount, 'ballast'), Buffer.alloc(60 * 1024));
     const ballast = join(mount, 'ballast2');
     expect(() => writeFileSync(ballast, Buffer.alloc(60 * 1024))).toThrow('ENOSPC');
@@ -190,8 +188,7 @@ describe('a real file system', () => {
   });
 
   test('that is read-only does not stop the node either', async (context) => {
-    const mount = mountTmpfs('64k');
-    if (!mount) return context.skip('needs the right to mount a tmpfs');
+    const mount = mountTmpfs('64k', context);
     execFileSync('mount', ['-o', 'remount,ro', mount]);
     const kernel = record(join(mount, 'journal'), quick).boot().turn();
     expect(kernel.journal.suspension).toContain('EROFS');

@@ -209,17 +209,15 @@ describe('retention', () => {
     old.turn(big('b')).turn(big('c')).checkpoint().turn(big('d'));
     await old.journal.close();
     const blobs = () =>
-      readdirSync(join(directory, 'blobs')).map((name) => contentOf(join(directory, 'blobs', name))[1]);
-    expect(blobs().sort()).toEqual(['a', 'b', 'c', 'd']);
+      new Set(readdirSync(join(directory, 'blobs')).map((name) => contentOf(join(directory, 'blobs', name))[1]));
+    expect(blobs()).toEqual(new Set('abcd'));
     const [first, second] = segmentsOf(directory);
 
-    const kernel = record(directory, { retainedMaxBytes: sizeOf(directory) - 1000 })
-      .boot()
-      .turn(big('e'));
+    const kernel = record(directory, { retainedMaxBytes: sizeOf(directory) - 1000 }).boot();
     await eventually(() => !existsSync(first!), 'the oldest segment is gone');
     await kernel.journal.close();
     expect(existsSync(second!)).toBe(true);
-    expect(blobs().sort()).toEqual(['b', 'c', 'd']);
+    expect(blobs()).toEqual(new Set('bcd'));
     expect(verifyJournal(directory).ok).toBe(true);
   });
 });

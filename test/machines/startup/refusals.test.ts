@@ -60,6 +60,7 @@ describe('the container manager', () => {
       systemUuid: 'u',
       bootId: 'b',
       swapBytes: '0',
+      hugePageKib: [2048],
     },
     cgroupsPerQOS: true,
     cgroupRoot: '',
@@ -70,7 +71,7 @@ describe('the container manager', () => {
     failCgroupV1: false,
     failSwapOn: true,
   };
-  const v1 = { 'host.cgroups': ok({ version: 1, controllers: ['cpu'] }) };
+  const v1 = { 'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }) };
 
   it('is created, and starts only when the runtime was up', () => {
     const run = runUnder(containerManagerMachine, input, v1);

@@ -1,15 +1,17 @@
-/** What a journal's header says of the code that wrote it, so that a replay can tell changed code from a changed world. */
+/**
+ * What a journal's header says of the code that wrote it, so that a replay can tell changed code from a changed world.
+ */
 import { createHash } from 'node:crypto';
+import type { AnyStateMachine } from 'xstate';
 import xstatePackage from 'xstate/package.json' with { type: 'json' };
-import { machinesOf } from '../kernel/atomic.ts';
-import type { BuildInfo } from '../kernel/records.ts';
-import type { AnyStateMachine } from '../kernel/xstate.ts';
-import { STATELET_VERSION } from './version.ts';
+import { machinesOf } from './atomic.ts';
+import type { BuildInfo } from './records.ts';
 
-export function buildInfo(root: AnyStateMachine): BuildInfo {
+/** `statelet` is the version of the program. */
+export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
   const machines = [...machinesOf(root)].map(([id, machine]) => [id, definitionHash(machine)] as const);
   return {
-    statelet: STATELET_VERSION,
+    statelet,
     node: process.version,
     xstate: xstatePackage.version,
     machines: Object.fromEntries(machines.sort(([a], [b]) => (a < b ? -1 : 1))),

@@ -1,0 +1,21 @@
+/** The five documents, what each promises of the order of starting, and how a journal is held against them. */
+import { walkthrough } from './a-walkthrough.ts';
+import { callStack } from './b-call-stack.ts';
+import { version15 } from './c-version-1-5.ts';
+import { walkthroughAsText } from './d-walkthrough-as-text.ts';
+import type { OrderDocument } from './document.ts';
+import { nineteenSteps } from './e-nineteen-steps.ts';
+
+export { checkOrder, missingSteps, stepsTaken, type Violation } from './check.ts';
+export { CONTRADICTIONS, type Contradiction } from './contradictions.ts';
+export type { OrderDocument, Promised } from './document.ts';
+export type { Recorded, Step } from './step.ts';
+export { STEP_NAMES, STEPS, type StepName } from './steps.ts';
+
+export const DOCUMENTS: readonly OrderDocument[] = [
+  walkthrough,
+  callStack,
+  version15,
+  walkthroughAsText,
+  nineteenSteps,
+];

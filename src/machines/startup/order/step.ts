@@ -1,0 +1,75 @@
+/**
+ * The vocabulary of order: how one step of starting is recognised in the records of a journal. Pure.
+ *
+ * A step is what the journal shows of it: a message between two actors, an operation asked for or answered, a line for
+ * people, or a state of a chart. States are recorded at the end of a turn, so a step that lasts no turn is named by
+ * what it does.
+ */
+
+/** What a record of the journal says, as far as order is concerned. `JournalRecord` of the kernel is one. */
+export interface Recorded {
+  readonly n: number;
+  readonly k: string;
+  readonly at?: string;
+  readonly from?: string;
+  readonly to?: string;
+  readonly name?: string;
+  readonly text?: string;
+  readonly value?: unknown;
+  readonly event?: string | { readonly type: string };
+}
+
+interface Conditional {
+  /** Why a boot may be without this step; such a step is held to its order only where it happened. */
+  readonly only?: string;
+}
+
+/** `from` told `to` an event of this type. `xstate.init` is the first message of an actor: it was started. */
+export interface Told extends Conditional {
+  readonly told: string;
+  readonly from: string;
+  readonly to: string;
+}
+/** The request at this address (child of the actor that asks) asked for the operation. */
+export interface Asked extends Conditional {
+  readonly asked: string;
+  readonly at: string;
+}
+/** The operation asked for at this address ended, well or not. */
+export interface Answered extends Conditional {
+  readonly answered: string;
+  readonly at: string;
+}
+export interface Said extends Conditional {
+  readonly said: string;
+  readonly at: string;
+}
+/** The chart of the actor was in the state `in` (a path of names with dots) at the end of a turn. */
+export interface Entered extends Conditional {
+  readonly in: string;
+  readonly at: string;
+}
+export type Step = Told | Asked | Answered | Said | Entered;
+
+const typeOf = ({ event }: Recorded): string | undefined => (typeof event === 'object' ? event.type : event);
+
+/** True when the state value of a chart contains the path. */
+export function isIn(value: unknown, path: readonly string[]): boolean {
+  const [first, ...rest] = path;
+  if (first === undefined) return true;
+  if (typeof value === 'string') return rest.length === 0 && value === first;
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.hasOwn(value, first) && isIn((value as Record<string, unknown>)[first], rest);
+}
+
+export function isStep(step: Step, record: Recorded): boolean {
+  if ('told' in step) {
+    const isMessage = record.k === 'message' && record.from === step.from && record.to === step.to;
+    return isMessage && typeOf(record) === step.told;
+  }
+  if (record.at !== step.at) return false;
+  if ('asked' in step) return record.k === 'effect' && record.name === step.asked;
+  if ('answered' in step) return record.k === 'result' && record.name === step.answered;
+  if ('said' in step) return record.k === 'log' && record.text === step.said;
+  return record.k === 'state' && isIn(record.value, step.in.split('.'));
+}

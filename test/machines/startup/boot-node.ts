@@ -1,0 +1,188 @@
+/**
+ * The real supervisor under the real kernel, in a scripted machine: every operation of starting has an answer that a test
+ * may replace, everything about pods is answered by {@link PodsWorld}. Time is virtual.
+ */
+import type { EffectRequest, EffectResult, Performer } from '../../../src/kernel/effects.ts';
+import type { JsonEvent, PlainError } from '../../../src/kernel/json.ts';
+import { Kernel, type KernelOptions } from '../../../src/kernel/kernel.ts';
+import type { EffectRecord, KernelRecord, LogRecord, StateRecord } from '../../../src/kernel/records.ts';
+import { type ReplayReport, replay } from '../../../src/kernel/replay.ts';
+import { kubeletMachine } from '../../../src/machines/kubelet.ts';
+import type { Operations } from '../../../src/machines/operations/index.ts';
+import type { Failure, KubeletInput } from '../../../src/machines/startup/types.ts';
+import { header, MemorySink } from '../../kernel/support.ts';
+import { VirtualTime } from '../../support/pods-time.ts';
+import { PodsWorld } from '../../support/pods-world.ts';
+
+export type Answer = EffectResult | 'stream' | 'hangs';
+/** By operation: its answer, or the answer to a call; `nth` counts the calls of that name from 0. */
+export type Answers = { readonly [Name in keyof Operations]?: Answer | ((input: never, nth: number) => Answer) };
+
+export const ok = (output: unknown): EffectResult => ({ output });
+export const fail = (message: string, code?: string): EffectResult => ({
+  error: { name: 'Error', message, retriable: false, ...(code ? { code } : {}) },
+});
+
+const condition = (type: string, status: boolean, reason = '', message = '') => ({ type, status, reason, message });
+export const RUNTIME_READY: JsonEvent = {
+  type: 'runtime.statusChanged',
+  conditions: [condition('RuntimeReady', true), condition('NetworkReady', true)],
+};
+export const RUNTIME_NOT_READY: JsonEvent = {
+  type: 'runtime.statusChanged',
+  conditions: [condition('RuntimeReady', false, 'Stopped', 'gone'), condition('NetworkReady', true)],
+};
+
+export const MACHINE_INFO = {
+  cores: 4,
+  memoryBytes: '8000000000',
+  kernelVersion: '6.8.0',
+  osImage: 'Linux',
+  machineId: 'machine',
+  systemUuid: 'system',
+  bootId: 'boot',
+  swapBytes: '0',
+  hugePageKib: [],
+};
+
+/** A machine on which everything works. */
+const HEALTHY: Answers = {
+  'host.permissions': ok({ uid: 0 }),
+  'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
+  'host.acquireLock': ok(null),
+  'host.watchLock': 'stream',
+  'host.hostname': ok({ hostname: 'Node-1' }),
+  'host.addresses': ok({ addresses: [{ interface: 'eth0', address: '192.0.2.10', family: 'IPv4' }] }),
+  'host.readFile': ok({ content: 'nameserver 192.0.2.1\n' }),
+  'host.machineInfo': ok(MACHINE_INFO),
+  'host.setOomScoreAdj': ok(null),
+  'host.setOpenFilesLimit': ok(null),
+  'host.makeDirectories': ok(null),
+  'host.notify': ok(null),
+  'runtime.exists': ok({ exists: true }),
+  'runtime.startEmbedded': ok({ endpoint: 'unix:///var/lib/kubelet/embedded.sock' }),
+  'runtime.connect': ok({ runtimeName: 'containerd', runtimeVersion: '2.1.0', runtimeApiVersion: 'v1' }),
+  'cri.runtimeConfig': ok({ cgroupDriver: 'systemd' }),
+  'runtime.watchStatus': 'stream',
+  'server.healthz': 'stream',
+};
+
+/** What a stream says as soon as it is open. */
+const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> = {
+  'runtime.watchStatus': () => RUNTIME_READY,
+  'server.healthz': (input: { address: string; port: number }) => ({ type: 'healthz.listening', ...input }),
+};
+
+const LATENCY_MS = 2;
+
+class BootWorld implements Performer {
+  readonly time = new VirtualTime();
+  readonly pods = new PodsWorld(this.time);
+  private readonly streams = new Map<string, (event: JsonEvent) => void>();
+  private readonly answers: Answers;
+  private readonly isQuiet: boolean;
+  private readonly calls = new Map<string, number>();
+
+  constructor(answers: Answers, isQuiet: boolean) {
+    this.answers = { ...HEALTHY, ...answers };
+    this.isQuiet = isQuiet;
+  }
+
+  perform(request: EffectRequest, settle: (result: EffectResult) => void, emit: (event: JsonEvent) => void) {
+    const entry = this.answers[request.name as keyof Operations];
+    if (entry === undefined) return this.pods.perform(request, settle, emit);
+    const nth = this.calls.get(request.name) ?? 0;
+    this.calls.set(request.name, nth + 1);
+    const answer = typeof entry === 'function' ? entry(request.input as never, nth) : entry;
+    if (answer === 'hangs') return () => {};
+    if (answer === 'stream') return this.stream(request, emit);
+    return this.time.arm(this.time.now() + LATENCY_MS, () => settle(answer));
+  }
+
+  say(stream: keyof Operations, event: JsonEvent): void {
+    const emit = this.streams.get(stream);
+    if (!emit) throw new Error(`nobody listens to ${stream}`);
+    emit(event);
+  }
+
+  private stream({ name, input }: EffectRequest, emit: (event: JsonEvent) => void): () => void {
+    this.streams.set(name, emit);
+    const words = this.isQuiet ? undefined : FIRST_WORDS[name]?.(input as never);
+    const disarm = words ? this.time.arm(this.time.now() + LATENCY_MS, () => emit(words)) : () => {};
+    return () => {
+      disarm();
+      if (this.streams.get(name) === emit) this.streams.delete(name);
+    };
+  }
+}
+
+export interface BootOptions {
+  readonly argv?: readonly string[];
+  readonly answers?: Answers;
+  /** No stream speaks by itself. */
+  readonly isQuiet?: boolean;
+}
+
+export const ARGV = ['--pod-manifest-path=/etc/kubernetes/manifests', '--fail-swap-on=true'];
+
+export class BootNode {
+  readonly sink = new MemorySink();
+  readonly world: BootWorld;
+  readonly kernel: Kernel;
+  ended: { exitCode: number; failure: Failure | null } | { error: PlainError } | null = null;
+
+  constructor({ argv = ARGV, answers = {}, isQuiet = false }: BootOptions = {}) {
+    this.world = new BootWorld(answers, isQuiet);
+    const input: KubeletInput = { argv, dataDir: null, version: 'v1.36.2+statelet.test', journalDir: '/journal' };
+    const kernelHeader: KernelOptions['header'] = { ...header(), input };
+    this.kernel = new Kernel({
+      machine: kubeletMachine,
+      header: kernelHeader,
+      sink: this.sink,
+      performer: this.world,
+      time: this.world.time,
+      onStopped: (end) => void (this.ended = 'error' in end ? end : (end.output as BootNode['ended'])),
+    });
+  }
+
+  boot(): this {
+    this.kernel.boot();
+    return this;
+  }
+
+  run(ms: number): this {
+    this.world.time.advance(ms);
+    return this;
+  }
+
+  /** SIGTERM or another input from the process. */
+  tell(event: JsonEvent, to = 'kubelet'): this {
+    this.kernel.dispatch(to, event, 'test');
+    return this;
+  }
+
+  /** The value of an actor's chart, the supervisor's without an argument; `undefined` when there is no such actor. */
+  state(address = 'kubelet'): unknown {
+    return (this.kernel.snapshotOf(address) as { value: unknown } | undefined)?.value;
+  }
+
+  get records(): readonly KernelRecord[] {
+    return this.sink.records;
+  }
+
+  effects(name?: keyof Operations): EffectRecord[] {
+    return this.records.filter((record) => record.k === 'effect').filter((record) => !name || record.name === name);
+  }
+
+  lines(level?: LogRecord['level']): LogRecord[] {
+    return this.records.filter((record) => record.k === 'log').filter((record) => !level || record.level === level);
+  }
+
+  crashes(): StateRecord[] {
+    return this.records.filter((record) => record.k === 'state').filter((record) => record.status === 'error');
+  }
+
+  replay(): ReplayReport {
+    return replay({ machine: kubeletMachine, records: this.sink.records });
+  }
+}

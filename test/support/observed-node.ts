@@ -1,0 +1,163 @@
+/** A test node with eyes of its own: a CRI client beside the daemon, and the daemon's word about its pods. */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
+import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
+import type { ContainerStatus } from '../../src/machines/api/cri.ts';
+import type { PodStatus } from '../../src/machines/api/pod.ts';
+import { type Containerd, containerdAvailable, startContainerd } from './containerd.ts';
+import { type DaemonOptions, eventually, TestNode } from './daemon.ts';
+
+const CALL = { timeoutMs: 20_000 };
+const POD_NAME_LABEL = 'io.kubernetes.pod.name';
+
+export interface RuntimeChoice {
+  readonly name: string;
+  readonly unavailable: string | null;
+  start(): Promise<RuntimeInUse>;
+}
+
+export interface RuntimeInUse {
+  /** Absent: the runtime inside the daemon. */
+  readonly endpoint?: string;
+  readonly image: string;
+  close(): Promise<void>;
+}
+
+/** Every test of a node runs on each of these. */
+export const runtimes: readonly RuntimeChoice[] = [
+  {
+    name: 'the embedded runtime',
+    unavailable: null,
+    start: () => Promise.resolve({ image: BUILT_IN_IMAGE, close: () => Promise.resolve() }),
+  },
+  {
+    name: 'containerd',
+    unavailable: containerdAvailable(),
+    start: async () => {
+      const containerd: Containerd = await startContainerd();
+      return { endpoint: containerd.endpoint, image: containerd.image, close: () => containerd.close() };
+    },
+  },
+];
+
+/** One container as the runtime has it: what must stay the same when nobody touches it. */
+export interface Instance {
+  readonly id: string;
+  readonly state: string;
+  readonly startedAt: string;
+  readonly attempt: number;
+  readonly exitCode: number;
+}
+
+const instance = ({ id, state, started_at, metadata, exit_code }: ContainerStatus): Instance => ({
+  id,
+  state,
+  startedAt: started_at,
+  attempt: metadata?.attempt ?? 0,
+  exitCode: exit_code,
+});
+
+export class ObservedNode extends TestNode {
+  readonly image: string;
+  readonly #endpoint: string;
+  #client: RuntimeClient | undefined;
+
+  constructor(runtime: RuntimeInUse, options: DaemonOptions = {}) {
+    super({
+      ...(runtime.endpoint === undefined ? {} : { endpoint: runtime.endpoint }),
+      ...options,
+    });
+    this.image = runtime.image;
+    this.#endpoint = runtime.endpoint ?? `unix://${this.rootDir}/embedded/cri.sock`;
+  }
+
+  get client(): RuntimeClient {
+    this.#client ??= connectRuntime({ endpoint: this.#endpoint });
+    return this.#client;
+  }
+
+  /** Every container of a pod, the oldest first. */
+  async instances(pod: string): Promise<Instance[]> {
+    const filter = { label_selector: { [POD_NAME_LABEL]: `${pod}-node1` } };
+    const { containers } = await this.client.call('ListContainers', { filter }, CALL);
+    const statuses = await Promise.all(
+      containers.map(({ id }) => this.client.call('ContainerStatus', { container_id: id }, CALL)),
+    );
+    return statuses
+      .flatMap(({ status }) => (status ? [instance(status)] : []))
+      .sort((a, b) => a.attempt - b.attempt || Number(BigInt(a.startedAt) - BigInt(b.startedAt)));
+  }
+
+  /** The one that runs. */
+  async running(pod: string): Promise<Instance> {
+    return eventually(`a container of ${pod} runs`, async () => {
+      const found = await this.instances(pod);
+      return found.find(({ state }) => state === 'CONTAINER_RUNNING');
+    });
+  }
+
+  async sandboxes(pod: string): Promise<number> {
+    const filter = { label_selector: { [POD_NAME_LABEL]: `${pod}-node1` } };
+    const { items } = await this.client.call('ListPodSandbox', { filter }, CALL);
+    return items.length;
+  }
+
+  async gone(pod: string): Promise<void> {
+    await eventually(`nothing is left of ${pod}`, async () => (await this.sandboxes(pod)) === 0);
+  }
+
+  /** The status that the daemon would publish of the newest pod of this name; null before there is one. */
+  async status(pod: string): Promise<PodStatus | null> {
+    const known = await this.context('kubelet/status');
+    const pods = Object.values((known?.['pods'] ?? {}) as Record<string, { uid: string; name: string }>);
+    const found = pods.filter(({ name }) => name === `${pod}-node1`).at(-1);
+    if (!found) return null;
+    const actor = await this.context(`kubelet/pods/pod-${found.uid}`);
+    return (actor?.['status'] as PodStatus | undefined) ?? null;
+  }
+
+  async untilPhase(pod: string, phase: string): Promise<PodStatus> {
+    return eventually(`${pod} is ${phase}`, async () => {
+      const status = await this.status(pod);
+      return status?.phase === phase ? status : null;
+    });
+  }
+
+  /** The incarnations in the journal, oldest first. */
+  incarnations(): string[] {
+    const names = readdirSync(this.journal).flatMap((file) => /^j-(\w+)-\d+\.ndjson/.exec(file)?.[1] ?? []);
+    return [...new Set(names)].sort();
+  }
+
+  /** What is wrong with the journal; empty when every incarnation verifies and replays to the same decisions. */
+  journalFaults(incarnations = this.incarnations()): string[] {
+    const verified = this.statelet('verify', this.journal);
+    const faults = verified.code === 0 ? [] : [`verify ended with ${verified.code}: ${verified.stdout}`];
+    for (const incarnation of incarnations) {
+      const replayed = this.statelet('replay', this.journal, '--incarnation', incarnation);
+      if (replayed.code !== 0) {
+        faults.push(`replay of ${incarnation} ended with ${replayed.code}: ${replayed.stdout}${replayed.stderr}`);
+      }
+    }
+    return faults;
+  }
+
+  /** Ends what the daemons left running, so that no container outlives the test. */
+  async removeAll(): Promise<void> {
+    const { items } = await this.client.call('ListPodSandbox', {}, CALL);
+    for (const { id } of items) {
+      await this.client.call('StopPodSandbox', { pod_sandbox_id: id }, CALL);
+      await this.client.call('RemovePodSandbox', { pod_sandbox_id: id }, CALL);
+    }
+  }
+
+  override async close(): Promise<void> {
+    this.#client?.close();
+    await super.close();
+  }
+
+  file(name: string): string {
+    return join(this.directory, name);
+  }
+}
