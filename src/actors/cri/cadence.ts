@@ -1,8 +1,8 @@
 /**
  * How often to relist: fast until the event stream has proved itself, then rarely.
  *
- * A relist that finds nothing which the events had not brought counts for the stream; one that finds more counts against
- * it, and each such miss doubles the proof that is asked for. Pure.
+ * A relist that finds nothing which the events had not brought counts for the stream; one that finds more counts
+ * against it, and each such miss doubles the proof that is asked for. Pure.
  */
 /** Clean relists before the fast phase ends. */
 const FIRST_PROOF = 5;

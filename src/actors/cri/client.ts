@@ -1,8 +1,8 @@
 /**
  * The connection to a container runtime: gRPC over its Unix socket, with typed calls and one shape of error.
  *
- * Invariants: every unary call ends, by answer, deadline or abort (a call without a deadline says so by `null`); nothing
- * is retried here; only API v1 is spoken. The contract is loaded at the first connection, once per process.
+ * Invariants: every unary call ends, by answer, deadline or abort (a call without a deadline says so by `null`);
+ * nothing is retried here; only API v1 is spoken. The contract is loaded at the first connection, once per process.
  */
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
@@ -91,7 +91,9 @@ const RUNTIME = 'runtime.v1.RuntimeService';
 const IMAGES = 'runtime.v1.ImageService';
 const EVENTS = 'containerd.services.events.v1.Events';
 
-/** The definition of one call. Its types are the caller's word; src/machines/api/cri.ts comes from the same contract. */
+/**
+ * The definition of one call. Its types are the caller's word; src/machines/api/cri.ts comes from the same contract.
+ */
 function methodOf<Request, Response>(service: string, name: string): Method<Request, Response> | undefined {
   const definition: Readonly<Record<string, unknown>> = { ...loadContract()[service] };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time

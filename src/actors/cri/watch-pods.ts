@@ -3,8 +3,8 @@
  *
  * Owns the relist loop, at most one inspection a pod at a time, and the ledger that decides what is told (relist.ts).
  *
- * Invariants: one writer, so what is told of a pod is in the order in which it was observed; a pod whose inspection hangs
- * delays no other pod beyond its place among the parallel inspections; at most one relist is in flight; the first
+ * Invariants: one writer, so what is told of a pod is in the order in which it was observed; a pod whose inspection
+ * hangs delays no other pod beyond its place among the parallel inspections; at most one relist is in flight; the first
  * `runtime.relisted` comes after a word about every pod that the runtime has.
  */
 import pLimit, { type LimitFunction } from 'p-limit';

@@ -2,8 +2,8 @@
  * The images of a runtime without a registry: names for one and the same thing, the host's root filesystem.
  *
  * Owns the list of pulled references (`images.json`). Invariants: the built-in image is always there and cannot be
- * removed; only names below `statelet.local/` can be pulled, and busybox, for which the host's own tools stand in so that
- * the same example runs here and on a real runtime; everything else fails with the way out.
+ * removed; only names below `statelet.local/` can be pulled, and busybox, for which the host's own tools stand in so
+ * that the same example runs here and on a real runtime; everything else fails with the way out.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';

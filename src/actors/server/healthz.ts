@@ -2,8 +2,8 @@
  * `server.healthz`: tells the service manager and its probes whether the agent is alive, on a port of its own.
  *
  * Decides: nothing but /healthz answers here, as GET or HEAD, with the Go kubelet's texts. A port that cannot be had is
- * said once for each reason and tried again every {@link RETRY_MS}; it never ends the node. The reason of a failed check
- * is withheld from the overview and given only by the check's own path.
+ * said once for each reason and tried again every {@link RETRY_MS}; it never ends the node. The reason of a failed
+ * check is withheld from the overview and given only by the check's own path.
  */
 import type { FastifyInstance } from 'fastify';
 import type { Port } from '../../kernel/operation.ts';
