@@ -27,7 +27,12 @@ const SPECS: readonly Record<string, unknown>[] = [
   { terminationGracePeriodSeconds: 3 },
   { initContainers: [{ name: 'init', image: 'app:1' }] },
   { initContainers: [{ name: 'side', image: 'app:1', restartPolicy: 'Always' }] },
-  { containers: [{ name: 'app', image: 'app:1' }, { name: 'two', image: 'late:1' }] },
+  {
+    containers: [
+      { name: 'app', image: 'app:1' },
+      { name: 'two', image: 'late:1' },
+    ],
+  },
 ];
 
 class Chaos {
@@ -150,9 +155,8 @@ class Chaos {
     const twins = new Map<string, Set<string>>();
     for (const key of alive.keys()) {
       const uid = key.split('/')[0]!;
-      const name = [...this.node.world.runtime.sandboxes.values()].find(
-        ({ config }) => config.metadata?.uid === uid,
-      )?.config.metadata?.name;
+      const name = [...this.node.world.runtime.sandboxes.values()].find(({ config }) => config.metadata?.uid === uid)
+        ?.config.metadata?.name;
       if (name) twins.set(name, (twins.get(name) ?? new Set()).add(uid));
     }
     for (const [name, uids] of twins) if (uids.size > 1) this.broken.push(`${[...uids].join()} run as ${name} at once`);
@@ -167,7 +171,8 @@ class Chaos {
       const spec = (value as { spec: { restartPolicy?: string; containers: unknown[] } }).spec;
       const phase = this.node.phase(uid);
       const over = spec.restartPolicy === 'Never' && (phase === 'Succeeded' || phase === 'Failed');
-      if (phase !== 'Running' && !over) this.broken.push(`${uid} is ${phase}, ${JSON.stringify(this.node.podState(uid))}`);
+      if (phase !== 'Running' && !over)
+        this.broken.push(`${uid} is ${phase}, ${JSON.stringify(this.node.podState(uid))}`);
       const ready = this.node.status(uid)?.containerStatuses?.every((each) => each.ready) === true;
       if (phase === 'Running' && !ready) this.broken.push(`${uid} runs, but is not ready`);
     }

@@ -1,14 +1,14 @@
 /**
  * The garbage collector of images.
  *
- * Decides: which images go, by use of the disk and by age. Owns: when each image was last given to a container, and which
- * images each pod's containers have.
+ * Decides: which images go, by use of the disk and by age. Owns: when each image was last given to a container, and
+ * which images each pod's containers have.
  * Hears: `images.inUse` of pods, `image.used` of images.
  * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`.
  * Invariants:
  *   G1 pinned images and images of any container, dead ones included, are never removed.
- *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was used
- *      less than the minimum age ago.
+ *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was
+ *      used less than the minimum age ago.
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
 import { line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';

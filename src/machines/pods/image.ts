@@ -4,8 +4,8 @@
  * Decides: whether to look, to pull, or to answer from what is known; who may not ask again yet.
  * Owns: what is known of the image, who waits for it, the pull back-off of each pod.
  * Hears: `image.asked` and `image.mayPull` of `images`.
- * Asks: `cri.imageStatus`, `cri.pullImage`. Tells `pods` the answer for each container, `eventRecorder` what people see,
- *   `images` when it wants to pull and when it has.
+ * Asks: `cri.imageStatus`, `cri.pullImage`. Tells `pods` the answer for each container, `eventRecorder` what people
+ *   see, `images` when it wants to pull and when it has.
  * Invariants:
  *   I1 one look and one pull at a time serve all who ask meanwhile.
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.

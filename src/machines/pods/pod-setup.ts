@@ -95,6 +95,7 @@ export const podSetup = setup({
       Object.values(context.containers).every(({ view }) => view.phase === 'waiting' || view.phase === 'ended'),
     allGone: ({ context }) => allGone(context),
     isFreshAndStopped: ({ context }) => context.looked && !anyAlive(context) && !anyReadySandbox(context),
+    isEmpty: ({ context }) => !context.runtime?.sandboxes.length && !context.runtime?.containers.length,
     isFreshAndEmpty: ({ context }) =>
       context.looked &&
       (context.runtime?.sandboxes.length ?? 0) === 0 &&

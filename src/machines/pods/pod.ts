@@ -1,7 +1,8 @@
 /**
  * One pod (`pod-<uid>`): from the first word about it until nothing of it is left.
  *
- * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it ends.
+ * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
+ * ends.
  * Owns: what is known of it in the runtime (nobody else writes that), its sandbox, its containers' actors, its status.
  * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*` and `image.*` through `pods`; its containers.
  * Asks: the runtime for the sandbox and for looks at itself, the host for its files. Tells `status` each new status.
@@ -61,9 +62,15 @@ const LOOK_DEADLINE_MS = 15_000;
 const SHOW_SANDBOX_MS = 2_000;
 
 const awaiting = {
-  /** Waits until another pod of the same name is gone. */
+  /** Waits until it is known that no other pod of the same name is on this node any more. */
   held: s.createStateConfig({
-    on: { 'pod.released': { target: 'choosing', actions: s.assign({ held: false }) }, 'pod.kill': '#gone' },
+    on: {
+      'pod.released': { target: 'choosing', actions: s.assign({ held: false }) },
+      'pod.kill': [
+        { guard: 'isEmpty', target: '#gone' },
+        { target: '#terminating', actions: noteKill },
+      ],
+    },
   }),
   /** Waits for the runtime's first word about it. */
   unheard: s.createStateConfig({

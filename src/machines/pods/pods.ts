@@ -62,6 +62,8 @@ interface Context {
   readonly records: Records;
   /** Every pod of the runtime was named: what was not does not exist there. */
   readonly relisted: boolean;
+  /** Every source has spoken: what is not known here is wanted by nobody. */
+  readonly judges: boolean;
 }
 
 type Event =
@@ -162,7 +164,8 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
     tell(args.enqueue, ref.uid, { type: 'pod.configured', pod });
     return { ...before, desired: true, isStatic: isStaticPod(pod) };
   }
-  const held = isStaticPod(pod) && Object.values(records).some((other) => isPredecessor(other, pod));
+  const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
+  const held = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
   return start(args, ref, before, { pod, held });
 }
 
@@ -179,15 +182,15 @@ const keepHouse = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.housekeeping') return;
   const desired = new Set(event.desired);
   const unwanted = Object.values(context.records).filter(({ uid, kill }) => !desired.has(uid) && kill === null);
-  if (unwanted.length === 0) return;
-  const killed = unwanted.map((record) => {
-    const grace = record.desired ? null : ORPHAN_GRACE_SECONDS;
-    const { namespace, name, uid } = record;
-    enqueue(line('info', ['Ending a pod that nobody wants', { pod: `${namespace}/${name}`, uid }]));
-    return [uid, kill(enqueue, { ...record, desired: false }, grace)] as const;
-  });
-  enqueue.assign({ records: { ...context.records, ...Object.fromEntries(killed) } });
+  const killed = unwanted.map((record) => [record.uid, endUnwanted(enqueue, record)] as const);
+  enqueue.assign({ judges: true, records: { ...context.records, ...Object.fromEntries(killed) } });
 });
+
+function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
+  const { namespace, name, uid, desired } = record;
+  enqueue(line('info', ['Ending a pod that nobody wants', { pod: `${namespace}/${name}`, uid }]));
+  return kill(enqueue, { ...record, desired: false }, desired ? null : ORPHAN_GRACE_SECONDS);
+}
 
 // ---- observed -------------------------------------------------------------------------------------------------------
 
@@ -200,7 +203,8 @@ const takeObservation = s.enqueueActions((args) => {
   if (record) return;
   const { uid, name, namespace } = status;
   const added = start(args, { uid, name, namespace }, undefined, { runtime: status });
-  enqueue.assign({ records: { ...context.records, [uid]: added } });
+  const judged = context.judges ? endUnwanted(enqueue, added) : added;
+  enqueue.assign({ records: { ...context.records, [uid]: judged } });
 });
 
 const forwardRuntime = s.enqueueActions(({ context, event, enqueue }) => {
@@ -210,12 +214,25 @@ const forwardRuntime = s.enqueueActions(({ context, event, enqueue }) => {
 const takeRelist = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'runtime.relisted') return;
-  enqueue.assign({ relisted: true });
   const seen = new Set(event.uids);
   for (const { uid, alive } of Object.values(context.records)) {
     if (alive && !seen.has(uid)) tell(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
   }
+  enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
 });
+
+/** Of those who wait under one name the first one goes, when nobody else has that name on this node. */
+function released(enqueue: Enqueue, records: Records): Records {
+  const taken = new Set(Object.values(records).flatMap((record) => (record.held ? [] : [fullName(record)])));
+  const next: Record<string, PodRecord> = { ...records };
+  for (const record of Object.values(records)) {
+    if (!record.held || taken.has(fullName(record))) continue;
+    taken.add(fullName(record));
+    if (record.alive) tell(enqueue, record.uid, { type: 'pod.released' });
+    next[record.uid] = { ...record, held: false };
+  }
+  return next;
+}
 
 const sayStale = s.enqueueActions(({ event, enqueue }) => {
   if (event.type !== 'runtime.podStale') return;
@@ -239,16 +256,10 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const uid = uidIn(event as Ended);
   enqueue.stopChild(idOf(uid));
   const { [uid]: gone, ...rest } = context.records;
-  const records: Record<string, PodRecord> = rest;
   enqueue.sendTo(to('status'), { type: 'status.removed', uid });
   enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
   if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
-  const next = gone && Object.values(records).find((record) => record.held && fullName(record) === fullName(gone));
-  if (next) {
-    tell(enqueue, next.uid, { type: 'pod.released' });
-    records[next.uid] = { ...next, held: false };
-  }
-  enqueue.assign({ records });
+  enqueue.assign({ records: context.relisted ? released(enqueue, rest) : rest });
 });
 
 const bury = s.enqueueActions(({ context, event, enqueue }) => {
@@ -289,6 +300,7 @@ export const podsMachine = s.createMachine({
     memory: input.softState?.containers ?? {},
     records: {},
     relisted: false,
+    judges: false,
   }),
   entry: s.enqueueActions(({ enqueue }) => {
     enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
