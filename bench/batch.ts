@@ -45,8 +45,8 @@ async function ourBatch({ containerd, events }: Bench, node: TestNode, pods: num
 /** Every pod's status was taken from the runtime by this daemon. */
 async function verified(node: TestNode, pods: number): Promise<void> {
   await eventually(`${pods} pods are known to be ready`, async () => {
-    const status = await node.actor('kubelet/status');
-    const known = Object.values((status?.context as Summaries | undefined)?.pods ?? {});
+    const status = (await node.context('kubelet/status')) as Summaries | null;
+    const known = Object.values(status?.pods ?? {});
     return known.filter(({ phase, ready }) => phase === 'Running' && ready).length === pods;
   });
 }

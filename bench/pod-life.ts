@@ -153,13 +153,12 @@ async function ourLife(bench: Bench, samples: number): Promise<Life> {
   return life;
 }
 
-/** What was timed is the container of that pod, and it runs. */
+/** What was timed is the container of that pod, and it runs (the event comes a little before the runtime's own books). */
 async function assertIsContainer({ client }: Bench, id: string, pod: string): Promise<void> {
-  const { status } = await client.call('ContainerStatus', { container_id: id }, CALL);
-  const owner = status?.labels['io.kubernetes.pod.name'];
-  if (owner !== pod || status?.state !== 'CONTAINER_RUNNING') {
-    throw new Error(`${id} is ${status?.state} of ${owner}, not a running container of ${pod}`);
-  }
+  await eventually(`${id} is a running container of ${pod}`, async () => {
+    const { status } = await client.call('ContainerStatus', { container_id: id }, CALL);
+    return status?.labels['io.kubernetes.pod.name'] === pod && status.state === 'CONTAINER_RUNNING';
+  });
 }
 
 export async function podLife(bench: Bench, requests: PodRequests, { rounds, samples }: Sizes): Promise<Measure[]> {

@@ -118,6 +118,10 @@ ${this.options.configuration ?? ''}
     return this.daemon!.pid!;
   }
 
+  get isRunning(): boolean {
+    return this.daemon !== undefined && this.daemon.exitCode === null && this.daemon.signalCode === null;
+  }
+
   get log(): string {
     return this.output;
   }
@@ -125,7 +129,7 @@ ${this.options.configuration ?? ''}
   /** Resolves with the exit code, or the name of the signal. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | string> {
     const daemon = this.daemon;
-    if (!daemon || daemon.exitCode !== null || daemon.signalCode !== null) return daemon?.exitCode ?? 'none';
+    if (!daemon || !this.isRunning) return daemon?.exitCode ?? 'none';
     const ended = new Promise<number | string>((resolve) =>
       daemon.once('exit', (code, name) => resolve(code ?? name!)),
     );

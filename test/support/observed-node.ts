@@ -61,6 +61,7 @@ const instance = ({ id, state, started_at, metadata, exit_code }: ContainerStatu
 export class ObservedNode extends TestNode {
   readonly image: string;
   readonly #endpoint: string;
+  readonly #isEmbedded: boolean;
   #client: RuntimeClient | undefined;
 
   constructor(runtime: RuntimeInUse, options: DaemonOptions = {}) {
@@ -69,6 +70,7 @@ export class ObservedNode extends TestNode {
       ...options,
     });
     this.image = runtime.image;
+    this.#isEmbedded = runtime.endpoint === undefined;
     this.#endpoint = runtime.endpoint ?? `unix://${this.rootDir}/embedded/cri.sock`;
   }
 
@@ -143,17 +145,14 @@ export class ObservedNode extends TestNode {
     return faults;
   }
 
-  /** Ends what the daemons left running, so that no container outlives the test. */
-  async removeAll(): Promise<void> {
-    const { items } = await this.client.call('ListPodSandbox', {}, CALL);
-    for (const { id } of items) {
-      await this.client.call('StopPodSandbox', { pod_sandbox_id: id }, CALL);
-      await this.client.call('RemovePodSandbox', { pod_sandbox_id: id }, CALL);
-    }
-  }
-
+  /** Leaves no container behind. Those of the embedded runtime are ended by its daemon, when it is interrupted. */
   override async close(): Promise<void> {
     this.#client?.close();
+    if (this.#isEmbedded) {
+      for (const name of readdirSync(this.manifests)) this.remove(name);
+      if (!this.isRunning) await this.start();
+      await this.stop('SIGINT');
+    }
     await super.close();
   }
 
