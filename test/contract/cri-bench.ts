@@ -118,7 +118,7 @@ export class Bench {
       metadata: { name, attempt: 0 },
       image: { image: this.image },
       command: ['sh', '-c', script],
-      envs: [{ key: 'GREETING', value: Buffer.from('hello').toString('base64') }],
+      envs: [{ key: 'GREETING', value: 'hello' }],
       labels: { ...sandboxConfig.labels, 'io.kubernetes.container.name': name },
       log_path: `${name}.log`,
       linux: { security_context: { namespace_options: { pid: 'CONTAINER' as const } } },

@@ -9,7 +9,7 @@ import { availableParallelism } from 'node:os';
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall, Ports } from '../../kernel/operation.ts';
-import type { ContainerStatus } from '../../machines/api/cri.ts';
+import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
 import type { criOperations } from '../../machines/operations/cri.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
@@ -147,6 +147,13 @@ function sandboxPorts(adapter: Adapter) {
   } satisfies Partial<Ports<typeof criOperations>>;
 }
 
+/** Machines hold the values of variables as text; the wire has bytes, which are base64 here. */
+function encoded(config: ContainerConfig): ContainerConfig {
+  if (!config.envs) return config;
+  const envs = config.envs.map(({ key = '', value = '' }) => ({ key, value: Buffer.from(value).toString('base64') }));
+  return { ...config, envs };
+}
+
 function containerPorts(adapter: Adapter) {
   const { client } = adapter;
   return {
@@ -158,7 +165,7 @@ function containerPorts(adapter: Adapter) {
         const { containers } = await client.call('ListContainers', { filter }, adapter.limits(call));
         return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
       };
-      const request = { pod_sandbox_id: podSandboxId, config, sandbox_config: sandboxConfig };
+      const request = { pod_sandbox_id: podSandboxId, config: encoded(config), sandbox_config: sandboxConfig };
       const create = async () => (await client.call('CreateContainer', request, adapter.limits(call))).container_id;
       const containerId = await createOnce(call.resume, find, create);
       adapter.learn(containerId, sandboxConfig.metadata?.uid);
