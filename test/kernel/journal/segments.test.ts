@@ -102,6 +102,22 @@ describe('segments', () => {
     expect(recordsIn(directory)).toEqual(kernel.records);
   });
 
+  test('many in a short time: what is compressed or removed is never the one being written', async () => {
+    const directory = temporaryDirectory();
+    const kernel = record(directory, { retainedMaxBytes: 30_000 }).boot();
+    for (let i = 0; i < 40; i++) {
+      kernel.turn({ type: 'noise', text: randomBytes(600).toString('base64') }).checkpoint();
+      if (i % 3 === 0) await kernel.durable();
+    }
+    kernel.turn();
+    await kernel.journal.close();
+    const journal = readJournal(directory);
+    expect([...journal.records]).toEqual(kernel.records.slice(journal.checkpoint!.after + 1));
+    expect(segmentsOf(directory).at(-1)).toMatch(/\.ndjson$/);
+    expect(segmentsOf(directory).length).toBeLessThan(30);
+    expect(verifyJournal(directory).ok).toBe(true);
+  });
+
   test('a compressed segment that is damaged says so', async () => {
     const directory = temporaryDirectory();
     const kernel = await recordSegments(directory, 1);

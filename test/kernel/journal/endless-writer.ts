@@ -1,0 +1,18 @@
+/** A process that writes turns until it is killed. It says on stdout up to which record all is on disk. */
+import { openJournal } from '../../../src/kernel/journal/index.ts';
+import type { KernelRecord } from '../../../src/kernel/records.ts';
+
+const journal = openJournal({ directory: process.argv[2]!, durability: 'tick', segmentMaxBytes: 100_000 });
+let n = 0;
+const append = (fields: object): void => journal.append({ n: n++, ...fields } as KernelRecord);
+
+append({ k: 'header', t: 0, version: 1, incarnation: journal.incarnation, build: {}, input: {} });
+for (let turn = 0; ; turn++) {
+  if (turn > 0) append({ k: 'in', t: turn, to: 'a', via: 'b', event: { type: 'x', text: String(turn).repeat(50) } });
+  append({ k: 'end', turn, digest: 'd' });
+  journal.commit();
+  if (journal.wantsCheckpoint) journal.writeCheckpoint({ n });
+  if (turn % 20 !== 0) continue;
+  await new Promise<void>((resolve) => journal.whenDurable(resolve));
+  process.stdout.write(`${n - 1}\n`);
+}
