@@ -1,0 +1,98 @@
+/**
+ * The files and requests of a pod's machine: what the host and the runtime are asked for. Pure. See `pod.ts`.
+ */
+import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
+import { type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
+import {
+  containerConfig,
+  containerFiles,
+  podDirectory,
+  podFiles,
+  podLogDirectories,
+  podLogDirectory,
+  sandboxConfig,
+  terminationLogFile,
+} from './spec/index.ts';
+import { podIPs } from './status/index.ts';
+
+export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
+  pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
+
+export function foldersOf(context: PodContext) {
+  const { node } = context;
+  return { root: node.rootDir, ...podFiles(podOrName(context), node, []) };
+}
+
+export function logFoldersOf(context: PodContext) {
+  const pod = podOrName(context);
+  const [parent] = podLogDirectories(pod, context.node);
+  const own = membersOf(pod).map(({ container }) => ({
+    path: `${parent!.path}/${container.name}`,
+    mode: parent!.mode,
+  }));
+  return { root: context.node.podLogsDir, directories: [parent!, ...own], files: [] };
+}
+
+export function turnFiles(context: PodContext) {
+  const pod = podOrName(context);
+  const shared = podFiles(pod, context.node, addressesOf(context));
+  const own = membersOf(pod)
+    .filter(({ container }) => context.writing.includes(container.name))
+    .map(({ container }) =>
+      containerFiles(pod, container, context.containers[container.name]!.wish?.restartCount ?? 0, context.node),
+    );
+  return {
+    root: context.node.rootDir,
+    directories: [shared, ...own].flatMap(({ directories }) => directories),
+    files: [shared, ...own].flatMap(({ files }) => files),
+  };
+}
+
+export const podPaths = (context: PodContext) => ({
+  root: context.node.rootDir,
+  paths: [podDirectory(podOrName(context), context.node)],
+});
+
+export const logPaths = (context: PodContext) => ({
+  root: context.node.podLogsDir,
+  paths: [podLogDirectory(podOrName(context), context.node)],
+});
+
+/** What a container is created from, or why it cannot be. */
+export function permission(
+  context: PodContext,
+  { container, kind }: Member,
+):
+  | { readonly podSandboxId: string; readonly config: ContainerConfig; readonly sandboxConfig: PodSandboxConfig }
+  | { readonly error: { readonly reason: string; readonly message: string } } {
+  const pod = podOrName(context);
+  const wish = context.containers[container.name]?.wish;
+  const sandbox = context.runtime?.sandboxes[0];
+  const restartCount = wish?.restartCount ?? 0;
+  const image = wish?.image ?? null;
+  const result = containerConfig({
+    pod,
+    container,
+    kind,
+    restartCount,
+    imageRef: image?.ref ?? container.image ?? '',
+    image: image && {
+      id: image.ref,
+      repo_tags: [],
+      repo_digests: [],
+      size: '0',
+      pinned: false,
+      username: image.username,
+      ...(image.uid === null ? {} : { uid: { value: image.uid } }),
+    },
+    podIPs: addressesOf(context),
+    node: context.node,
+    terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
+  });
+  if ('error' in result) return result;
+  return {
+    podSandboxId: sandbox?.id ?? '',
+    config: result.config,
+    sandboxConfig: sandboxConfig(pod, sandbox?.metadata?.attempt ?? 0, context.node),
+  };
+}
