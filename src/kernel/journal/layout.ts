@@ -12,7 +12,7 @@
  * by length, then by text, so the count may outgrow its padding.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, join } from 'node:path';
 
 export const BLOB_DIRECTORY = 'blobs';
 export const UNFINISHED = '.tmp';
@@ -42,7 +42,7 @@ export function compareIncarnations(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-export function segmentFile(path: string): SegmentFile | undefined {
+function segmentFile(path: string): SegmentFile | undefined {
   const match = SEGMENT.exec(basename(path));
   if (!match) return undefined;
   const { size } = statSync(path);
@@ -69,9 +69,6 @@ export function nextIncarnation(segments: readonly SegmentFile[]): string {
   const counts = segments.map(({ incarnation }) => Number(incarnation)).filter(Number.isSafeInteger);
   return String(Math.max(0, ...counts) + 1).padStart(INCARNATION_DIGITS, '0');
 }
-
-/** Where the blobs and checkpoints of a segment are: beside it. */
-export const directoryOf = (segment: string): string => dirname(segment);
 
 export function unfinishedIn(directory: string): string[] {
   const blobs = join(directory, BLOB_DIRECTORY);

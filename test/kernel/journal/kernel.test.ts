@@ -1,0 +1,42 @@
+/** The kernel on a real journal: what was written replays, whole and from every checkpoint. */
+import { expect, test } from 'vitest';
+import type { Checkpoint } from '../../../src/kernel/checkpoint.ts';
+import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
+import { replay } from '../../../src/kernel/replay.ts';
+import { bootBoss, bossMachine, header } from '../support.ts';
+import { BrokenDisk, segmentsOf, temporaryDirectory } from './support.ts';
+
+test('a journal of several segments replays whole, and each segment alone from its checkpoint', async () => {
+  const directory = temporaryDirectory();
+  const sink = openJournal({ directory, durability: 'none', segmentMaxBytes: 2_500 });
+  const { kernel } = bootBoss({ sink, header: { ...header(), incarnation: sink.incarnation } });
+  for (let i = 0; i < 20; i++) kernel.dispatch('boss', { type: 'hire', name: `worker ${i}` }, 'test');
+  await sink.close();
+
+  const whole = readJournal(directory);
+  const report = replay({ machine: bossMachine, records: whole.records });
+  expect(report).toMatchObject({ divergence: null, inputs: 20, turns: 21 });
+  const later = segmentsOf(directory).slice(1);
+  expect(later.length).toBeGreaterThan(2);
+  for (const segment of later) {
+    const { checkpoint, header, records } = readJournal(segment);
+    const from = { checkpoint: checkpoint!.state as Checkpoint, header };
+    expect(replay({ machine: bossMachine, records, from })).toMatchObject({ divergence: null });
+    expect(from.checkpoint.n).toBe(checkpoint!.after + 1);
+  }
+});
+
+test('with what a full disk dropped, it still replays: inputs and digests are there', async () => {
+  const directory = temporaryDirectory();
+  const disk = new BrokenDisk();
+  const sink = openJournal({ directory, durability: 'none', disk });
+  const { kernel } = bootBoss({ sink, header: { ...header(), incarnation: sink.incarnation } });
+  await new Promise<void>((resolve) => sink.whenDurable(resolve));
+  for (let i = 0; i < 20; i++) kernel.dispatch('boss', { type: 'hire', name: `worker ${i}` }, 'test');
+  disk.room = 9_000;
+  await sink.close();
+  expect(sink.suspension).toBeUndefined();
+  const { records } = readJournal(directory);
+  expect([...records].some(({ k }) => k === 'dropped')).toBe(true);
+  expect(replay({ machine: bossMachine, records })).toMatchObject({ divergence: null, inputs: 20 });
+});
