@@ -91,8 +91,15 @@ export const runKubelet = kubeletSetup.createStateConfig({
         },
         parts: {
           meta: { steps: 'S142-S205' },
-          entry: [raise({ type: 'create.images' }), raise({ type: 'create.status' }), raise({ type: 'create.pods' })],
-          always: 'birthCry',
+          // An eventless transition would be taken before the raised events, and the birth cry before the parts are there.
+          entry: [
+            raise({ type: 'create.podConfig' }),
+            raise({ type: 'create.images' }),
+            raise({ type: 'create.status' }),
+            raise({ type: 'create.pods' }),
+            raise({ type: 'create.done' }),
+          ],
+          on: { 'create.done': 'birthCry' },
         },
         birthCry: {
           meta: { steps: 'S134' },

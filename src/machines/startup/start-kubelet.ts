@@ -49,11 +49,10 @@ const kubeletRun = kubeletSetup.createStateConfig({
       },
     },
     startingLoops: {
-      meta: { steps: 'S142-S145, S220-S232' },
+      meta: { steps: 'S220-S232' },
       entry: [
-        raise({ type: 'create.syncLoop' }),
-        raise({ type: 'create.podConfig' }),
         raise({ type: 'create.pleg' }),
+        raise({ type: 'create.syncLoop' }),
         line('info', 'Starting kubelet main sync loop'),
       ],
       always: 'waitingForRuntime',
@@ -66,18 +65,33 @@ const kubeletRun = kubeletSetup.createStateConfig({
       meta: { steps: 'S237-S241', waitsFor: 'the container manager to start' },
       entry: sendTo(to('containerManager'), { type: 'containerManager.start' }),
       on: {
+        // It crashed before it heard, and is there again.
+        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
         'containerManager.started': 'synchronizing',
         'containerManager.failed': failing('startKubelet.runtimeDependentModules'),
       },
     },
     synchronizing: {
       meta: { steps: 'S242-S244' },
-      entry: sendTo(to('syncLoop'), { type: 'runtime.up' }),
+      initial: 'up',
       on: {
-        'runtimeState.down': {
-          actions: sendTo(to('syncLoop'), ({ event }) => ({ type: 'runtime.down', errors: event.errors })),
+        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
+      },
+      states: {
+        up: {
+          entry: sendTo(to('syncLoop'), { type: 'runtime.up' }),
+          on: {
+            'runtimeState.down': {
+              target: 'down',
+              actions: sendTo(to('syncLoop'), ({ event }) => ({ type: 'runtime.down', errors: event.errors })),
+            },
+            'syncLoop.started': { actions: sendTo(to('syncLoop'), { type: 'runtime.up' }) },
+          },
         },
-        'runtimeState.up': { actions: sendTo(to('syncLoop'), { type: 'runtime.up' }) },
+        down: {
+          meta: { waitsFor: 'the runtime to be up again' },
+          on: { 'runtimeState.up': 'up' },
+        },
       },
     },
   },
@@ -93,8 +107,8 @@ const serving = kubeletSetup.createStateConfig({
     },
     healthz: {
       meta: { steps: 'S110-S111', waitsFor: 'the healthz port' },
-      entry: raise({ type: 'create.healthz' }),
-      always: 'notifyingReady',
+      entry: [raise({ type: 'create.healthz' }), raise({ type: 'create.done' })],
+      on: { 'create.done': 'notifyingReady' },
     },
     notifyingReady: {
       meta: { steps: 'S113', waitsFor: 'the service manager to take READY=1' },

@@ -3,12 +3,13 @@
  * may replace, everything about pods is answered by {@link PodsWorld}. Time is virtual.
  */
 import type { EffectRequest, EffectResult, Performer } from '../../../src/kernel/effects.ts';
-import type { JsonEvent, PlainError } from '../../../src/kernel/json.ts';
+import type { Json, JsonEvent, PlainError } from '../../../src/kernel/json.ts';
 import { Kernel, type KernelOptions } from '../../../src/kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, LogRecord, StateRecord } from '../../../src/kernel/records.ts';
 import { type ReplayReport, replay } from '../../../src/kernel/replay.ts';
 import { kubeletMachine } from '../../../src/machines/kubelet.ts';
 import type { Operations } from '../../../src/machines/operations/index.ts';
+import type { ConfigurationSource } from '../../../src/machines/startup/configuration/index.ts';
 import type { Failure, KubeletInput } from '../../../src/machines/startup/types.ts';
 import { header, MemorySink } from '../../kernel/support.ts';
 import { VirtualTime } from '../../support/pods-time.ts';
@@ -45,8 +46,21 @@ export const MACHINE_INFO = {
   hugePageKib: [],
 };
 
+/** A configuration file as the host decodes it: what a node without an API server needs, and `fields`. */
+export function document(fields: Record<string, Json> = {}): ConfigurationSource {
+  const value = {
+    apiVersion: 'kubelet.config.k8s.io/v1beta1',
+    kind: 'KubeletConfiguration',
+    authentication: { webhook: { enabled: false } },
+    authorization: { mode: 'AlwaysAllow' },
+    ...fields,
+  };
+  return { kind: 'document', path: '/etc/kubelet.yaml', value, text: null, duplicates: [] };
+}
+
 /** A machine on which everything works. */
 const HEALTHY: Answers = {
+  'host.readConfiguration': ok(document()),
   'host.permissions': ok({ uid: 0 }),
   'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
   'host.acquireLock': ok(null),
@@ -119,8 +133,9 @@ class BootWorld implements Performer {
 export interface BootOptions {
   readonly argv?: readonly string[];
   readonly answers?: Answers;
-  /** No stream speaks by itself. */
+  /** No stream of starting speaks by itself. */
   readonly isQuiet?: boolean;
+  readonly onTurn?: NonNullable<KernelOptions['onTurn']>;
 }
 
 export const ARGV = ['--pod-manifest-path=/etc/kubernetes/manifests', '--fail-swap-on=true'];
@@ -131,7 +146,7 @@ export class BootNode {
   readonly kernel: Kernel;
   ended: { exitCode: number; failure: Failure | null } | { error: PlainError } | null = null;
 
-  constructor({ argv = ARGV, answers = {}, isQuiet = false }: BootOptions = {}) {
+  constructor({ argv = ARGV, answers = {}, isQuiet = false, onTurn }: BootOptions = {}) {
     this.world = new BootWorld(answers, isQuiet);
     const input: KubeletInput = { argv, dataDir: null, version: 'v1.36.2+statelet.test', journalDir: '/journal' };
     const kernelHeader: KernelOptions['header'] = { ...header(), input };
@@ -141,6 +156,7 @@ export class BootNode {
       sink: this.sink,
       performer: this.world,
       time: this.world.time,
+      ...(onTurn ? { onTurn } : {}),
       onStopped: (end) => void (this.ended = 'error' in end ? end : (end.output as BootNode['ended'])),
     });
   }

@@ -1,0 +1,203 @@
+/**
+ * A standalone boot of the real supervisor, held against the five documents, against its own chart, and replayed from
+ * the start and from checkpoints in its middle.
+ */
+import { describe, expect, it } from 'vitest';
+import { SeededRandom } from '../../../src/kernel/random.ts';
+import type { HeaderRecord, KernelRecord } from '../../../src/kernel/records.ts';
+import { replay } from '../../../src/kernel/replay.ts';
+import { kubeletMachine } from '../../../src/machines/kubelet.ts';
+import {
+  CONTRADICTIONS,
+  checkOrder,
+  DOCUMENTS,
+  missingSteps,
+  type Promised,
+  STEP_NAMES,
+  stepsTaken,
+} from '../../../src/machines/startup/order/index.ts';
+import { ARGV, BootNode, type BootOptions } from './boot-node.ts';
+
+const BOOT_MS = 5_000;
+const boot = (options?: BootOptions) => new BootNode(options).boot().run(BOOT_MS);
+
+/** Every conditional step happens: a file, a lock with contention, healthz. */
+const COMPLETE = [...ARGV, '--config=/etc/kubelet.yaml', '--lock-file=/run/lock', '--exit-on-lock-contention'];
+const BOOTS: readonly (readonly [name: string, argv: readonly string[]])[] = [
+  ['with nothing but a folder of pods', ARGV],
+  ['with file, lock and healthz', COMPLETE],
+  ['without healthz', [...ARGV, '--healthz-port=0']],
+  ['with no pods at all', []],
+];
+
+describe('a standalone boot', () => {
+  it.each(BOOTS)('%s synchronises pods and blocks', (_, argv) => {
+    const node = boot({ argv });
+    expect(node.state()).toMatchObject({
+      alive: {
+        startup: { startKubelet: { kubeletRun: { synchronizing: 'up' }, serving: 'blocked' } },
+        containerManager: 'running',
+      },
+    });
+    expect(node.state('kubelet/syncLoop')).toBe('syncing');
+    expect(node.state('kubelet/containerManager')).toBe('running');
+    expect(node.ended).toBeNull();
+    expect(node.crashes()).toEqual([]);
+    expect(node.lines('error')).toEqual([]);
+  });
+
+  it('starts every subsystem that it has work for, each under its own address', () => {
+    const node = boot({ argv: COMPLETE });
+    const regions = (node.state() as { alive: Record<string, unknown> }).alive;
+    const absent = Object.entries(regions).filter(([, value]) => value === 'absent');
+    expect(absent).toEqual([]);
+    for (const id of Object.keys(regions).filter((name) => name !== 'startup')) {
+      expect(node.kernel.addresses).toContain(`kubelet/${id}`);
+    }
+  });
+
+  it('tells the service manager once that it is ready, and only when the kubelet was created', () => {
+    const notices = boot().effects('host.notify');
+    expect(notices.map(({ input }) => input)).toEqual([{ state: 'READY=1' }]);
+  });
+});
+
+describe('the order of the documents', () => {
+  const orders = DOCUMENTS.map((document) => [document.key, document.title, document.promises] as const);
+
+  it.each(BOOTS)('a boot %s takes every step that it must', (_, argv) => {
+    expect(missingSteps(boot({ argv }).records)).toEqual([]);
+  });
+
+  it('a boot with everything takes every step there is', () => {
+    expect([...stepsTaken(boot({ argv: COMPLETE }).records).keys()].sort()).toEqual([...STEP_NAMES].sort());
+  });
+
+  describe.each(BOOTS)('of a boot %s', (_, argv) => {
+    const { records } = boot({ argv });
+    it.each(orders)('is that of %s: %s', (_key, _title, promises) => {
+      expect(checkOrder(records, promises).map(told)).toEqual([]);
+    });
+    it('is what was decided where they disagree', () => {
+      for (const { question, kept } of CONTRADICTIONS)
+        expect(checkOrder(records, kept).map(told), question).toEqual([]);
+    });
+  });
+
+  it('is seen when it is broken: each promise fails against the same records in reverse', () => {
+    const records = boot({ argv: COMPLETE }).records.map((record, i, all) => ({ ...record, n: all.length - i }));
+    for (const { key, promises } of DOCUMENTS) {
+      expect(checkOrder(records, promises), `document ${key}`).toHaveLength(promises.length);
+    }
+  });
+
+  it('is seen when a step is left out', () => {
+    const records = boot().records.filter((record) => record.k !== 'effect' || record.name !== 'host.setOomScoreAdj');
+    const violations = checkOrder(records, DOCUMENTS[1]!.promises).filter(({ before }) => before === null);
+    expect(violations.map(told)).toEqual([
+      'the OOM score is applied (never) before node addresses are resolved (S116)',
+    ]);
+  });
+
+  it('has no document that promises nothing or says the same twice', () => {
+    for (const { key, promises } of DOCUMENTS) {
+      const pairs = promises.map(({ before, after, row }) => `${before} < ${after} ${row}`);
+      expect(new Set(pairs).size, `document ${key}`).toBe(pairs.length);
+      expect(pairs.length, `document ${key}`).toBeGreaterThan(15);
+    }
+    const named = new Set(
+      DOCUMENTS.flatMap(({ promises }) => promises.flatMap(({ before, after }) => [before, after])),
+    );
+    const decided = new Set(CONTRADICTIONS.flatMap(({ kept }) => kept.flatMap(({ before, after }) => [before, after])));
+    const ours = STEP_NAMES.filter((name) => !named.has(name) && !decided.has(name));
+    expect(ours, 'steps that no document names').toEqual(['the resolver file is read', 'the runtime is waited for']);
+  });
+});
+
+function told({ promise, before }: { promise: Promised; before: number | null }): string {
+  const when = before === null ? 'never' : `record ${before}`;
+  return `${promise.before} (${when}) before ${promise.after} (${promise.row})`;
+}
+
+interface Phase {
+  readonly id: string;
+  readonly type: string;
+  readonly meta?: { readonly steps?: string; readonly waitsFor?: string };
+  readonly states: Readonly<Record<string, Phase>>;
+}
+
+describe('the phases', () => {
+  const startup = kubeletMachine.states['alive']!.states['startup'] as unknown as Phase;
+  const leaves = (phase: Phase): Phase[] => {
+    const children = Object.values(phase.states);
+    return children.length === 0 ? [phase] : children.flatMap(leaves);
+  };
+  const phases = leaves(startup).filter(({ type }) => type !== 'final');
+
+  it.each(phases.map((phase) => [phase.id, phase] as const))(
+    '%s says what it does or what it waits for',
+    (_, phase) => {
+      const said = phase.meta ?? ownersMeta(startup, phase.id);
+      expect(said?.steps ?? said?.waitsFor).toMatch(/\S/);
+    },
+  );
+
+  it('name rows that exist', () => {
+    const rows = phases.flatMap(({ meta }) => meta?.steps?.match(/S\d{3}/g) ?? []);
+    expect(rows.length).toBeGreaterThan(40);
+    for (const row of rows) expect(Number(row.slice(1))).toBeLessThanOrEqual(244);
+  });
+
+  it('that need an answer from elsewhere say whose', () => {
+    const waiting = phases.filter((phase) => Object.keys((phase as { invoke?: object[] }).invoke ?? []).length > 0);
+    expect(waiting.length).toBeGreaterThan(10);
+    for (const { id, meta } of waiting) expect(meta?.waitsFor, id).toMatch(/\S/);
+  });
+});
+
+/** What the nearest state above says. */
+function ownersMeta(root: Phase, id: string): Phase['meta'] {
+  const path = id.split('.').slice(id.split('.').indexOf('startup') + 1);
+  let phase = root;
+  let meta = root.meta;
+  for (const name of path) {
+    phase = phase.states[name]!;
+    meta = phase.meta ?? meta;
+  }
+  return meta;
+}
+
+describe('the journal of a boot', () => {
+  it.each(BOOTS)('%s replays to the last record', (_, argv) => {
+    const node = boot({ argv });
+    const report = node.replay();
+    expect(report.divergence).toBeNull();
+    expect(report.turns).toBe(node.kernel.turn);
+  });
+
+  it('replays from a checkpoint at any turn', () => {
+    const checkpoints: { at: number; checkpoint: ReturnType<BootNode['kernel']['checkpoint']> }[] = [];
+    const node = boot({
+      argv: COMPLETE,
+      onTurn: (_, kernel) => checkpoints.push({ at: kernel.n, checkpoint: structuredClone(kernel.checkpoint()) }),
+    });
+    const random = new SeededRandom(20_260);
+    const header = node.records[0] as HeaderRecord;
+    for (let i = 0; i < 12; i++) {
+      const { at, checkpoint } = checkpoints[Math.floor(random.next() * (checkpoints.length - 1))]!;
+      const records: readonly KernelRecord[] = node.records.slice(at);
+      const report = replay({ machine: kubeletMachine, records, from: { checkpoint, header } });
+      expect(report.divergence, `from record ${at}`).toBeNull();
+      expect(report.records, `from record ${at}`).toBe(records.length);
+    }
+  });
+
+  it('shows where another world parts from it', () => {
+    const { records } = boot();
+    const other = structuredClone(records) as KernelRecord[];
+    const at = other.findIndex((record) => record.k === 'result' && record.name === 'host.hostname');
+    Object.assign(other[at]!, { output: { hostname: 'another' } });
+    const { divergence } = replay({ machine: kubeletMachine, records: other });
+    expect(divergence).toMatchObject({ kind: 'different', input: { n: at } });
+  });
+});
