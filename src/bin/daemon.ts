@@ -46,7 +46,10 @@ type End = { readonly output: unknown } | { readonly error: PlainError };
 /** Runs until the root machine ends; resolves with the exit code. */
 export async function runDaemon(options: DaemonOptions): Promise<number> {
   mkdirSync(options.rootDir, { recursive: true, mode: ROOT_DIRECTORY_MODE });
-  const journal = openJournal({ directory: options.journalDir });
+  const journal = openJournal({
+    directory: options.journalDir,
+    report: (level, sentence) => printLine(level, 'journal', sentence),
+  });
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields));
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: options.verbosity >= 4 ? 'debug' : 'info' });
