@@ -61,11 +61,10 @@ export function initialContext(input: ContainerInput): ContainerContext {
   const isBehind = (memory?.restartCount ?? 0) > known;
   return {
     ...rest,
+    ...backOffWords(isBehind ? (memory?.backoffMs ?? 0) : 0, input),
     id: isBehind ? '' : (input.facts?.id ?? ''),
     restartCount: Math.max(known, memory?.restartCount ?? 0),
     image: null,
-    reason: '',
-    message: '',
     untilMs: memory?.backoffUntilMs ?? 0,
     failures: 0,
     backoffMs: memory?.backoffMs ?? null,
@@ -108,7 +107,7 @@ export function mayRestart({ facts, wanted, stop, name, podName, namespace, uid 
 
 /** The next instance: its number, and when it may come. */
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
-  const { facts, stop, name } = context;
+  const { facts, stop } = context;
   const finishedAtMs = facts?.finishedAtMs ?? nowMs;
   const quietMs = facts === null ? 0 : finishedAtMs - facts.startedAtMs;
   const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
@@ -123,10 +122,18 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     stop: null,
     dormant: false,
     failures: 0,
-    reason: waitingReasons.crashLoopBackOff,
-    message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), name, podOf(context)),
+    ...backOffWords(backoffMs, context),
   };
 }
+
+/** A first restart does not wait, so it is no back-off: the end of the instance before is what shows. */
+const backOffWords = (backoffMs: number, container: ContainerInput | ContainerContext) =>
+  backoffMs === 0
+    ? { reason: '', message: '' }
+    : {
+        reason: waitingReasons.crashLoopBackOff,
+        message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, podOf(container)),
+      };
 
 /** `name_namespace(uid)`: how upstream's messages name a pod. */
 export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string =>
