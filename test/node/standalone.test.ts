@@ -184,6 +184,7 @@ function nodeCases(choice: RuntimeChoice): void {
       const gapMs = Number((BigInt(third.startedAt) - BigInt(second.startedAt)) / 1_000_000n);
       expect(gapMs).toBeGreaterThanOrEqual(BACKOFF_MS - 100);
       expect(gapMs).toBeLessThan(BACKOFF_MS + SLACK_MS);
+      expect(node.journalText(), 'the first restart is no back-off').not.toContain('back-off 0s');
       node.remove('crash.json');
       await node.gone('crash');
     });

@@ -6,7 +6,7 @@ import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
 import type { ContainerStatus } from '../../src/machines/api/cri.ts';
 import type { PodStatus } from '../../src/machines/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from './containerd.ts';
-import { type DaemonOptions, eventually, TestNode } from './daemon.ts';
+import { type DaemonOptions, eventually, readText, TestNode } from './daemon.ts';
 
 const CALL = { timeoutMs: 20_000 };
 const POD_NAME_LABEL = 'io.kubernetes.pod.name';
@@ -130,6 +130,12 @@ export class ObservedNode extends TestNode {
   incarnations(): string[] {
     const names = readdirSync(this.journal).flatMap((file) => /^j-(\w+)-\d+\.ndjson/.exec(file)?.[1] ?? []);
     return [...new Set(names)].sort();
+  }
+
+  /** Every record that lies in the journal uncompressed. */
+  journalText(): string {
+    const segments = readdirSync(this.journal).filter((file) => file.endsWith('.ndjson'));
+    return segments.map((file) => readText(join(this.journal, file))).join('');
   }
 
   /** What is wrong with the journal; empty when every incarnation verifies and replays to the same decisions. */

@@ -1,0 +1,132 @@
+/**
+ * The agent is killed, again and again, at random moments: no container may notice, every next agent must find
+ * everything as it was, and each journal that a kill left behind must verify and replay.
+ *
+ * STATELET_KILLS (default 40, a full run is 200) says how often.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+
+const KILLS = Number(process.env['STATELET_KILLS'] ?? 40);
+/** The time after healthz in which a running agent is killed. */
+const RUNNING_MS = 1_500;
+/** Until the process is there. */
+const EXEC_MS = 50;
+/** The time in which a booting agent is killed: up to healthz and a little more. */
+const BOOT_MS = 600;
+/** A boot with all that a busy machine adds, and the two commands that read its journal. */
+const PER_KILL_MS = 15_000;
+const PODS = ['steady-1', 'steady-2', 'steady-3'];
+/** Of so many kills, one while running and one while booting are replayed; all are verified. */
+const REPLAYED_EVERY = 4;
+
+for (const choice of runtimes) {
+  const { skip } = requirement('containerd', choice.unavailable);
+  describe.skipIf(skip)(`an agent that is killed, on ${choice.name}`, () => {
+    let runtime: RuntimeInUse;
+    let node: ObservedNode;
+    beforeAll(async () => {
+      runtime = await choice.start();
+      node = new ObservedNode(runtime);
+      await node.start();
+    });
+    afterAll(async () => {
+      await node.close();
+      await runtime.close();
+    });
+    // The embedded runtime dies with the agent and has more to lose; containerd's rounds cost more.
+    const kills = runtimes.indexOf(choice) === 0 ? KILLS : Math.ceil(KILLS / 4);
+    test(`${kills} times, touches no container`, () => killOften(node, kills), kills * PER_KILL_MS);
+    test('while pods come and go, leaves exactly the wanted ones', () => killWhileChanging(node), 120_000);
+    test('in a crash loop, forgets neither the count nor the back-off', () => killInBackOff(node), 60_000);
+  });
+}
+
+async function killOften(node: ObservedNode, kills: number): Promise<void> {
+  for (const name of PODS) node.write(`${name}.json`, shellPod(name, node.image, SLEEP));
+  for (const name of PODS) await node.untilPhase(name, 'Running');
+  const before = await Promise.all(PODS.map((name) => node.instances(name)));
+  for (let kill = 1; kill <= kills; kill++) {
+    const what = `kill ${kill} of ${kills}, ${await (kill % 2 === 0 ? killWhileBooting(node) : killWhileRunning(node))}`;
+    const killed = node.incarnations().at(-1)!;
+    await node.start();
+    expect(node.journalFaults(kill % REPLAYED_EVERY < 2 ? [killed] : []), what).toEqual([]);
+    expect(await Promise.all(PODS.map((name) => node.instances(name))), what).toEqual(before);
+  }
+  for (const name of PODS) await node.untilPhase(name, 'Running');
+  for (const name of PODS) node.remove(`${name}.json`);
+  for (const name of PODS) await node.gone(name);
+}
+
+async function killWhileRunning(node: ObservedNode): Promise<string> {
+  const delayMs = Math.random() * RUNNING_MS;
+  await sleep(delayMs);
+  await node.stop('SIGKILL');
+  return `${Math.round(delayMs)} ms after healthz`;
+}
+
+async function killWhileBooting(node: ObservedNode): Promise<string> {
+  await node.stop('SIGKILL');
+  const booting = node.start().catch(() => 'killed');
+  const delayMs = EXEC_MS + Math.random() * BOOT_MS;
+  await sleep(delayMs);
+  await node.stop('SIGKILL');
+  await booting;
+  return `${Math.round(delayMs)} ms after exec`;
+}
+
+/** Kills within the steps of a pod's start and end, where an outcome is not yet known. */
+async function killWhileChanging(node: ObservedNode): Promise<void> {
+  const names = Array.from({ length: 8 }, (_, i) => `changing-${i}`);
+  for (const [i, name] of names.entries()) {
+    node.write(`${name}.json`, shellPod(name, node.image, SLEEP));
+    if (i % 2 === 1) node.remove(`${names[i - 1]}.json`);
+    await sleep(Math.random() * 400);
+    await node.stop('SIGKILL');
+    await node.start();
+    expect(node.journalFaults([]), `killed after ${name} was written`).toEqual([]);
+  }
+  const wanted = names.filter((_, i) => i % 2 === 1);
+  for (const name of wanted) {
+    await node.untilPhase(name, 'Running');
+    const alive = (await node.instances(name)).filter(({ state }) => state === 'CONTAINER_RUNNING');
+    expect(alive, `${name} runs once`).toHaveLength(1);
+    expect(await node.sandboxes(name)).toBe(1);
+  }
+  for (const name of names.filter((_, i) => i % 2 === 0)) await node.gone(name);
+  await node.stop();
+  expect(node.journalFaults()).toEqual([]);
+  await node.start();
+  for (const name of wanted) node.remove(`${name}.json`);
+  for (const name of wanted) await node.gone(name);
+}
+
+async function killInBackOff(node: ObservedNode): Promise<void> {
+  node.write('loop.json', shellPod('loop', node.image, 'exit 6'));
+  const backingOff = () =>
+    eventually('the back-off shows', async () => {
+      const container = (await node.status('loop'))?.containerStatuses?.[0];
+      return container?.state?.waiting?.message?.includes('back-off 10s') ? container : null;
+    });
+  const container = await backingOff();
+  expect(container.restartCount).toBe(1);
+  const exited = (await node.instances('loop')).at(-1)!;
+  // Longer than the memory of the node gathers changes before it writes them.
+  await sleep(2_000);
+  await node.stop('SIGKILL');
+  await node.start();
+  expect(await backingOff()).toMatchObject({
+    restartCount: 1,
+    lastState: { terminated: { exitCode: 6 } },
+  });
+  const next = await eventually('the next start', async () =>
+    (await node.instances('loop')).find(({ attempt, startedAt }) => attempt === 2 && startedAt !== '0'),
+  );
+  const gapMs = Number((BigInt(next.startedAt) - BigInt(exited.startedAt)) / 1_000_000n);
+  expect(gapMs).toBeGreaterThanOrEqual(9_900);
+  node.remove('loop.json');
+  await node.gone('loop');
+}

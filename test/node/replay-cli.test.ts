@@ -1,0 +1,169 @@
+/**
+ * `statelet replay` and `statelet verify` as a CI job calls them: what they say of a fresh recording, of a damaged one,
+ * of one from before a machine was changed, and of none at all.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, runtimes } from '../support/observed-node.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const work = mkdtempSync(join(tmpdir(), 'statelet-replay-'));
+let node: ObservedNode;
+let recording: string;
+
+beforeAll(async () => {
+  const runtime = await runtimes[0]!.start();
+  node = new ObservedNode(runtime);
+  await node.start();
+  node.write('life.json', shellPod('life', node.image, SLEEP));
+  await node.untilPhase('life', 'Running');
+  node.remove('life.json');
+  await node.gone('life');
+  expect(await node.stop()).toBe(0);
+  recording = node.journal;
+});
+afterAll(async () => {
+  await node.close();
+  rmSync(work, { recursive: true, force: true });
+});
+
+describe('a fresh recording', () => {
+  test('verifies with 0', () => {
+    const { code, stdout } = node.statelet('verify', recording);
+    expect(stdout).toContain('whole');
+    expect(code).toBe(0);
+  });
+
+  test('replays with 0, and says how much it replayed', () => {
+    const { code, stdout } = node.statelet('replay', recording);
+    expect(stdout).toMatch(/same \(incarnation 000001; \d+ records, \d+ turns, \d+ inputs/);
+    expect(code).toBe(0);
+  });
+
+  test('replays with 0 as JSON', () => {
+    const { code, stdout } = node.statelet('replay', recording, '--format', 'json');
+    expect(JSON.parse(stdout)).toMatchObject({ verdict: 'same', code: 0, incarnation: '000001' });
+    expect(code).toBe(0);
+  });
+});
+
+describe('a damaged recording', () => {
+  test.each(['verify', 'replay'])('%s ends with 3 and names the file when a byte in the middle is flipped', (verb) => {
+    const { directory, segment } = copyOf('flipped');
+    const bytes = readFileSync(segment);
+    const middle = Math.floor(bytes.length / 2);
+    bytes[middle] = bytes[middle]! ^ 0x01;
+    writeFileSync(segment, bytes);
+    const { code, stdout } = node.statelet(verb, directory);
+    expect(stdout).toContain(segment);
+    expect(code).toBe(3);
+  });
+
+  test.each(['verify', 'replay'])('%s ends with 3 when a line in the middle is missing', (verb) => {
+    const { directory, segment } = copyOf('missing');
+    const lines = readFileSync(segment, 'utf8').split('\n');
+    lines.splice(Math.floor(lines.length / 2), 1);
+    writeFileSync(segment, lines.join('\n'));
+    expect(node.statelet(verb, directory).code).toBe(3);
+  });
+
+  test('a torn tail costs its turn only: both end with 0 and say so', () => {
+    const { directory, segment } = copyOf('torn');
+    const bytes = readFileSync(segment);
+    writeFileSync(segment, bytes.subarray(0, bytes.length - 40));
+    for (const verb of ['verify', 'replay']) {
+      const { code, stdout } = node.statelet(verb, directory);
+      expect(stdout).toMatch(/the last \d+ bytes are not a whole turn/);
+      expect(code).toBe(0);
+    }
+  });
+});
+
+test('a recording of a format to come ends with 4', () => {
+  const { directory, segment } = copyOf('later');
+  const [header = '', ...rest] = readFileSync(segment, 'utf8').split('\n');
+  const json = header.slice(header.indexOf(' ') + 1).replace('"version":1', '"version":9');
+  expect(json).toContain('"version":9');
+  writeFileSync(segment, [`${crc32(json).toString(16).padStart(8, '0')} ${json}`, ...rest].join('\n'));
+  const { code, stdout } = node.statelet('replay', directory);
+  expect(stdout).toContain('format 9');
+  expect(code).toBe(4);
+});
+
+describe('changed code', () => {
+  test('ends with 1 and shows the first decision that differs', () => {
+    const copy = changedCopy('src/machines/pods/pod-policy.ts', 'MIN_GRACE_SECONDS = 1;', 'MIN_GRACE_SECONDS = 3;');
+    const { code, stdout } = replayWith(copy);
+    expect(stdout).toContain('divergence');
+    expect(stdout).toMatch(/first difference at record \d+ of turn \d+/);
+    expect(stdout).toContain('"graceSeconds":1');
+    expect(stdout).toContain('"graceSeconds":3');
+    expect(code).toBe(1);
+  });
+
+  test('ends with 1 and names the machine whose definition changed', () => {
+    const copy = changedCopy('src/machines/pods/pod.ts', "id: 'runSandbox'", "id: 'makeSandbox'");
+    const { code, stdout } = replayWith(copy);
+    expect(stdout).toMatch(/machines whose definition changed since the log:.*\bpod\b/);
+    expect(code).toBe(1);
+  });
+
+  test('that is not deterministic ends with 6', () => {
+    const copy = changedCopy('src/machines/pods/status.ts', "'Pod status'", '`Pod status ${process.hrtime.bigint()}`');
+    const { code, stdout } = replayWith(copy);
+    expect(stdout).toContain('the code is not deterministic');
+    expect(code).toBe(6);
+  });
+
+  test('that decides the same ends with 0', () => {
+    const copy = changedCopy('src/machines/pods/status.ts', 'const forget =', '// another comment\nconst forget =');
+    expect(replayWith(copy).code).toBe(0);
+  });
+});
+
+describe('no recording', () => {
+  test.each(['verify', 'replay'])('%s ends with 7 where nothing is', (verb) => {
+    expect(node.statelet(verb, join(work, 'absent')).code).toBe(7);
+  });
+
+  test.each(['verify', 'replay'])('%s ends with 2 without an argument, and shows its usage', (verb) => {
+    const { code, stderr } = node.statelet(verb);
+    expect(stderr).toContain('Usage: statelet');
+    expect(code).toBe(2);
+  });
+
+  test('an unknown format or verb ends with 2', () => {
+    expect(node.statelet('replay', recording, '--format', 'xml').code).toBe(2);
+    expect(node.statelet('replai', recording).code).toBe(2);
+  });
+});
+
+function copyOf(name: string): { directory: string; segment: string } {
+  const directory = mkdtempSync(join(work, `${name}-`));
+  cpSync(recording, directory, { recursive: true });
+  const segment = readdirSync(directory).find((file) => file.endsWith('.ndjson'));
+  return { directory, segment: join(directory, segment!) };
+}
+
+/** The project with one text of one file replaced. */
+function changedCopy(path: string, text: string, by: string): string {
+  const copy = mkdtempSync(join(work, 'changed-'));
+  for (const part of ['src', 'proto', 'package.json']) cpSync(join(ROOT, part), join(copy, part), { recursive: true });
+  symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
+  const source = readFileSync(join(copy, path), 'utf8');
+  expect(source, `${path} has the text that this test replaces`).toContain(text);
+  writeFileSync(join(copy, path), source.replace(text, by));
+  return copy;
+}
+
+function replayWith(copy: string): { code: number | null; stdout: string } {
+  const argv = [join(copy, 'src/bin/statelet.ts'), 'replay', recording];
+  const { status, stdout } = spawnSync(process.execPath, argv, { encoding: 'utf8' });
+  return { code: status, stdout };
+}
