@@ -133,6 +133,7 @@ export class PodsNode {
   readonly world: PodsWorld;
   readonly sink = new MemorySink();
   readonly kernel: Kernel;
+  private isDead = false;
 
   constructor(options: { world?: PodsWorld; seed?: number; settings?: Partial<NodeSettings> } = {}) {
     this.world = options.world ?? new PodsWorld(new VirtualTime());
@@ -145,8 +146,8 @@ export class PodsNode {
       machine: rootMachine,
       header: kernelHeader,
       sink: this.sink,
-      performer: this.world,
-      time: this.time,
+      performer: { perform: (...args) => (this.isDead ? () => {} : this.world.perform(...args)) },
+      time: { now: () => this.time.now(), arm: (due, fire) => this.time.arm(due, () => this.isDead || fire()) },
     });
   }
 
@@ -177,6 +178,7 @@ export class PodsNode {
   restart(): PodsNode {
     this.assertReplays();
     const { world } = this;
+    this.isDead = true;
     world.detach();
     return new PodsNode({ world }).boot();
   }

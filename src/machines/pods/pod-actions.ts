@@ -1,6 +1,6 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { line, now, type PlainError, random, to } from '../../kernel/xstate.ts';
-import { type EventText, killMessages, podEvents } from '../reasons.ts';
+import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../reasons.ts';
 import { retryDelay } from './container-policy.ts';
 import type { ContainerOrder } from './container-setup.ts';
 import { eventRecorded } from './messages.ts';
@@ -203,6 +203,14 @@ export const noteKill = s.enqueueActions((args) => {
   for (const [name, { view }] of Object.entries(context.containers)) {
     if (view.phase === 'stopping') order(enqueue, name, stopOrder(name, kill.graceSeconds));
   }
+});
+
+/** The pod has been active for too long: it fails, whatever its containers do. */
+export const killOverdue = s.raise({
+  type: 'pod.kill',
+  graceSeconds: null,
+  remove: false,
+  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded },
 });
 
 const stopOrder = (name: string, graceSeconds: number): ContainerOrder => ({

@@ -17,7 +17,7 @@ import type {
   PodKill,
   PodRef,
 } from './messages.ts';
-import { factsOf, isAlive, sandboxesOf } from './runtime-facts.ts';
+import { factsOf, isAlive, milliseconds, sandboxesOf } from './runtime-facts.ts';
 import { containerHash, isSidecar, localVolumes, pullPolicy, sandboxConfig, unsupportedVolumes } from './spec/index.ts';
 import { isTerminalPhase, needsSandbox, type PodStage, podStatus, shouldRestart } from './status/index.ts';
 
@@ -297,6 +297,14 @@ export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containe
 
 export const anyReadySandbox = ({ runtime }: PodContext): boolean =>
   (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
+
+/** When the pod must be over, counted from its first sandbox or, before that, from its first status. */
+export function deadlineOf({ pod, runtime, status }: PodContext): number | null {
+  const seconds = pod?.spec.activeDeadlineSeconds;
+  if (seconds === undefined || status?.startTime === undefined) return null;
+  const begun = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
+  return Math.min(Date.parse(status.startTime), ...begun) + seconds * 1_000;
+}
 
 // ---- status ---------------------------------------------------------------------------------------------------------
 

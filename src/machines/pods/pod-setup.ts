@@ -19,6 +19,7 @@ import {
   anyAlive,
   anyReadySandbox,
   changedFacts,
+  deadlineOf,
   impossibility,
   isOver,
   lacksSandbox,
@@ -62,8 +63,8 @@ export const podSetup = setup({
     isUnheard: ({ context }) => context.runtime === null && !context.mustLook,
     mustLook: ({ context }) => context.runtime === null,
     isUnclaimed: ({ context }) => context.pod === null,
-    isKilled: ({ context }) => context.kill !== null,
     isDeleted: ({ context }) => context.pod?.metadata.deletionTimestamp !== undefined,
+    hasDeadline: ({ context }) => deadlineOf(context) !== null,
     isOver: ({ context }) => isOver(context),
     isOverAndStill: ({ context }) => isOver(context) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => impossibility(context) !== null || unmountable(context).length > 0,
@@ -87,7 +88,10 @@ export const podSetup = setup({
       (context.runtime?.containers.length ?? 0) === 0,
     mustRemove: ({ context }) => context.kill?.remove === true || context.pod === null,
   },
-  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  delays: {
+    wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    deadline: (args) => Math.max(0, (deadlineOf(args.context) ?? 0) - now(args)),
+  },
 });
 
 const s = podSetup;

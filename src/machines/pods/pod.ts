@@ -23,6 +23,7 @@ import {
   configure,
   failed,
   forwardImage,
+  killOverdue,
   noteContainer,
   noteKill,
   noteWish,
@@ -224,6 +225,19 @@ const observer = s.createStateConfig({
   },
 });
 
+/** `activeDeadlineSeconds`: counts from the start of the pod, over restarts of the agent. */
+const deadline = s.createStateConfig({
+  initial: 'none',
+  states: {
+    none: { always: { guard: 'hasDeadline', target: 'counting' } },
+    counting: {
+      always: { guard: 'isOver', target: 'over' },
+      after: { deadline: { target: 'over', actions: [record(() => podEvents.deadlineExceeded()), killOverdue] } },
+    },
+    over: {},
+  },
+});
+
 export const podMachine = s.createMachine({
   id: 'pod',
   context: ({ input }) => initialPod(input),
@@ -265,6 +279,7 @@ export const podMachine = s.createMachine({
           },
         },
         observer,
+        deadline,
       },
     },
     gone: { id: 'gone', type: 'final' },

@@ -373,3 +373,31 @@ describe('a sandbox that dies', () => {
     until('Running', running('u1'));
   });
 });
+
+describe('a pod with a deadline', () => {
+  it('fails when it was active for too long, counted over a restart of the agent', () => {
+    boot({ uid: 'u1', spec: { activeDeadlineSeconds: 60 } });
+    until('Running', running('u1'));
+    node.run(40_000);
+    node = node.restart();
+    until('Running', running('u1'));
+    node.run(10_000);
+    expect(running('u1')()).toBe(true);
+    node.run(12_000);
+    expect(node.status('u1')).toMatchObject({
+      phase: 'Failed',
+      reason: 'DeadlineExceeded',
+      message: 'Pod was active on the node longer than the specified deadline',
+    });
+    expect(node.podState('u1')).toEqual({ terminated: 'kept' });
+    expect(node.world.runtime.running('app')).toBeUndefined();
+  });
+
+  it('that ended in time stays as it ended', () => {
+    boot({ uid: 'u1', spec: { activeDeadlineSeconds: 60, restartPolicy: 'Never' } });
+    node.world.runtime.programs.set('app', [{ runsMs: 1_000 }]);
+    until('Succeeded', () => node.phase('u1') === 'Succeeded');
+    node.run(120_000);
+    expect(node.phase('u1')).toBe('Succeeded');
+  });
+});
