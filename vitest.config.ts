@@ -1,8 +1,16 @@
 import { defineConfig } from 'vitest/config';
 
+const SYSTEM = ['test/contract/**/*.test.ts', 'test/node/**/*.test.ts', 'test/browser/**/*.test.ts'];
+/** Real processes, sockets and disks of this machine, seeds by the hundred, every byte of a log. */
+const THOROUGH = [
+  'test/actors/**/*.test.ts',
+  'test/simulation/**/*.test.ts',
+  'test/**/{chaos,faults,damage,disk-full,resolve}.test.ts',
+];
+
 /**
- * Two projects: `unit` is everything that needs only Node and runs in seconds; `system` starts containerd, a browser or
- * the daemon itself and reports what it cannot run on this machine.
+ * Three projects: `unit` is the fast loop of `npm run check`; `thorough` needs only Node but takes its time; `system`
+ * starts containerd, a browser or the daemon itself. What this machine cannot run is listed at the end.
  */
 export default defineConfig({
   test: {
@@ -12,14 +20,18 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/contract/**', 'test/node/**', 'test/browser/**', 'test/cluster/**'],
+          exclude: [...SYSTEM, ...THOROUGH],
+          testTimeout: 20_000,
           pool: 'threads',
         },
       },
       {
+        test: { name: 'thorough', include: THOROUGH, exclude: SYSTEM, testTimeout: 60_000, pool: 'threads' },
+      },
+      {
         test: {
           name: 'system',
-          include: ['test/contract/**/*.test.ts', 'test/node/**/*.test.ts', 'test/browser/**/*.test.ts'],
+          include: SYSTEM,
           testTimeout: 60_000,
           hookTimeout: 60_000,
           pool: 'forks',

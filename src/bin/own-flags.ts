@@ -18,7 +18,7 @@ const NAMES = ['data-dir', 'journal-dir', 'visualizer-port'] as const;
 export const OWN_FLAGS_HELP = `
 Statelet flags:
 
-      --data-dir string          Folder for all that a kubelet writes below /var: root directory, pod logs, links of logs
+      --data-dir string          Folder for all that a kubelet writes below /var
       --journal-dir string       Folder of the journal (default "<root-dir>/journal")
       --visualizer-port string   Loopback port of the visualizer, or "off" (default ${DEFAULT_VISUALIZER_PORT})
 `;

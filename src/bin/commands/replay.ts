@@ -5,12 +5,12 @@
  * code that is not deterministic (a difference that does not).
  */
 
+import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import { type Divergence, NotReplayable, type ReplayReport, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
-import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { STATELET_VERSION } from '../version.ts';
 import { exitCodeOf } from './journal-errors.ts';

@@ -34,6 +34,8 @@ test('size and identities are read from the machine`s files', async () => {
     'etc/os-release': 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
     'etc/machine-id': 'm-1\n',
     'sys/class/dmi/id/product_uuid': 'D-1\n',
+    'sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages': '0\n',
+    'sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages': '0\n',
   });
   expect(await perform(ports['host.machineInfo'], {})).toEqual({
     cores: 2,
@@ -44,6 +46,7 @@ test('size and identities are read from the machine`s files', async () => {
     machineId: 'm-1',
     systemUuid: 'D-1',
     bootId: 'b-1',
+    hugePageKib: [2_048, 1_048_576],
   });
 });
 
@@ -78,10 +81,13 @@ test('a unified hierarchy is version 2', async () => {
   const ports = await machine({
     'proc/self/mountinfo': MOUNT('/sys/fs/cgroup', 'cgroup2', 'rw,nsdelegate'),
     'sys/fs/cgroup/cgroup.controllers': 'cpuset cpu io memory pids\n',
+    'proc/self/cgroup': '0::/system.slice/statelet.service\n',
+    'sys/fs/cgroup/system.slice/statelet.service/memory.swap.max': 'max\n',
   });
   expect(await perform(ports['host.cgroups'], {})).toEqual({
     version: 2,
     controllers: ['cpuset', 'cpu', 'io', 'memory', 'pids'],
+    swapCounted: true,
   });
 });
 
@@ -96,7 +102,11 @@ test('a hybrid machine is version 1: its mounted and enabled controllers count',
     ].join(''),
     'proc/cgroups': CONTROLLERS,
   });
-  expect(await perform(ports['host.cgroups'], {})).toEqual({ version: 1, controllers: ['cpu', 'memory'] });
+  expect(await perform(ports['host.cgroups'], {})).toEqual({
+    version: 1,
+    controllers: ['cpu', 'memory'],
+    swapCounted: false,
+  });
 });
 
 test('a machine without cgroups is an error that says what to do', async () => {
