@@ -94,6 +94,9 @@ const BOMBS: readonly (readonly [id: string, event: JsonEvent])[] = [
   ['podConfig', { type: 'manifests.changed' }],
   ['pleg', { type: 'runtime.podChanged' }],
   ['pods', { type: 'config.pods', op: 'ADD' }],
+  ['images', { type: 'image.wanted' }],
+  ['status', { type: 'status.changed' }],
+  ['eventRecorder', { type: 'event.recorded' }],
 ];
 
 describe('a subsystem that crashes', () => {

@@ -18,7 +18,7 @@ export const command = kubeletSetup.createStateConfig({
       invoke: {
         id: 'configLoader',
         src: 'configLoader',
-        input: ({ context }) => ({ argv: context.input.argv }),
+        input: ({ context }) => ({ argv: context.input.argv, version: context.input.version }),
         onDone: [
           {
             guard: ({ event }) => event.output.ok,

@@ -29,6 +29,8 @@ import type { Answer } from './types.ts';
 
 export interface ConfigLoaderInput {
   readonly argv: readonly string[];
+  /** The version that a refused `--version=…` is compared with. */
+  readonly version: string;
 }
 
 export interface LoadedConfiguration {
@@ -49,8 +51,8 @@ interface ConfigLoaderContext {
 }
 
 /** The daemon refuses a bad command line before there is a journal; the machine parses it again for its facts. */
-function parsed(argv: readonly string[]): Pick<ConfigLoaderContext, 'flags' | 'given' | 'resolution'> {
-  const line = parseCommandLine(argv, { version: '', raw: '' });
+function parsed({ argv, version }: ConfigLoaderInput): Pick<ConfigLoaderContext, 'flags' | 'given' | 'resolution'> {
+  const line = parseCommandLine(argv, { version, raw: '' });
   if (line.kind === 'run') return { flags: line.flags, given: line.given, resolution: null };
   const error = line.kind === 'error' ? line.error : `${line.kind} is not a way to run`;
   return { flags: null, given: {}, resolution: { ...commandFailed(error), warnings: [] } };
@@ -106,7 +108,7 @@ export const configLoaderMachine = setup({
   },
 }).createMachine({
   id: 'configLoader',
-  context: ({ input }) => ({ file: null, dropIns: null, ...parsed(input.argv) }),
+  context: ({ input }) => ({ file: null, dropIns: null, ...parsed(input) }),
   initial: 'parsingFlags',
   states: {
     parsingFlags: {

@@ -132,6 +132,7 @@ class BootWorld implements Performer {
 
 export interface BootOptions {
   readonly argv?: readonly string[];
+  readonly version?: string;
   readonly answers?: Answers;
   /** No stream of starting speaks by itself. */
   readonly isQuiet?: boolean;
@@ -146,9 +147,15 @@ export class BootNode {
   readonly kernel: Kernel;
   ended: { exitCode: number; failure: Failure | null } | { error: PlainError } | null = null;
 
-  constructor({ argv = ARGV, answers = {}, isQuiet = false, onTurn }: BootOptions = {}) {
+  constructor({
+    argv = ARGV,
+    version = 'v1.36.2+statelet.test',
+    answers = {},
+    isQuiet = false,
+    onTurn,
+  }: BootOptions = {}) {
     this.world = new BootWorld(answers, isQuiet);
-    const input: KubeletInput = { argv, dataDir: null, version: 'v1.36.2+statelet.test', journalDir: '/journal' };
+    const input: KubeletInput = { argv, dataDir: null, version, journalDir: '/journal' };
     const kernelHeader: KernelOptions['header'] = { ...header(), input };
     this.kernel = new Kernel({
       machine: kubeletMachine,
