@@ -59,6 +59,8 @@ export class PodsWorld implements Performer {
   readonly registry = new Map<string, Image>();
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
+  /** By command: how long it takes in a container, and how it ends. */
+  readonly commands = new Map<string, { readonly takesMs: number; readonly exitCode: number }>();
   softState: SoftState = { containers: {} };
   disk = { capacityBytes: '1000000', availableBytes: '900000' };
   /** Asked for each call; `nth` counts the calls of that name from 0. */
@@ -214,6 +216,10 @@ function criHandlers(world: PodsWorld): Handlers {
     'cri.removeContainer': ({ containerId }, done) => {
       runtime.removeContainer(containerId);
       done(null);
+    },
+    'cri.execSync': ({ command }, done) => {
+      const { takesMs, exitCode } = world.commands.get(command.join(' ')) ?? { takesMs: 0, exitCode: 0 };
+      return world.time.arm(world.time.ms + takesMs, () => done({ exitCode, stdout: '', stderr: '' }));
     },
     'cri.podStatus': ({ uid }, done) => done(runtime.look(uid)),
     'cri.imageStatus': ({ image }, done) => done({ image: runtime.images.get(image) ?? null }),

@@ -46,13 +46,16 @@ export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
   readonly backoffMs: number | null;
   readonly ended: ContainerView['ended'];
   readonly stop: ContainerStop | null;
+  readonly hookBeganAtMs: number;
 }
 
 export interface ContainerStop {
   readonly graceSeconds: number;
   readonly message: string;
-  /** What follows: nothing, or another instance whatever the restart policy. */
-  readonly after: 'end' | 'restart';
+  /**
+   * What follows: nothing, another instance whatever the restart policy, or what would follow had it ended by itself.
+   */
+  readonly after: 'end' | 'restart' | 'exit';
 }
 
 export function initialContext(input: ContainerInput): ContainerContext {
@@ -70,6 +73,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
     backoffMs: memory?.backoffMs ?? null,
     ended: null,
     stop: null,
+    hookBeganAtMs: 0,
   };
 }
 
@@ -96,7 +100,7 @@ const GOOD_RUN_BACKOFFS = 2;
 
 /** After the end of an instance: whether there will be a next one. */
 export function mayRestart({ facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
-  if (stop) return stop.after === 'restart';
+  if (stop && stop.after !== 'exit') return stop.after === 'restart';
   const { restartPolicy, restartPolicyRules } = wanted;
   return shouldRestart({
     pod: { metadata: { name: podName, namespace, uid }, spec: { containers: [] } },
@@ -111,7 +115,8 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   const finishedAtMs = facts?.finishedAtMs ?? nowMs;
   const quietMs = facts === null ? 0 : finishedAtMs - facts.startedAtMs;
   const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
-  const previousMs = stop === null && !isGoodRun ? context.backoffMs : null;
+  const isOwnEnd = stop === null || stop.after === 'exit';
+  const previousMs = isOwnEnd && !isGoodRun ? context.backoffMs : null;
   const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs: context.maxBackoffMs });
   return {
     untilMs: finishedAtMs + backoffMs,
@@ -166,3 +171,10 @@ const RETRY_JITTER = 0.5;
 
 export const retryDelay = (failures: number, chance: number): number =>
   Math.round(Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + RETRY_JITTER * chance));
+
+/** A kill always leaves the container this much time, however long its hook took. */
+const MIN_STOP_SECONDS = 2;
+
+/** The grace that a hook leaves. */
+export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
+  Math.max(MIN_STOP_SECONDS, graceSeconds - Math.floor(hookMs / 1_000));

@@ -15,6 +15,7 @@ import {
   mayRestart,
   nextInstance as nextInstanceOf,
   refOf,
+  remainingGrace,
   retryDelay,
   viewOf,
   wishOf,
@@ -26,6 +27,7 @@ import {
   type ContainerWanted,
   type Ended,
   eventRecorded,
+  type Hook,
   type ImageReport,
   type ImageWanted,
   type MemoryMessage,
@@ -45,13 +47,22 @@ export type ContainerOrder =
   | ({ readonly type: 'container.stop' } & ContainerStop)
   | { readonly type: 'images.started' };
 
+const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
+
 export const containerSetup = setup({
   types: {
     input: {} as ContainerInput,
     context: {} as ContainerContext,
     events: {} as ContainerOrder | ImageReport | Ended,
   },
-  actors: pick(operations, 'cri.createContainer', 'cri.startContainer', 'cri.stopContainer', 'host.terminationMessage'),
+  actors: pick(
+    operations,
+    'cri.createContainer',
+    'cri.startContainer',
+    'cri.stopContainer',
+    'cri.execSync',
+    'host.terminationMessage',
+  ),
   guards: {
     isDormant: ({ context }) => context.dormant && !isAliveInstance(context),
     isAsWanted: ({ context }) => isAsWanted(context),
@@ -65,6 +76,12 @@ export const containerSetup = setup({
     /** It runs, but its definition is not the wanted one any more. */
     isReplaced: ({ context }) => isAliveInstance(context) && context.facts?.id === context.id && !isAsWanted(context),
     isFirstRestart: ({ context }) => context.backoffMs === 0,
+    hasPostStart: ({ context }) => context.wanted.postStart !== null,
+    hasPreStop: ({ context }) => context.wanted.preStop !== null && (context.stop?.graceSeconds ?? 0) > 0,
+    postStartExecs: ({ context }) => context.wanted.postStart?.kind === 'exec',
+    postStartSleeps: ({ context }) => context.wanted.postStart?.kind === 'sleep',
+    preStopExecs: ({ context }) => context.wanted.preStop?.kind === 'exec',
+    preStopSleeps: ({ context }) => context.wanted.preStop?.kind === 'sleep',
     mayRestart: ({ context }) => mayRestart(context),
     mustStopAgain: ({ context, event }) =>
       event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
@@ -77,7 +94,12 @@ export const containerSetup = setup({
     saidSomething: ({ context }) =>
       (context.facts?.messageFile ?? '') !== '' || (context.facts?.messageLog ?? '') !== '',
   },
-  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  delays: {
+    wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    postStart: ({ context }) => sleepMs(context.wanted.postStart),
+    preStop: ({ context }) => Math.min(sleepMs(context.wanted.preStop), (context.stop?.graceSeconds ?? 0) * 1_000),
+    grace: ({ context }) => (context.stop?.graceSeconds ?? 0) * 1_000,
+  },
   actions: {
     tell: sendParent(
       ({ context }, params: { phase: ContainerView['phase']; look?: boolean }): ContainerReport => ({
@@ -192,4 +214,21 @@ export const replaceUnknown = s.assign(({ context }) => ({
 /** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
 export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
   enqueue({ type: 'tell', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
+});
+
+export const failPostStart = s.assign(({ context }) => ({
+  stop: {
+    graceSeconds: context.wanted.graceSeconds,
+    message: killMessages.failedPostStartHook,
+    after: 'exit' as const,
+  },
+}));
+
+export const beginHook = s.assign({ hookBeganAtMs: (args) => now(args) });
+
+/** The time that the hook took is gone from the grace. */
+export const endHook = s.assign((args) => {
+  const { stop, hookBeganAtMs } = args.context;
+  if (!stop) return {};
+  return { stop: { ...stop, graceSeconds: remainingGrace(stop.graceSeconds, now(args) - hookBeganAtMs) } };
 });

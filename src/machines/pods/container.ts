@@ -5,7 +5,8 @@
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
  *   turn), `container.configured`, `container.stop` of its pod; `image.*` of `images` through its pod.
- * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `host.terminationMessage`.
+ * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` for hooks,
+ *   `host.terminationMessage`.
  *   Tells its pod every change; `eventRecorder` what people see; `memory` what a restart must not forget.
  * Invariants:
  *   T1 a container that runs as wanted is never touched.
@@ -18,8 +19,11 @@ import { line, type PlainError } from '../../kernel/xstate.ts';
 import { containerEvents, waitingReasons } from '../reasons.ts';
 import { initialContext, podOf } from './container-policy.ts';
 import {
+  beginHook,
   configure,
+  endHook,
   failed,
+  failPostStart,
   imageFailed,
   imageReady,
   nextInstance,
@@ -113,7 +117,7 @@ const waiting = s.createStateConfig({
         src: 'cri.startContainer',
         input: ({ context }) => ({ containerId: context.id }),
         onDone: {
-          target: '#container.running',
+          target: '#container.started',
           actions: [
             s.assign({ failures: 0, reason: '', message: '' }),
             { type: 'record', params: () => containerEvents.started() },
@@ -150,8 +154,50 @@ const waiting = s.createStateConfig({
   },
 });
 
-const running = s.createStateConfig({
+/** Waits for the hook that belongs to its start; the process runs meanwhile. */
+const started = s.createStateConfig({
   entry: { type: 'tell', params: { phase: 'running', look: true } },
+  initial: 'choosing',
+  always: { guard: 'hasExited', target: 'exited' },
+  on: {
+    'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
+    'container.stop': { target: 'stopping', actions: noteStop },
+  },
+  states: {
+    choosing: {
+      always: [
+        { guard: 'postStartExecs', target: 'executing' },
+        { guard: 'postStartSleeps', target: 'sleeping' },
+        { guard: 'hasPostStart', target: 'failed' },
+        { target: '#container.running' },
+      ],
+    },
+    executing: {
+      invoke: {
+        id: 'postStart',
+        src: 'cri.execSync',
+        input: ({ context }) => ({
+          containerId: context.id,
+          command: context.wanted.postStart?.kind === 'exec' ? context.wanted.postStart.command : [],
+          timeoutSeconds: 0,
+        }),
+        onDone: [
+          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.running' },
+          { target: 'failed' },
+        ],
+        onError: 'failed',
+      },
+    },
+    sleeping: { after: { postStart: '#container.running' } },
+    failed: {
+      entry: { type: 'record', params: () => containerEvents.failedPostStartHook() },
+      always: { target: '#container.stopping', actions: failPostStart },
+    },
+  },
+});
+
+const running = s.createStateConfig({
+  entry: { type: 'tell', params: { phase: 'running' } },
   always: [
     { guard: 'hasExited', target: 'exited' },
     { guard: 'isReplaced', target: 'stopping', actions: replace },
@@ -198,18 +244,57 @@ const exited = s.createStateConfig({
   },
 });
 
+const hookFailed = { type: 'record', params: () => containerEvents.failedPreStopHook() } as const;
+
+const preStop = s.createStateConfig({
+  initial: 'choosing',
+  exit: endHook,
+  states: {
+    choosing: {
+      always: [
+        { guard: 'preStopExecs', target: 'executing' },
+        { guard: 'preStopSleeps', target: 'sleeping' },
+        { target: '#container.stopping.asking', actions: hookFailed },
+      ],
+    },
+    executing: {
+      invoke: {
+        id: 'preStop',
+        src: 'cri.execSync',
+        input: ({ context }) => ({
+          containerId: context.id,
+          command: context.wanted.preStop?.kind === 'exec' ? context.wanted.preStop.command : [],
+          timeoutSeconds: context.stop?.graceSeconds ?? 0,
+        }),
+        onDone: [
+          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.stopping.asking' },
+          { target: '#container.stopping.asking', actions: hookFailed },
+        ],
+        onError: { target: '#container.stopping.asking', actions: hookFailed },
+      },
+      after: { grace: { target: '#container.stopping.asking', actions: hookFailed } },
+    },
+    sleeping: { after: { preStop: '#container.stopping.asking' } },
+  },
+});
+
 const stopping = s.createStateConfig({
   entry: [
     { type: 'tell', params: { phase: 'stopping' } },
     { type: 'record', params: ({ context }) => containerEvents.killing(context.stop?.message ?? '') },
   ],
-  initial: 'asking',
+  initial: 'choosing',
   always: { guard: 'hasExited', target: 'stopped' },
   on: {
     'container.observed': { actions: observe },
-    'container.stop': { target: '.asking', reenter: false, actions: noteStop },
+    'container.stop': { target: '.asking', actions: noteStop },
   },
   states: {
+    choosing: {
+      always: [{ guard: 'hasPreStop', target: 'hook', actions: beginHook }, { target: 'asking' }],
+    },
+    /** Waits for the hook that belongs to its end, within the grace. */
+    hook: preStop,
     /** Waits for the runtime to stop it, with grace. */
     asking: {
       invoke: {
@@ -279,6 +364,7 @@ export const containerMachine = s.createMachine({
       ],
     },
     waiting,
+    started,
     running,
     exited,
     stopping,

@@ -159,7 +159,16 @@ export interface ContainerWanted {
   readonly restartPolicyRules: NonNullable<Container['restartPolicyRules']>;
   /** Grace when it is replaced; a kill brings its own. */
   readonly graceSeconds: number;
+  readonly postStart: Hook | null;
+  readonly preStop: Hook | null;
 }
+
+/** A lifecycle hook, as far as it can be run. */
+export type Hook =
+  | { readonly kind: 'exec'; readonly command: readonly string[] }
+  | { readonly kind: 'sleep'; readonly seconds: number }
+  /** `httpGet` and `tcpSocket` need a client of their own; such a hook fails and says so. */
+  | { readonly kind: 'unsupported' };
 
 // ---- images -> pods -> pod -> container -----------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ export const noteContainer = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'container.changed') return;
   const record = context.containers[event.name];
-  if (!record) return;
+  if (!record || (!event.look && JSON.stringify(record.view) === JSON.stringify(event.view))) return;
   const wish = event.view.phase === 'waiting' ? null : record.wish;
   const containers = { ...context.containers, [event.name]: { ...record, view: event.view, wish } };
   const nowMs = now(args);

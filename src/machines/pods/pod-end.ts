@@ -1,5 +1,6 @@
 /**
- * The end of a pod: containers, then sandboxes, then a last look, then what is left of it. Part of the chart of `pod.ts`.
+ * The end of a pod: containers, then sandboxes, then a last look, then what is left of it. Part of the chart of
+ * `pod.ts`.
  *
  * Invariant: each step is decided by what the runtime shows, so that the end goes on from wherever it was left.
  */

@@ -2,7 +2,7 @@
  * What the machine of a pod knows and the pure rules by which it decides. See `pod.ts`.
  */
 
-import type { Container, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
+import type { Container, LifecycleHandler, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { ContainerInput } from './container-policy.ts';
@@ -13,6 +13,7 @@ import type {
   ContainerView,
   ContainerWanted,
   ContainerWish,
+  Hook,
   ObjectReference,
   PodKill,
   PodRef,
@@ -115,7 +116,15 @@ export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted
   restartPolicy: restartPolicyOf(pod, container, kind),
   restartPolicyRules: container.restartPolicyRules ?? [],
   graceSeconds: pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
+  postStart: hookOf(container.lifecycle?.postStart),
+  preStop: hookOf(container.lifecycle?.preStop),
 });
+
+function hookOf(handler: LifecycleHandler | undefined): Hook | null {
+  if (handler === undefined) return null;
+  if (handler.exec) return { kind: 'exec', command: handler.exec.command ?? [] };
+  return handler.sleep ? { kind: 'sleep', seconds: handler.sleep.seconds } : { kind: 'unsupported' };
+}
 
 /** A plain init container runs to success: `Always` means for it what `OnFailure` means. */
 function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): RestartPolicy {
@@ -156,6 +165,8 @@ export function strangerInput(context: PodContext, name: string): ContainerInput
       restartPolicy: 'Never',
       restartPolicyRules: [],
       graceSeconds: context.kill?.graceSeconds ?? DEFAULT_GRACE_SECONDS,
+      postStart: null,
+      preStop: null,
     },
     facts: factsOf(context.runtime, name),
     memory: null,

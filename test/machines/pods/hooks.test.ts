@@ -1,0 +1,99 @@
+/** Lifecycle hooks: what runs with a container's start and before its end, within its grace. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { image, manifest, PodsNode } from '../../support/pods-node.ts';
+
+let node: PodsNode;
+function boot(lifecycle: object, spec: Record<string, unknown> = {}): PodsNode {
+  node = new PodsNode();
+  node.world.runtime.images.set('app:1', image('app:1'));
+  node.world.setManifests([manifest({ uid: 'u1', spec, containers: [{ name: 'app', image: 'app:1', lifecycle }] })]);
+  node.world.commands.set('slow', { takesMs: 3_000, exitCode: 0 }).set('bad', { takesMs: 10, exitCode: 1 });
+  node.world.commands.set('endless', { takesMs: Number.MAX_SAFE_INTEGER / 10_000, exitCode: 0 });
+  return node.boot();
+}
+const running = () => node.phase('u1') === 'Running';
+const gone = () => node.podState('u1') === undefined;
+const stopInputs = () =>
+  node.sink.records.flatMap((each) => (each.k === 'effect' && each.name === 'cri.stopContainer' ? [each.input] : []));
+
+function removalTakes(): number {
+  const begin = node.time.ms;
+  node.world.setManifests([]);
+  node.until('gone', gone);
+  return node.time.ms - begin;
+}
+
+afterEach(() => {
+  expect(node.crashes()).toEqual([]);
+  node.assertReplays();
+});
+
+describe('preStop', () => {
+  it('runs before the stop signal, and its time is gone from the grace', () => {
+    boot({ preStop: { exec: { command: ['slow'] } } }, { terminationGracePeriodSeconds: 10 }).until('Running', running);
+    node.world.runtime.running('app')!.program = { stopsMs: Number.POSITIVE_INFINITY };
+    expect(Math.round(removalTakes() / 1_000)).toBe(10);
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 7 }]);
+  });
+
+  it('that never ends has the grace and no more; two seconds are left for the signal', () => {
+    boot({ preStop: { exec: { command: ['endless'] } } }, { terminationGracePeriodSeconds: 5 }).until(
+      'Running',
+      running,
+    );
+    expect(Math.round(removalTakes() / 1_000)).toBe(5);
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 2 }]);
+    expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
+  });
+
+  it('that fails is told, and the container stops nevertheless', () => {
+    boot({ preStop: { exec: { command: ['bad'] } } }).until('Running', running);
+    expect(removalTakes()).toBeLessThan(1_000);
+    expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
+  });
+
+  it('sleeps', () => {
+    boot({ preStop: { sleep: { seconds: 4 } } }).until('Running', running);
+    expect(Math.round(removalTakes() / 1_000)).toBe(4);
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 26 }]);
+  });
+
+  it('of a kind that cannot be run says so', () => {
+    boot({ preStop: { httpGet: { path: '/', port: 80 } } }).until('Running', running);
+    expect(removalTakes()).toBeLessThan(1_000);
+    expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
+  });
+});
+
+describe('postStart', () => {
+  it('runs once, after the start', () => {
+    boot({ postStart: { exec: { command: ['slow'] } } }).until('Running', running);
+    node.run(60_000);
+    expect(node.world.callsOf('cri.execSync')).toHaveLength(1);
+    expect(node.world.runtime.started).toEqual(['web-node/app#0']);
+  });
+
+  it('that fails ends the container, which then follows its restart policy and back-off', () => {
+    boot({ postStart: { exec: { command: ['bad'] } } }).until(
+      'three starts',
+      () => node.world.runtime.started.length === 3,
+    );
+    expect(node.events()).toContain('FailedPostStartHook: PostStartHook failed');
+    expect(node.events()).toContain('Killing: FailedPostStartHook');
+    const [first, second, third] = node.world.callsOf('cri.startContainer').map(({ atMs }) => atMs);
+    expect(second! - first!).toBeLessThan(1_000);
+    expect(third! - second!).toBeGreaterThanOrEqual(10_000);
+  });
+
+  it('that fails ends a pod that never restarts', () => {
+    boot({ postStart: { exec: { command: ['bad'] } } }, { restartPolicy: 'Never' });
+    node.until('Failed', () => node.phase('u1') === 'Failed');
+    node.run(30_000);
+    expect(node.world.runtime.started).toHaveLength(1);
+  });
+
+  it('does not hold up a removal', () => {
+    boot({ postStart: { exec: { command: ['endless'] } } }).until('Running', running);
+    expect(removalTakes()).toBeLessThan(1_000);
+  });
+});
