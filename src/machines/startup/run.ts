@@ -5,7 +5,7 @@
  */
 import { assign, line, raise } from '../../kernel/xstate.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { KubeletContext } from './types.ts';
+import type { Failure, KubeletContext, NodeIdentity } from './types.ts';
 
 const hasLockFile = ({ context }: { context: KubeletContext }) => context.flags?.lockFile !== '';
 
@@ -13,6 +13,17 @@ const hasLockFile = ({ context }: { context: KubeletContext }) => context.flags?
 export function nodeNameOf(override: string, hostname: string): string {
   return (override === '' ? hostname : override).trim().toLowerCase();
 }
+
+function nodeNamed(context: KubeletContext, hostname: string): NodeIdentity {
+  const nodeName = nodeNameOf(context.flags!.hostnameOverride, hostname);
+  return { nodeName, hostname: nodeName, nodeIPs: [] };
+}
+
+const hostnameFailure = (text: string): Failure => ({
+  phase: 'run.hostname',
+  message: `failed to run Kubelet: ${text}`,
+  exitCode: 1,
+});
 
 export const run = kubeletSetup.createStateConfig({
   initial: 'begun',
@@ -36,19 +47,27 @@ export const run = kubeletSetup.createStateConfig({
         onDone: [
           {
             guard: ({ context, event }) => nodeNameOf(context.flags!.hostnameOverride, event.output.hostname) === '',
-            ...failing('run.hostname'),
+            target: '#kubelet.failed',
+            actions: assign({ failure: hostnameFailure('empty hostname is invalid') }),
           },
           {
             target: 'clients',
+            actions: assign({ node: ({ context, event }) => nodeNamed(context, event.output.hostname) }),
+          },
+        ],
+        onError: [
+          {
+            guard: ({ context }) => nodeNameOf(context.flags!.hostnameOverride, '') !== '',
+            target: 'clients',
+            actions: assign({ node: ({ context }) => nodeNamed(context, '') }),
+          },
+          {
+            target: '#kubelet.failed',
             actions: assign({
-              node: ({ context, event }) => {
-                const nodeName = nodeNameOf(context.flags!.hostnameOverride, event.output.hostname);
-                return { nodeName, hostname: nodeName, nodeIPs: [] };
-              },
+              failure: ({ event }) => hostnameFailure(`couldn't determine hostname: ${(event.error as Error).message}`),
             }),
           },
         ],
-        onError: failing('run.hostname'),
       },
     },
     clients: {

@@ -35,7 +35,13 @@ const kubeletRun = kubeletSetup.createStateConfig({
         src: 'host.makeDirectories',
         input: ({ context }) => ({ directories: dataDirectories(context) }),
         onDone: 'containerLogs',
-        onError: failing('startKubelet.initializingModules'),
+        onError: {
+          target: '#kubelet.failed',
+          actions: [
+            warning('Failed to initialize internal modules'),
+            failing('startKubelet.initializingModules').actions,
+          ],
+        },
       },
     },
     containerLogs: {
