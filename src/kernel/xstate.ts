@@ -19,6 +19,7 @@ export {
   stopChild,
 } from 'xstate';
 export { line, now, random, to } from './helpers.ts';
+export type { SecretHandle } from './journal/secrets.ts';
 export type { JsonEvent, PlainError } from './json.ts';
 export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
 export { idempotent, once, pick, query, stream } from './operation.ts';

@@ -1,5 +1,5 @@
 /**
- * The four system calls that Node does not have: flock, prlimit, inotify and datagrams to a unix socket.
+ * The system calls that Node does not have: flock, prlimit, inotify, mount, and datagrams to a unix socket.
  *
  * Owns every use of FFI in the project. A wrong prototype would kill the process without a trace, so there are few,
  * they are synchronous (errno belongs to the thread) and they are tried on harmless arguments when the library is
@@ -23,6 +23,9 @@ const SOCK_CLOEXEC = 0o2000000;
 const MSG_NOSIGNAL = 0x4000;
 /** `sun_path` with its closing NUL. */
 const SOCKET_PATH_BYTES = 108;
+const MS_BIND = 4096;
+const MNT_DETACH = 2;
+const UMOUNT_NOFOLLOW = 8;
 
 export interface SystemCalls {
   /** Takes an exclusive lock on an open file; `false` while another process holds it. */
@@ -33,13 +36,22 @@ export interface SystemCalls {
   watchOpens(path: string): { readonly fd: number; close(): void };
   /** One datagram to a unix socket; a leading `@` names an abstract one. */
   sendDatagram(address: string, payload: Uint8Array): void;
+  /** Mounts a new file system of this type on a folder. */
+  mount(type: string, target: string, options: string): void;
+  /** Shows what is at `source` at `target`, too. */
+  bindMount(source: string, target: string): void;
+  /** Takes a mount out of the tree at once, whoever still uses it; never through a link. */
+  unmount(target: string): void;
 }
 
 type Call = (...args: readonly unknown[]) => number;
 
 interface Library {
   readonly call: Readonly<
-    Record<'flock' | 'prlimit' | 'inotifyInit' | 'inotifyAddWatch' | 'socket' | 'sendTo' | 'close', Call>
+    Record<
+      'flock' | 'prlimit' | 'inotifyInit' | 'inotifyAddWatch' | 'socket' | 'sendTo' | 'close' | 'mount' | 'unmount',
+      Call
+    >
   >;
   readonly errno: () => number;
 }
@@ -78,6 +90,10 @@ function openLibrary(): Library {
         'int64_t sendto(int fd, const void *buffer, size_t length, int flags, const void *address, uint32_t size)',
       ),
       close: define('int close(int fd)'),
+      mount: define(
+        'int mount(const char *source, const char *target, const char *type, uint64_t flags, const char *data)',
+      ),
+      unmount: define('int umount2(const char *target, int flags)'),
     },
     errno: () => koffi.errno(),
   };
@@ -88,7 +104,8 @@ function rehearse({ call, errno }: Library, calls: SystemCalls): void {
   const isRefused = call.flock(-1, LOCK_EX) === -1 && errno() === constants.errno.EBADF;
   const limits = Buffer.alloc(16);
   const isRead = call.prlimit(0, RLIMIT_NOFILE, null, limits) === 0 && limits.readBigUInt64LE(8) > 0n;
-  if (!isRefused || !isRead) throw new Error('system calls do not answer as expected');
+  const isUnknown = call.unmount('', MNT_DETACH | UMOUNT_NOFOLLOW) === -1 && call.mount('', '', '', 0, '') === -1;
+  if (!isRefused || !isRead || !isUnknown) throw new Error('system calls do not answer as expected');
   try {
     calls.sendDatagram('', Buffer.alloc(0));
   } catch (error) {
@@ -132,8 +149,17 @@ function callsOf(library: Library): SystemCalls {
       call.close(fd);
       if (error) throw error;
     },
+    ...mountCalls(call, must),
   };
 }
+
+const mountCalls = (call: Library['call'], must: (result: number, what: string) => number) => ({
+  mount: (type: string, target: string, options: string): void =>
+    void must(call.mount(type, target, type, 0, options), `mount ${type}`),
+  bindMount: (source: string, target: string): void =>
+    void must(call.mount(source, target, null, MS_BIND, null), 'mount --bind'),
+  unmount: (target: string): void => void must(call.unmount(target, MNT_DETACH | UMOUNT_NOFOLLOW), 'umount'),
+});
 
 /** `struct sockaddr_un`; an abstract name starts with NUL and is not ended by one. */
 function socketName(address: string): Buffer {

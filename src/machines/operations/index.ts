@@ -2,6 +2,7 @@
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
 import { runtimeOperations } from './runtime.ts';
+import { volumeOperations } from './volume.ts';
 
-export const operations = { ...criOperations, ...hostOperations, ...runtimeOperations };
+export const operations = { ...criOperations, ...hostOperations, ...runtimeOperations, ...volumeOperations };
 export type Operations = typeof operations;

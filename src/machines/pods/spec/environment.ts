@@ -11,10 +11,13 @@ import type { NodeSettings } from '../../node-settings.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';
 import { expand } from './expansion.ts';
 
-/** Contents of the ConfigMaps and Secrets that a pod names, by name, as text. Without an API server there are none. */
+/** What an object holds by key; `null` where it is not text. */
+type Texts = Readonly<Record<string, string | null>>;
+
+/** Contents of the ConfigMaps and Secrets that a pod names, by name. */
 export interface References {
-  readonly configMaps: Readonly<Record<string, Readonly<Record<string, string>>>>;
-  readonly secrets: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly configMaps: Readonly<Record<string, Texts>>;
+  readonly secrets: Readonly<Record<string, Texts>>;
 }
 
 export interface EnvironmentInput {
@@ -70,9 +73,10 @@ interface KeyRef {
 function keyValue(kind: 'configMap' | 'secret', ref: KeyRef, input: EnvironmentInput): string | undefined {
   const object = referenced(kind, ref, input);
   const value = object?.[ref.key];
+  const place = `${kind === 'configMap' ? 'ConfigMap' : 'Secret'} ${input.pod.metadata.namespace}/${ref.name ?? ''}`;
+  if (value === null) throw new Error(`key ${ref.key} in ${place} is not UTF-8 text, which a variable cannot hold`);
   if (value !== undefined || ref.optional === true) return value;
-  const label = kind === 'configMap' ? 'ConfigMap' : 'Secret';
-  throw new Error(`couldn't find key ${ref.key} in ${label} ${input.pod.metadata.namespace}/${ref.name ?? ''}`);
+  throw new Error(`couldn't find key ${ref.key} in ${place}`);
 }
 
 function sourceVariables(source: EnvFromSource, input: EnvironmentInput): ReadonlyArray<readonly [string, string]> {
@@ -82,14 +86,14 @@ function sourceVariables(source: EnvFromSource, input: EnvironmentInput): Readon
   const object = referenced(isConfigMap ? 'configMap' : 'secret', ref, input) ?? {};
   return Object.entries(object)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, value]) => [`${source.prefix ?? ''}${key}`, value] as const);
+    .flatMap(([key, value]) => (value === null ? [] : [[`${source.prefix ?? ''}${key}`, value] as const]));
 }
 
 function referenced(
   kind: 'configMap' | 'secret',
   ref: { readonly name?: string; readonly optional?: boolean },
   input: EnvironmentInput,
-): Readonly<Record<string, string>> | undefined {
+): Texts | undefined {
   const name = ref.name ?? '';
   const { references } = input;
   if (references === undefined) {

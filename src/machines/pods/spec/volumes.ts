@@ -60,7 +60,7 @@ export function unsupportedVolumes(pod: Pod, mounted: MountedVolumes): readonly 
     });
 }
 
-function volumeKind(volume: Volume): string {
+export function volumeKind(volume: Volume): string {
   if (volume.emptyDir?.medium !== undefined && volume.emptyDir.medium !== '') {
     return `emptyDir with medium ${volume.emptyDir.medium}`;
   }

@@ -1,0 +1,204 @@
+/**
+ * Writes the files of a volume so that a reader sees either all old ones or all new ones.
+ *
+ * Layout, as every reader of Kubernetes volumes knows it: the files lie in a folder `..<time>.<random>`; `..data` is a
+ * link to it, changed by one rename; each name that users see is a link through `..data`.
+ *
+ * Invariants: equal content changes nothing on disk; the folder that `..data` names is complete; nothing outside the
+ * open folder is touched, whatever lies in it; what an interrupted write left is removed by the next one.
+ */
+import { randomInt } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, lstat, mkdir, open, readdir, readFile, readlink, rename, symlink } from 'node:fs/promises';
+import { errnoOf } from '../host/beneath.ts';
+import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
+
+/** A file with its content in the open. */
+export interface PlainFile {
+  readonly path: string;
+  readonly mode: number;
+  readonly bytes: Buffer;
+}
+
+const DATA = '..data';
+const DATA_NEW = '..data_tmp';
+const FOLDER_MODE = 0o755;
+const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+/** Ten digits, as mkdtemp of Go gives. */
+const RANDOM_MAX = 2 ** 32;
+
+export async function writeAtomically(
+  volume: FileHandle,
+  files: readonly PlainFile[],
+  ownership: Ownership | null,
+): Promise<void> {
+  const before = await currentFolder(volume);
+  const wanted = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
+  if (before === null || !(await holds(volume, before, wanted))) {
+    const folder = `..${stamp(new Date())}.${randomInt(RANDOM_MAX)}`;
+    await writeFolder(volume, folder, wanted, ownership);
+    await removeTree(fdPath(volume, DATA_NEW));
+    await symlink(folder, fdPath(volume, DATA_NEW));
+    await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
+  }
+  await linkNames(volume, new Set(files.map(({ path }) => path.split('/')[0] ?? path)));
+}
+
+const modeOf = ({ mode }: PlainFile, ownership: Ownership | null): number =>
+  ownership === null ? mode : sharedMode(mode, false, ownership.readOnly);
+
+/** `2026_11_21_05_30_00`, UTC. */
+const stamp = (time: Date): string => time.toISOString().slice(0, 19).replaceAll(/[-T:]/g, '_');
+
+async function currentFolder(volume: FileHandle): Promise<string | null> {
+  try {
+    const name = await readlink(fdPath(volume, DATA));
+    const found = await lstat(fdPath(volume, name));
+    return /^\.\.[0-9_.]+$/.test(name) && found.isDirectory() ? name : null;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'EINVAL') return null;
+    throw error;
+  }
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+async function writeFolder(
+  volume: FileHandle,
+  name: string,
+  files: readonly PlainFile[],
+  ownership: Ownership | null,
+): Promise<void> {
+  await mkdir(fdPath(volume, name), FOLDER_MODE);
+  const folder = await open(fdPath(volume, name), FOLDER);
+  try {
+    await shareFolder(folder, ownership);
+    for (const file of files) await writeFile(folder, file.path.split('/'), file, ownership);
+  } finally {
+    await folder.close();
+  }
+}
+
+async function writeFile(
+  folder: FileHandle,
+  names: readonly string[],
+  file: PlainFile,
+  ownership: Ownership | null,
+): Promise<void> {
+  const [name = '', ...rest] = names;
+  if (rest.length === 0) return await writeOne(fdPath(folder, name), file, ownership);
+  const isNew = await makeFolder(fdPath(folder, name));
+  const next = await open(fdPath(folder, name), FOLDER);
+  try {
+    if (isNew) await shareFolder(next, ownership);
+    await writeFile(next, rest, file, ownership);
+  } finally {
+    await next.close();
+  }
+}
+
+async function writeOne(path: string, { mode, bytes }: PlainFile, ownership: Ownership | null): Promise<void> {
+  const handle = await open(path, CREATE, 0o600);
+  try {
+    await handle.writeFile(bytes);
+    if (ownership !== null) await handle.chown(process.getuid?.() ?? 0, ownership.groupId);
+    await handle.chmod(mode);
+  } finally {
+    await handle.close();
+  }
+}
+
+async function makeFolder(path: string): Promise<boolean> {
+  try {
+    await mkdir(path, FOLDER_MODE);
+    return true;
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false;
+    throw error;
+  }
+}
+
+async function shareFolder(folder: FileHandle, ownership: Ownership | null): Promise<void> {
+  if (ownership !== null) await folder.chown(process.getuid?.() ?? 0, ownership.groupId);
+  await folder.chmod(ownership === null ? FOLDER_MODE : sharedMode(FOLDER_MODE, true, ownership.readOnly));
+}
+
+// ---- comparing ------------------------------------------------------------------------------------------------------
+
+/** The folder has exactly these files. */
+async function holds(volume: FileHandle, name: string, files: readonly PlainFile[]): Promise<boolean> {
+  const wanted = new Map(files.map((file) => [file.path, file]));
+  const folder = await open(fdPath(volume, name), FOLDER);
+  try {
+    return (await sameFiles(folder, '', wanted)) && wanted.size === 0;
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Takes what it finds out of `wanted`; false at the first difference. */
+async function sameFiles(folder: FileHandle, prefix: string, wanted: Map<string, PlainFile>): Promise<boolean> {
+  for (const entry of await readdir(fdPath(folder), { withFileTypes: true })) {
+    const path = `${prefix}${entry.name}`;
+    const isSame = entry.isDirectory()
+      ? await withFolder(fdPath(folder, entry.name), (inner) => sameFiles(inner, `${path}/`, wanted))
+      : await isSameFile(fdPath(folder, entry.name), wanted.get(path));
+    if (!isSame) return false;
+    wanted.delete(path);
+  }
+  return true;
+}
+
+async function withFolder<T>(path: string, use: (folder: FileHandle) => Promise<T>): Promise<T> {
+  const folder = await open(path, FOLDER);
+  try {
+    return await use(folder);
+  } finally {
+    await folder.close();
+  }
+}
+
+async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<boolean> {
+  if (wanted === undefined) return false;
+  try {
+    const handle = await open(path, READ);
+    try {
+      const found = await handle.stat();
+      const isAlike = found.isFile() && (found.mode & 0o7777) === wanted.mode && found.size === wanted.bytes.length;
+      return isAlike && (await readFile(handle)).equals(wanted.bytes);
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (errnoOf(error) === 'ELOOP' || errnoOf(error) === 'EACCES') return false;
+    throw error;
+  }
+}
+
+// ---- the names that users see ---------------------------------------------------------------------------------------
+
+/** Makes the links that are missing, and removes every other name but the current folder. */
+async function linkNames(volume: FileHandle, names: ReadonlySet<string>): Promise<void> {
+  const current = await readlink(fdPath(volume, DATA));
+  const found = new Set(await readdir(fdPath(volume)));
+  for (const name of names) {
+    const target = `${DATA}/${name}`;
+    if (found.has(name) && (await isLinkTo(fdPath(volume, name), target))) continue;
+    await removeTree(fdPath(volume, name));
+    await symlink(target, fdPath(volume, name));
+  }
+  for (const name of found) {
+    if (name !== DATA && name !== current && !names.has(name)) await removeTree(fdPath(volume, name));
+  }
+}
+
+async function isLinkTo(path: string, target: string): Promise<boolean> {
+  try {
+    return (await readlink(path)) === target;
+  } catch (error) {
+    if (errnoOf(error) === 'EINVAL') return false;
+    throw error;
+  }
+}

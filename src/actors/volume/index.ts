@@ -1,0 +1,48 @@
+/**
+ * The operations `volume.*` on this machine.
+ *
+ * Invariant: of one pod only one of them runs at a time, so that nothing is set up while it is taken away; different
+ * pods never wait for each other.
+ */
+import { randomBytes } from 'node:crypto';
+import { Vault } from '../../kernel/journal/index.ts';
+import type { Ports } from '../../kernel/operation.ts';
+import type { volumeOperations } from '../../machines/operations/volume.ts';
+import { type Mounter, mounter } from './mounter.ts';
+import { setUpVolumes } from './set-up.ts';
+import { bindSubPaths } from './sub-path.ts';
+import { tearDownVolumes } from './tear-down.ts';
+
+export interface VolumeOptions {
+  /** Opens what other ports sealed; without one, nothing is sealed. */
+  readonly vault?: Vault;
+  readonly mounter?: Mounter;
+}
+
+const KEY_BYTES = 32;
+
+export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOperations> {
+  const tools = { mounter: options.mounter ?? mounter(), vault: options.vault ?? new Vault(randomBytes(KEY_BYTES)) };
+  const inTurn = turns();
+  return {
+    'volume.setUp': ({ input, signal }) => inTurn(input.podDirectory, () => setUpVolumes(input, tools, signal)),
+    'volume.bindSubPaths': ({ input, signal }) =>
+      inTurn(input.podDirectory, () => bindSubPaths(input, tools.mounter, signal)),
+    'volume.tearDown': ({ input }) => inTurn(input.podDirectory, () => tearDownVolumes(input, tools.mounter)),
+  };
+}
+
+/** Work of one key runs in the order in which it came; a failure ends only itself. */
+function turns() {
+  const last = new Map<string, Promise<unknown>>();
+  return async <T>(key: string, work: () => Promise<T>): Promise<T> => {
+    const before = last.get(key) ?? Promise.resolve();
+    const mine = before.then(work, work);
+    last.set(key, mine);
+    try {
+      return await mine;
+    } finally {
+      if (last.get(key) === mine) last.delete(key);
+    }
+  };
+}

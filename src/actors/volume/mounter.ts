@@ -1,0 +1,98 @@
+/**
+ * Mounts and unmounts: by system call, or by the programs of the system where there is no FFI.
+ *
+ * Every path given here goes through an open folder or file (`/proc/<pid>/fd/<fd>`), so that nothing a container does
+ * to names can lead a mount elsewhere. Invariants: a call that may wait for a stranger (a file system over a network,
+ * or in user space) is made by a process with a time limit, never by the agent itself; the programs are told not to
+ * resolve paths on their own.
+ */
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { OperationError } from '../../kernel/json.ts';
+import { parseMounts } from '../host/machine.ts';
+import { type SystemCalls, systemCalls } from '../host/syscall.ts';
+
+/** After this a mount is given up; what it waits for is not coming back soon. */
+export const MOUNT_TIMEOUT_MS = 10_000;
+/** File systems whose calls another machine or process answers. */
+const FOREIGN = /^(nfs|cifs|smb|fuse|9p|ceph|lustre|afs|autofs|gfs|ocfs|glusterfs|virtiofs|vboxsf)/;
+
+const run = promisify(execFile);
+
+export interface Mounter {
+  mount(type: string, target: string, options: readonly string[]): Promise<void>;
+  bind(source: string, target: string): Promise<void>;
+  unmount(target: string): Promise<void>;
+}
+
+/** `programs`: names or paths of mount(8) and umount(8), for machines and tests that have others. */
+export interface MounterOptions {
+  readonly system?: SystemCalls | null;
+  readonly programs?: { readonly mount: string; readonly umount: string };
+  readonly timeoutMs?: number;
+}
+
+export function mounter(options: MounterOptions = {}): Mounter {
+  const programs = byPrograms(options);
+  const system = options.system === undefined ? systemCalls() : options.system;
+  if (system === null) return programs;
+  return {
+    async mount(type, target, mountOptions) {
+      system.mount(type, target, mountOptions.join(','));
+    },
+    async bind(source, target) {
+      if (await isForeign(source)) await programs.bind(source, target);
+      else system.bindMount(source, target);
+    },
+    async unmount(target) {
+      system.unmount(target);
+    },
+  };
+}
+
+function byPrograms({ programs, timeoutMs = MOUNT_TIMEOUT_MS }: MounterOptions): Mounter {
+  const { mount, umount } = programs ?? { mount: 'mount', umount: 'umount' };
+  const call = async (program: string, argv: readonly string[]): Promise<void> => {
+    try {
+      await run(program, [...argv], { timeout: timeoutMs, killSignal: 'SIGKILL' });
+    } catch (error) {
+      throw programFailure(program, error, timeoutMs);
+    }
+  };
+  return {
+    mount: (type, target, options) =>
+      call(mount, ['--no-canonicalize', '-t', type, '-o', options.join(','), type, target]),
+    bind: (source, target) => call(mount, ['--no-canonicalize', '--bind', source, target]),
+    unmount: (target) => call(umount, ['--no-canonicalize', '--lazy', target]),
+  };
+}
+
+function programFailure(program: string, error: unknown, timeoutMs: number): OperationError {
+  const { killed = false, code, stderr = '' } = error as { killed?: boolean; code?: unknown; stderr?: string };
+  if (killed) {
+    return new OperationError(`${program} did not end within ${timeoutMs} ms: a file system does not answer`, {
+      code: 'ETIMEDOUT',
+      retriable: true,
+    });
+  }
+  if (code === 'ENOENT') return new OperationError(`there is no program ${program}: install util-linux`, { code });
+  const said = stderr.trim() || (error instanceof Error ? error.message : String(error));
+  const isRefused = /permission denied|must be superuser|not permitted/i.test(said);
+  const isBadOption = /bad option|wrong fs type|invalid argument|bad superblock/i.test(said);
+  return new OperationError(said, { code: isRefused ? 'EPERM' : isBadOption ? 'EINVAL' : 'EIO', retriable: true });
+}
+
+/** The type of the file system behind an open descriptor, from the kernel's books: asks the file system nothing. */
+async function isForeign(source: string): Promise<boolean> {
+  const information = await readFile(source.replace('/fd/', '/fdinfo/'), 'utf8');
+  const id = /^mnt_id:\s*(\d+)$/m.exec(information)?.[1];
+  const line = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').find((each) => each.startsWith(`${id} `));
+  return line === undefined || FOREIGN.test(parseMounts(line)[0]?.type ?? '');
+}
+
+/** Mount points at or below a folder, the last mounted first. `folder` has to be a real path. */
+export async function mountsBelow(folder: string): Promise<readonly string[]> {
+  const points = parseMounts(await readFile('/proc/self/mountinfo', 'utf8')).map(({ point }) => point);
+  return points.filter((point) => point === folder || point.startsWith(`${folder}/`)).toReversed();
+}

@@ -1,0 +1,163 @@
+/**
+ * `volume.bindSubPaths`: a part of a volume for one container, bound where the volume's other users cannot move it.
+ *
+ * A container that shares the volume may exchange any name in it for a link at any moment. So a sub-path is walked name
+ * by name on open folders; links are resolved by hand and never lead above the volume; what is mounted is the open
+ * file, not a path.
+ */
+import { constants } from 'node:fs';
+import { chmod, type FileHandle, mkdir, open, readlink } from 'node:fs/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { InputOf } from '../../kernel/operation.ts';
+import type { SubPath, volumeOperations } from '../../machines/operations/volume.ts';
+import { errnoOf, openParent } from '../host/beneath.ts';
+import { withStranger } from './host-path.ts';
+import { type Mounter, mountsBelow } from './mounter.ts';
+import { realPath } from './set-up.ts';
+import { fdPath, removeTree } from './tree.ts';
+
+type Input = InputOf<(typeof volumeOperations)['volume.bindSubPaths']>;
+
+/** As many links as the kernel follows in one path. */
+const LINKS_MAX = 40;
+/** Only names the thing: a FIFO or a device is not opened. */
+const NAME_ONLY = 0o10000000;
+const WAY_MODE = 0o750;
+const TARGET_FILE_MODE = 0o640;
+
+export async function bindSubPaths(
+  { root, subPaths }: Input,
+  mounter: Mounter,
+  signal: AbortSignal,
+): Promise<{ failed: Readonly<Record<string, string>> }> {
+  const failed: Record<string, string> = {};
+  for (const subPath of subPaths) {
+    try {
+      signal.throwIfAborted();
+      await bindSubPath(root, subPath, mounter);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      failed[subPath.container] ??=
+        `failed to prepare subPath for volumeMount "${subPath.volume}" of container "${subPath.container}": ${why}`;
+    }
+  }
+  return { failed };
+}
+
+async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Promise<void> {
+  const what = `subPath ${subPath.subPath} of volume ${subPath.volume}`;
+  const source = await withStranger(what, () => openSubPath(subPath.volumePath, subPath.subPath));
+  try {
+    await bind(root, source, subPath.target, mounter);
+  } finally {
+    await source.close();
+  }
+}
+
+// ---- source ---------------------------------------------------------------------------------------------------------
+
+/** A handle on what the sub-path names; missing folders are made with the volume's own mode. */
+export async function openSubPath(volumePath: string, subPath: string): Promise<FileHandle> {
+  const trail: FileHandle[] = [await open(volumePath, NAME_ONLY | constants.O_DIRECTORY)];
+  try {
+    await follow(trail, subPath);
+    return trail.pop() as FileHandle;
+  } finally {
+    for (const handle of trail) await handle.close();
+  }
+}
+
+/** Walks on from the end of the trail, which always begins with the volume. */
+async function follow(trail: FileHandle[], subPath: string): Promise<void> {
+  const mode = (await at(trail).stat()).mode & 0o777;
+  const names = split(subPath);
+  let links = 0;
+  for (let name = names.shift(); name !== undefined; name = names.shift()) {
+    if (name === '..') {
+      await goUp(trail, subPath);
+      continue;
+    }
+    const next = await enter(at(trail), name, mode);
+    if (!(await next.stat()).isSymbolicLink()) {
+      trail.push(next);
+      continue;
+    }
+    const target = await readlinkOf(next, at(trail), name);
+    if (target.startsWith('/') || ++links > LINKS_MAX) throw escapes(subPath);
+    names.unshift(...split(target));
+  }
+}
+
+const split = (path: string): string[] => path.split('/').filter((name) => name !== '' && name !== '.');
+
+const at = (trail: readonly FileHandle[]): FileHandle => {
+  const last = trail.at(-1);
+  if (last === undefined) throw new OperationError('a trail begins with its volume');
+  return last;
+};
+
+async function goUp(trail: FileHandle[], subPath: string): Promise<void> {
+  if (trail.length === 1) throw escapes(subPath);
+  await trail.pop()?.close();
+}
+
+const escapes = (subPath: string): OperationError =>
+  new OperationError(`"${subPath}" leads out of its volume through a link`, { code: 'EXDEV' });
+
+async function readlinkOf(link: FileHandle, folder: FileHandle, name: string): Promise<string> {
+  await link.close();
+  return await readlink(fdPath(folder, name));
+}
+
+async function enter(folder: FileHandle, name: string, mode: number): Promise<FileHandle> {
+  const path = fdPath(folder, name);
+  try {
+    return await open(path, NAME_ONLY | constants.O_NOFOLLOW);
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw error;
+  }
+  await mkdir(path, mode);
+  const made = await open(path, NAME_ONLY | constants.O_NOFOLLOW);
+  if ((await made.stat()).isDirectory()) await chmod(fdPath(made), mode);
+  return made;
+}
+
+// ---- target ---------------------------------------------------------------------------------------------------------
+
+async function bind(root: string, source: FileHandle, path: string, mounter: Mounter): Promise<void> {
+  const from = await source.stat();
+  const point = await realPath(root, path);
+  const place = await openParent(root, path, WAY_MODE);
+  if (!place) return;
+  try {
+    const isMounted = (await mountsBelow(point)).includes(point);
+    if (isMounted && (await isSame(place.path, from))) return;
+    if (isMounted) await mounter.unmount(fdPath(place.folder, place.path.split('/').at(-1)));
+    await makeTarget(place.path, from.isDirectory());
+    const target = await open(place.path, NAME_ONLY | constants.O_NOFOLLOW);
+    try {
+      await mounter.bind(fdPath(source), fdPath(target));
+    } finally {
+      await target.close();
+    }
+  } finally {
+    await place.folder.close();
+  }
+}
+
+async function isSame(path: string, { dev, ino }: { readonly dev: number; readonly ino: number }): Promise<boolean> {
+  const target = await open(path, NAME_ONLY | constants.O_NOFOLLOW);
+  try {
+    const found = await target.stat();
+    return found.dev === dev && found.ino === ino;
+  } finally {
+    await target.close();
+  }
+}
+
+/** A folder shows a folder, a file everything else. */
+async function makeTarget(path: string, isFolder: boolean): Promise<void> {
+  await removeTree(path);
+  if (isFolder) return await mkdir(path, WAY_MODE);
+  await (await open(path, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY, TARGET_FILE_MODE)).close();
+}

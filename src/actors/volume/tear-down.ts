@@ -1,0 +1,66 @@
+/**
+ * `volume.tearDown`: takes the volumes of a pod away, whoever set them up: this agent, or one that crashed.
+ *
+ * Decides by what the kernel says is mounted, not by what is remembered. Invariants: first every mount below the pod's
+ * folder goes, the last one first; only then is anything removed, without following a link and without entering
+ * another file system; nothing outside the pod's folder is touched.
+ */
+import { OperationError } from '../../kernel/json.ts';
+import type { InputOf } from '../../kernel/operation.ts';
+import type { volumeOperations } from '../../machines/operations/volume.ts';
+import { openParent } from '../host/beneath.ts';
+import { type Mounter, mountsBelow } from './mounter.ts';
+import { realPath } from './set-up.ts';
+import { fdPath, removeTree } from './tree.ts';
+
+type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
+
+const FOLDERS = ['volume-subpaths', 'volumes'];
+/** Rounds over what is mounted: one mount may have covered another. */
+const ROUNDS_MAX = 16;
+
+export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mounter): Promise<null> {
+  if (!(await exists(root, podDirectory))) return null;
+  const folder = await realPath(root, podDirectory);
+  await unmountAll(root, podDirectory, folder, mounter);
+  for (const name of FOLDERS) {
+    const place = await openParent(root, `${podDirectory}/${name}`);
+    if (!place) continue;
+    try {
+      await removeTree(place.path, (await place.folder.stat()).dev);
+    } finally {
+      await place.folder.close();
+    }
+  }
+  return null;
+}
+
+async function exists(root: string, podDirectory: string): Promise<boolean> {
+  const place = await openParent(root, `${podDirectory}/volumes`);
+  await place?.folder.close();
+  return place !== null;
+}
+
+async function unmountAll(root: string, podDirectory: string, folder: string, mounter: Mounter): Promise<void> {
+  for (let round = 0; round < ROUNDS_MAX; round++) {
+    const points = await mountsBelow(folder);
+    if (points.length === 0) return;
+    for (const point of points) await unmount(root, `${podDirectory}${point.slice(folder.length)}`, mounter);
+  }
+  const [left] = await mountsBelow(folder);
+  if (left === undefined) return;
+  throw new OperationError(`${left} is mounted again whenever it is unmounted`, { code: 'EBUSY', retriable: true });
+}
+
+async function unmount(root: string, path: string, mounter: Mounter): Promise<void> {
+  const place = await openParent(root, path);
+  if (!place) return;
+  try {
+    await mounter.unmount(fdPath(place.folder, path.slice(path.lastIndexOf('/') + 1)));
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new OperationError(`cannot unmount ${path}: ${why}`, { code: 'EBUSY', retriable: true });
+  } finally {
+    await place.folder.close();
+  }
+}

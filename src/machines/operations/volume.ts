@@ -1,0 +1,97 @@
+/**
+ * What the node agent asks for the volumes of pods. Implemented by `src/actors/volume`.
+ *
+ * Invariants: every path lies below the pod's folder, but for those of `hostPath`; a value of a Secret is a handle that
+ * only the port opens; doing one of these twice is doing it once.
+ */
+import { idempotent, type SecretHandle } from '../../kernel/xstate.ts';
+
+/** One value of a ConfigMap or Secret: text, or bytes as base64. Of a Secret only the handle is known. */
+export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };
+
+/** A ConfigMap or Secret as the machines hold it. */
+export interface ConfigObject {
+  readonly kind: 'ConfigMap' | 'Secret';
+  readonly namespace: string;
+  readonly name: string;
+  /** Changes with the content. */
+  readonly version: string;
+  readonly data: Readonly<Record<string, Content>>;
+}
+
+/** A file of a volume; `path` is relative to it. */
+export interface VolumeFile {
+  readonly path: string;
+  readonly mode: number;
+  readonly content: Content;
+}
+
+/** A file system of its own for a volume. */
+export interface VolumeMount {
+  readonly type: 'tmpfs' | 'hugetlbfs';
+  readonly options: readonly string[];
+  /** Without the right to mount, a folder on disk will do. */
+  readonly optional: boolean;
+}
+
+export type HostPathType =
+  | 'DirectoryOrCreate'
+  | 'Directory'
+  | 'FileOrCreate'
+  | 'File'
+  | 'Socket'
+  | 'CharDevice'
+  | 'BlockDevice';
+
+export type VolumeSetUp =
+  /** A folder in which containers write. */
+  | {
+      readonly kind: 'folder';
+      readonly name: string;
+      readonly path: string;
+      readonly mount: VolumeMount | null;
+      readonly groupId: number | null;
+    }
+  /** Files that change all at once. */
+  | {
+      readonly kind: 'files';
+      readonly name: string;
+      readonly path: string;
+      readonly mount: VolumeMount | null;
+      readonly groupId: number | null;
+      readonly files: readonly VolumeFile[];
+    }
+  /** Something of the host that must be there, or is made. */
+  | { readonly kind: 'host'; readonly name: string; readonly path: string; readonly type: HostPathType };
+
+/** A part of a volume that one container sees: bound to `target`, where nothing in the volume can move it. */
+export interface SubPath {
+  readonly container: string;
+  readonly volume: string;
+  readonly volumePath: string;
+  readonly subPath: string;
+  readonly target: string;
+}
+
+export interface VolumeFailure {
+  readonly name: string;
+  readonly message: string;
+}
+
+/** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */
+interface Place {
+  readonly root: string;
+  readonly podDirectory: string;
+}
+
+export const volumeOperations = {
+  /** Sets up every volume that can be, and says which could not, in words for the pod's events. */
+  'volume.setUp': idempotent<Place & { volumes: readonly VolumeSetUp[] }, { failed: readonly VolumeFailure[] }>(),
+  /** `failed` is by container. */
+  'volume.bindSubPaths': idempotent<
+    Place & { subPaths: readonly SubPath[] },
+    { failed: Readonly<Record<string, string>> }
+  >(),
+  /** Unmounts everything below the pod's folder, then removes its volumes. */
+  'volume.tearDown': idempotent<Place, null>(),
+};

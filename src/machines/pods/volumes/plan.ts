@@ -1,0 +1,145 @@
+/**
+ * What has to be done on the node before a pod's containers can see its volumes.
+ *
+ * Decides which kinds this agent can set up, where each volume lies, on what medium, and why one cannot be had now.
+ * Invariant: each volume of the pod is in the plan exactly once: mounted as it is, to be set up, or failed.
+ */
+import type { Pod, Volume } from '../../api/pod.ts';
+import type { NodeSettings } from '../../node-settings.ts';
+import type { HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../../operations/volume.ts';
+import { volumeDirectory } from '../spec/paths.ts';
+import { podContainers } from '../spec/qos.ts';
+import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
+import { podLimits } from '../spec/resources.ts';
+import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
+import { type PayloadInput, payload } from './payload.ts';
+
+export interface VolumePlan {
+  /** How containers see the volumes, once every one is set up. */
+  readonly mounted: MountedVolumes;
+  readonly setUps: readonly VolumeSetUp[];
+  readonly failures: readonly VolumeFailure[];
+}
+
+const PLUGINS = {
+  emptyDir: 'kubernetes.io~empty-dir',
+  configMap: 'kubernetes.io~configmap',
+  secret: 'kubernetes.io~secret',
+  downwardAPI: 'kubernetes.io~downward-api',
+  projected: 'kubernetes.io~projected',
+} as const;
+
+/** What a volume alone contributes. */
+interface Part {
+  readonly mounted: MountedVolume;
+  readonly setUp?: VolumeSetUp;
+}
+
+export function volumePlan(input: PayloadInput): VolumePlan {
+  const mounted: Record<string, MountedVolume> = {};
+  const setUps: VolumeSetUp[] = [];
+  const failures: VolumeFailure[] = [];
+  for (const volume of input.pod.spec.volumes ?? []) {
+    try {
+      const part = partOf(volume, input);
+      mounted[volume.name] = part.mounted;
+      if (part.setUp) setUps.push(part.setUp);
+    } catch (error) {
+      failures.push({ name: volume.name, message: error instanceof Error ? error.message : String(error) });
+    }
+  }
+  return { mounted, setUps, failures };
+}
+
+function partOf(volume: Volume, input: PayloadInput): Part {
+  const { hostPath, emptyDir } = volume;
+  if (hostPath) return hostPart(volume.name, hostPath.path, hostPath.type ?? '');
+  const path = pathOf(volume, input);
+  if (path === null) {
+    throw new Error(
+      `volume "${volume.name}" is of kind ${volumeKind(volume)}, which this node agent cannot set up; ` +
+        'use hostPath, emptyDir, configMap, secret, downwardAPI or projected',
+    );
+  }
+  const groupId = input.pod.spec.securityContext?.fsGroup ?? null;
+  const { name } = volume;
+  if (emptyDir) {
+    const mount = mediumMount(emptyDir, input.pod, input.node);
+    return { mounted: { hostPath: path }, setUp: { kind: 'folder', name, path, mount, groupId } };
+  }
+  const mount = volume.configMap ? null : { ...memoryMount(input.pod, input.node), optional: true };
+  const files = payload(volume, input) ?? [];
+  return { mounted: { hostPath: path, readOnly: true }, setUp: { kind: 'files', name, path, mount, groupId, files } };
+}
+
+function pathOf(volume: Volume, { pod, node }: PayloadInput): string | null {
+  const kind = (Object.keys(PLUGINS) as (keyof typeof PLUGINS)[]).find((each) => volume[each] !== undefined);
+  return kind === undefined ? null : volumeDirectory(pod, node, PLUGINS[kind], volume.name);
+}
+
+function hostPart(name: string, path: string, type: string): Part {
+  const mounted = { hostPath: path };
+  return type === '' ? { mounted } : { mounted, setUp: { kind: 'host', name, path, type: type as HostPathType } };
+}
+
+// ---- media ----------------------------------------------------------------------------------------------------------
+
+const HUGE_PAGES = 'HugePages';
+
+function mediumMount(emptyDir: NonNullable<Volume['emptyDir']>, pod: Pod, node: NodeSettings): VolumeMount | null {
+  const { medium = '', sizeLimit } = emptyDir;
+  if (medium === '') return null;
+  if (medium === 'Memory') return memoryMount(pod, node, sizeLimit);
+  if (medium === HUGE_PAGES || medium.startsWith(`${HUGE_PAGES}-`)) return hugePagesMount(medium, pod, node, sizeLimit);
+  throw new Error(`unknown storage medium "${medium}"; use Memory, HugePages, or none for the disk`);
+}
+
+/** Pages that may be swapped out are no place for a secret: `noswap` where the kernel has it. */
+function memoryMount(pod: Pod, node: NodeSettings, sizeLimit?: string): VolumeMount {
+  const bytes = memoryBytes(pod, node, sizeLimit);
+  return { type: 'tmpfs', options: [`size=${bytes}`, 'noswap'], optional: false };
+}
+
+/** The least of the volume's limit, the pod's memory limit and what the node can give. */
+function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined): bigint {
+  const allocatable = wholeUnits(parseQuantity(node.allocatable?.['memory'] ?? node.memoryCapacityBytes));
+  const limited = podContainers(pod).every(({ resources }) => resources?.limits?.['memory'] !== undefined);
+  const limit = podLimits(pod)['memory'];
+  const bounds = [
+    allocatable,
+    ...(limited && limit !== undefined ? [wholeUnits(limit)] : []),
+    ...(sizeLimit === undefined ? [] : [wholeUnits(parseQuantity(sizeLimit))]),
+  ].filter((bytes) => bytes > 0n);
+  return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);
+}
+
+/** `HugePages-2Mi`, or plain `HugePages` when the pod asks for one size only. */
+function hugePagesMount(medium: string, pod: Pod, node: NodeSettings, sizeLimit: string | undefined): VolumeMount {
+  const size = medium === HUGE_PAGES ? onlyPageSize(pod) : medium.slice(HUGE_PAGES.length + 1);
+  const pages = wholeUnits(parseQuantity(size));
+  const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(parseQuantity(binarySize(each))));
+  if (!known.includes(pages)) {
+    throw new Error(
+      `emptyDir medium ${medium}: this node has no huge pages of ${size}; ` +
+        `reserve them in the kernel, or use medium Memory`,
+    );
+  }
+  const limit = sizeLimit === undefined ? [] : [`size=${wholeUnits(parseQuantity(sizeLimit))}`];
+  return { type: 'hugetlbfs', options: [`pagesize=${pages}`, ...limit], optional: false };
+}
+
+/** The runtime writes `2MB` for what is two mebibytes. */
+const binarySize = (size: string): string => size.replace(/([KMG])B$/, '$1i');
+
+function onlyPageSize(pod: Pod): string {
+  const sizes = new Set(
+    podContainers(pod).flatMap(({ resources }) =>
+      Object.keys({ ...resources?.requests, ...resources?.limits }).flatMap((name) =>
+        name.startsWith('hugepages-') ? [name.slice('hugepages-'.length)] : [],
+      ),
+    ),
+  );
+  const [size] = sizes;
+  if (size !== undefined && sizes.size === 1) return size;
+  throw new Error(`medium ${HUGE_PAGES} needs a pod that asks for huge pages of one size; it asks for ${sizes.size}`);
+}

@@ -1,0 +1,120 @@
+/**
+ * The volumes of one pod (`volumes`): from its plan to what containers can mount, and again when the plan changes.
+ *
+ * Decides: when volumes are set up, and when what failed is tried again.
+ * Owns: the plan, what of it failed, the back-off.
+ * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed.
+ * Asks: `volume.setUp`. Tells its pod `volumes.mounted`; `eventRecorder` each failure.
+ * Invariants:
+ *   V1 `volumes.mounted` is told only when every volume of the plan is set up; a later failure takes nothing back.
+ *   V2 a plan that needs nothing of the node asks nothing of it.
+ *   V3 a change of the plan ends a back-off: what was missing may be there.
+ */
+import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import type { VolumeFailure } from '../../operations/volume.ts';
+import { volumeOperations } from '../../operations/volume.ts';
+import { podEvents } from '../../reasons.ts';
+import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts';
+import type { MountedVolumes } from '../spec/volumes.ts';
+import type { VolumePlan } from './plan.ts';
+
+/** Upstream's bounds of the back-off of one volume's operation. */
+const RETRY_BASE_MS = 500;
+const RETRY_MAX_MS = 122_000;
+
+export interface VolumesInput {
+  readonly ref: ObjectReference;
+  readonly root: string;
+  readonly podDirectory: string;
+  readonly plan: VolumePlan;
+}
+
+interface Context extends VolumesInput {
+  readonly failures: readonly VolumeFailure[];
+  /** Failed tries since the plan last changed. */
+  readonly tries: number;
+  readonly untilMs: number;
+}
+
+export type VolumesOrder = { readonly type: 'volumes.planned'; readonly plan: VolumePlan };
+export type VolumesReport = { readonly type: 'volumes.mounted'; readonly mounted: MountedVolumes };
+
+const s = setup({
+  types: { input: {} as VolumesInput, context: {} as Context, events: {} as VolumesOrder | Ended },
+  actors: pick(volumeOperations, 'volume.setUp'),
+  guards: {
+    isNew: ({ context, event }) =>
+      event.type === 'volumes.planned' && JSON.stringify(event.plan) !== JSON.stringify(context.plan),
+    needsNothing: ({ context }) => context.plan.setUps.length === 0,
+    hasFailed: ({ context }) => context.failures.length > 0,
+  },
+  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  actions: { tellMounted: sendParent(({ context }) => ({ type: 'volumes.mounted', mounted: context.plan.mounted })) },
+});
+
+const takePlan = s.assign({
+  plan: ({ context, event }) => (event.type === 'volumes.planned' ? event.plan : context.plan),
+  tries: 0,
+});
+
+const noteResult = s.assign({
+  failures: ({ context, event }) => {
+    const { output } = event as unknown as { output: { failed: readonly VolumeFailure[] } };
+    return [...context.plan.failures, ...output.failed];
+  },
+});
+
+const noteFailure = s.assign({
+  failures: ({ context, event }) => {
+    const { message } = (event as unknown as { error: PlainError }).error;
+    return [...context.plan.failures, ...context.plan.setUps.map(({ name }) => ({ name, message }))];
+  },
+});
+
+const reportFailures = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  for (const { name, message } of context.failures) {
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents.failedMount(name, message)));
+  }
+  const { namespace, name: pod } = context.ref;
+  const names = context.failures.map(({ name }) => name);
+  enqueue(line('warn', ['Volumes cannot be set up', { pod: `${namespace}/${pod}`, volumes: names }]));
+  const delay = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.tries);
+  enqueue.assign({ tries: context.tries + 1, untilMs: now(args) + delay });
+});
+
+export const volumesMachine = s.createMachine({
+  id: 'volumes',
+  context: ({ input }) => ({ ...input, failures: [], tries: 0, untilMs: 0 }),
+  initial: 'deciding',
+  on: { 'volumes.planned': { guard: 'isNew', target: '.deciding', actions: takePlan } },
+  states: {
+    deciding: {
+      always: [
+        {
+          guard: 'needsNothing',
+          target: 'judging',
+          actions: s.assign({ failures: ({ context }) => context.plan.failures }),
+        },
+        { target: 'settingUp' },
+      ],
+    },
+    /** Waits for the node to set up what the plan asks for. */
+    settingUp: {
+      invoke: {
+        id: 'setUp',
+        src: 'volume.setUp',
+        input: ({ context: { root, podDirectory, plan } }) => ({ root, podDirectory, volumes: plan.setUps }),
+        onDone: { target: 'judging', actions: noteResult },
+        onError: { target: 'judging', actions: noteFailure },
+      },
+    },
+    judging: {
+      always: [{ guard: 'hasFailed', target: 'backingOff', actions: reportFailures }, { target: 'mounted' }],
+    },
+    /** Something failed: waits, then tries everything again. */
+    backingOff: { after: { wait: 'deciding' } },
+    /** Waits for a change. */
+    mounted: { entry: 'tellMounted' },
+  },
+});
