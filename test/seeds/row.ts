@@ -1,0 +1,99 @@
+/** What became of a row of the seed documents: built here, replaced because upstream removed it, or not built yet. */
+
+/**
+ * Where something is: `src/file.ts#name` (declared in that file), `machine: path.of.states` (a state of that machine's
+ * chart), or the name of an operation such as `host.hostname`.
+ */
+export type Ref = string;
+/** A test file, and after `::` words that are in it. */
+export type Proof = string;
+
+interface Named {
+  readonly id: string;
+  readonly name: string;
+}
+export interface Built extends Named {
+  readonly kind: 'built';
+  readonly here: readonly Ref[];
+  readonly tests: readonly Proof[];
+}
+/** Upstream has it no more. `flag` is refused, with a hint at its replacement. */
+export interface Instead extends Named {
+  readonly kind: 'instead';
+  readonly instead: string;
+  readonly flags: readonly string[];
+}
+/** Needs `area`, which is not built; `partly` names what of it is there, such as the refusal of a bad value. */
+export interface Planned extends Named {
+  readonly kind: 'planned';
+  readonly area: 'cluster' | 'server' | 'pods';
+  readonly partly: readonly Ref[];
+}
+export type Row = Built | Instead | Planned;
+
+type OneOrMore = string | readonly string[];
+const list = (values: OneOrMore): readonly string[] => (typeof values === 'string' ? [values] : values);
+
+export const built = (id: string, name: string, here: OneOrMore, tests: OneOrMore): Built => ({
+  kind: 'built',
+  id,
+  name,
+  here: list(here),
+  tests: list(tests),
+});
+
+export const instead = (id: string, name: string, what: string, flags: OneOrMore = []): Instead => ({
+  kind: 'instead',
+  id,
+  name,
+  instead: what,
+  flags: list(flags),
+});
+
+export const planned = (id: string, name: string, area: Planned['area'], partly: OneOrMore = []): Planned => ({
+  kind: 'planned',
+  id,
+  name,
+  area,
+  partly: list(partly),
+});
+
+/** Test files by the names that the rows use. */
+export const TESTS = {
+  boot: 'test/machines/startup/boot.test.ts',
+  failures: 'test/machines/startup/boot-failures.test.ts',
+  golden: 'test/machines/startup/boot-golden.test.ts',
+  kubelet: 'test/machines/kubelet.test.ts',
+  corpus: 'test/machines/startup/configuration/corpus.test.ts',
+  flags: 'test/machines/startup/configuration/flags.test.ts',
+  resolve: 'test/machines/startup/configuration/resolve.test.ts',
+  values: 'test/machines/startup/configuration/values.test.ts',
+  lockFile: 'test/machines/startup/lock-file.test.ts',
+  refusals: 'test/machines/startup/refusals.test.ts',
+  runtimeService: 'test/machines/startup/runtime-service.test.ts',
+  runtimeState: 'test/machines/node/runtime-state.test.ts',
+  daemon: 'test/node/standalone.test.ts',
+  crash: 'test/node/crash.test.ts',
+  lock: 'test/actors/host/lock.test.ts',
+  limits: 'test/actors/host/limits.test.ts',
+  machine: 'test/actors/host/machine.test.ts',
+  manifests: 'test/actors/host/manifests.test.ts',
+  configuration: 'test/actors/host/configuration.test.ts',
+  files: 'test/actors/host/files.test.ts',
+  healthz: 'test/actors/server/healthz.test.ts',
+  criPorts: 'test/actors/cri/ports.test.ts',
+  watchPods: 'test/actors/cri/watch-pods.test.ts',
+  subsystems: 'test/machines/pods/subsystems.test.ts',
+  observation: 'test/machines/pods/observation.test.ts',
+  pod: 'test/machines/pods/pod.test.ts',
+  faults: 'test/machines/pods/faults.test.ts',
+  staticPod: 'test/machines/pods/static-pod.test.ts',
+  hooks: 'test/machines/pods/hooks.test.ts',
+  spec: 'test/machines/pods/spec/spec.test.ts',
+  requests: 'test/machines/pods/spec/requests.golden.test.ts',
+  resources: 'test/machines/pods/spec/resources.test.ts',
+  status: 'test/machines/pods/status/status.golden.test.ts',
+  reasons: 'test/machines/reasons.golden.test.ts',
+  random: 'test/kernel/kernel.test.ts',
+  contract: 'test/contract/cri.test.ts',
+} as const;
