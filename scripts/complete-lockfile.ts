@@ -39,7 +39,7 @@ for (const [path, { dev, optionalDependencies = {} }] of Object.entries(lock.pac
     if (lock.packages[`node_modules/${name}`] || lock.packages[`${path}/node_modules/${name}`]) continue;
     if (!/^\d+\.\d+\.\d+$/.test(version)) throw new Error(`${path} wants ${name} ${version}, which is not one version`);
     const entry = { version, ...platformOf(name), ...(dev ? { dev } : {}), optional: true };
-    lock.packages[`node_modules/${name}`] = entry as LockedPackage;
+    lock.packages[`node_modules/${name}`] = entry;
     added++;
   }
 }

@@ -38,10 +38,11 @@ export function connectRuntime(log: RuntimeLog): RuntimeConnection {
     if (connection) return connection;
     throw new OperationError('the container runtime is not connected yet', { code: 'UNAVAILABLE', retriable: true });
   };
-  const names = Object.keys(criOperations) as (keyof typeof criOperations)[];
-  const cri = Object.fromEntries(
-    names.map((name) => [name, (call: never) => (current().ports[name] as (call: never) => Promise<unknown>)(call)]),
-  ) as unknown as Ports<typeof criOperations>;
+  const forward = (name: string) => (call: never) => {
+    const ports = current().ports as Readonly<Record<string, (call: never) => Promise<unknown>>>;
+    return ports[name]!(call);
+  };
+  const cri = Object.fromEntries(Object.keys(criOperations).map((name) => [name, forward(name)]));
   const runtime: Ports<typeof runtimeOperations> = {
     'runtime.exists': async ({ input }) => ({ exists: isSocket(socketPath(input.endpoint)) }),
     'runtime.startEmbedded': async ({ input }) => {
@@ -74,7 +75,7 @@ export function connectRuntime(log: RuntimeLog): RuntimeConnection {
     },
   };
   return {
-    ports: { ...runtime, ...cri },
+    ports: { ...runtime, ...(cri as unknown as Ports<typeof criOperations>) },
     async close({ stopContainers }) {
       connection?.close();
       await embedded?.close({ stopContainers });
