@@ -13,8 +13,10 @@
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
-import { line } from '../kernel/xstate.ts';
+import { enqueueActions, line } from '../kernel/xstate.ts';
 import { command } from './startup/command.ts';
+import { commandFailed } from './startup/configuration/index.ts';
+import { logEntries } from './startup/log-entries.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
 import { kubeletSetup } from './startup/setup.ts';
@@ -122,7 +124,13 @@ export const kubeletMachine = kubeletSetup.createMachine({
     failed: {
       id: 'kubelet.failed',
       type: 'final',
-      entry: line('error', ({ context }) => ['command failed', { err: context.failure?.message ?? '' }]),
+      entry: enqueueActions(({ context, enqueue }) => {
+        const err = context.failure?.message ?? '';
+        const entries = logEntries(context.failure?.lines ?? commandFailed(err).lines);
+        const last = entries.pop();
+        for (const { text, klog } of entries) enqueue(line('error', [text, { klog }]));
+        enqueue(line('error', ['command failed', { err, klog: last?.klog }]));
+      }),
     },
   },
   output: ({ context }) => ({ exitCode: context.failure?.exitCode ?? 0, failure: context.failure }),

@@ -9,6 +9,7 @@ import { limitPorts } from './limits.ts';
 import { lockPorts } from './lock.ts';
 import { machinePorts } from './machine.ts';
 import { watchManifests } from './manifests.ts';
+import { masked, maskedDropIns } from './masked-configuration.ts';
 import { notifyPort } from './notify.ts';
 import { preparePod, removePod } from './pod-files.ts';
 import { loadSoftState, saveSoftState } from './soft-state.ts';
@@ -34,8 +35,8 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     ...lockPorts(system),
     'host.addresses': async () => ({ addresses: hostAddresses() }),
     'host.readFile': readTextFile,
-    'host.readConfiguration': ({ input }) => readConfiguration(input.path),
-    'host.readDropIns': ({ input }) => readDropIns(input.path),
+    'host.readConfiguration': async ({ input }) => masked(await readConfiguration(input.path)),
+    'host.readDropIns': async ({ input }) => maskedDropIns(await readDropIns(input.path)),
     'host.makeDirectories': makeDirectories,
     'host.notify': notifyPort(environment, system),
     'host.watchManifests': watchManifests,

@@ -18,6 +18,9 @@ export interface LoggerOptions {
 
 const LETTERS: Readonly<Record<string, string>> = { debug: 'I', info: 'I', warn: 'W', error: 'E', fatal: 'F' };
 
+/** How Go's runtime begins its last words, which klog never sees. */
+const PANIC = 'panic: ';
+
 const two = (value: number): string => String(value).padStart(2, '0');
 
 /** klog's header: severity, month and day, local time with microseconds, process, and here the actor that spoke. */
@@ -56,7 +59,8 @@ function klogStream(write: (line: string) => void): DestinationStream {
   return {
     write(json: string) {
       const { level, time, pid, actor, msg, ...fields } = JSON.parse(json) as Line & Record<string, unknown>;
-      write(`${klogHeader(level, time, pid, actor)} ${klogText(msg, fields)}\n`);
+      const text = klogText(msg, fields);
+      write(text.startsWith(PANIC) ? `${text}\n` : `${klogHeader(level, time, pid, actor)} ${text}\n`);
     },
   };
 }

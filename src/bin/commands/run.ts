@@ -6,9 +6,11 @@
  */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { type CommandLine, parseCommandLine } from '../../machines/startup/configuration/index.ts';
+import { printLine } from '../../actors/log/logger.ts';
+import { type CommandLine, commandFailed, parseCommandLine } from '../../machines/startup/configuration/index.ts';
 import { nodeNameOf } from '../../machines/startup/run.ts';
 import { runDaemon } from '../daemon.ts';
+import { maskedArguments } from '../masked-arguments.ts';
 import { OWN_FLAGS_HELP, splitArguments } from '../own-flags.ts';
 import { KUBELET_VERSION, NODE_VERSION } from '../version.ts';
 
@@ -19,12 +21,13 @@ export async function run(given: readonly string[]): Promise<number> {
   const split = splitArguments(given);
   if ('error' in split) return refuse(split.error, null);
   const dataDir = split.own.dataDir === null ? null : resolve(split.own.dataDir);
-  const argv = dataDir === null ? split.kubelet : [`--root-dir=${dataDir}`, ...split.kubelet];
+  const kubelet = maskedArguments(split.kubelet);
+  const argv = dataDir === null ? kubelet : [`--root-dir=${dataDir}`, ...kubelet];
   const parsed = parseCommandLine(argv, { version: KUBELET_VERSION, raw: NODE_VERSION });
   for (const note of parsed.notes) process.stderr.write(`${note}\n`);
   if (parsed.kind === 'error') return refuse(parsed.error, parsed.hint);
   if (parsed.kind !== 'run') {
-    process.stdout.write(`${parsed.text}\n${parsed.kind === 'help' ? OWN_FLAGS_HELP : ''}`);
+    if (parsed.text !== '') process.stdout.write(`${parsed.text}\n${parsed.kind === 'help' ? OWN_FLAGS_HELP : ''}`);
     return 0;
   }
   const rootDir = resolve(parsed.flags.rootDir);
@@ -47,6 +50,8 @@ function verbosityOf(parsed: Extract<CommandLine, { kind: 'run' }>): number {
 }
 
 function refuse(error: string, hint: string | null): number {
-  process.stderr.write(`Error: ${error}\n${hint ? `${hint}\n` : ''}`);
-  return 1;
+  const { exit, lines } = commandFailed(error);
+  printLine('error', 'statelet', error, { klog: lines.join('\n') });
+  if (hint) process.stderr.write(`${hint}\n`);
+  return exit;
 }

@@ -28,11 +28,11 @@ export const command = kubeletSetup.createStateConfig({
           {
             target: '#kubelet.failed',
             actions: assign({
-              failure: ({ event }) => ({
-                phase: 'command.loadingConfiguration',
-                message: event.output.ok ? '' : event.output.message,
-                exitCode: 1,
-              }),
+              failure: ({ event }) => {
+                if (event.output.ok) return null;
+                const { message, exitCode, lines } = event.output;
+                return { phase: 'command.loadingConfiguration', message, exitCode, lines };
+              },
             }),
           },
         ],

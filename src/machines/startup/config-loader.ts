@@ -25,7 +25,8 @@ import {
   type Resolution,
   resolveConfiguration,
 } from './configuration/index.ts';
-import type { Answer } from './types.ts';
+import { logEntries } from './log-entries.ts';
+import type { Failure } from './types.ts';
 
 export interface ConfigLoaderInput {
   readonly argv: readonly string[];
@@ -41,6 +42,11 @@ export interface LoadedConfiguration {
   readonly endpointNamed: boolean;
   readonly requestTimeoutMs: number;
 }
+
+/** A refusal carries the exit status and the lines that upstream ends with. */
+export type ConfigLoaderAnswer =
+  | { readonly ok: true; readonly value: LoadedConfiguration }
+  | ({ readonly ok: false } & Required<Omit<Failure, 'phase'>>);
 
 interface ConfigLoaderContext {
   readonly flags: KubeletFlags | null;
@@ -70,13 +76,11 @@ function endpointNamed({ given, file, dropIns }: ConfigLoaderContext): boolean {
   return given['container-runtime-endpoint'] !== undefined || [file, ...dropped].some(namesEndpoint);
 }
 
-function answerOf(context: ConfigLoaderContext): Answer<LoadedConfiguration> {
+function answerOf(context: ConfigLoaderContext): ConfigLoaderAnswer {
   const { flags, resolution } = context;
   if (!flags || resolution?.kind !== 'resolved') {
-    return {
-      ok: false,
-      message: resolution?.kind === 'failed' ? resolution.error : 'the configuration was not resolved',
-    };
+    const failed = resolution?.kind === 'failed' ? resolution : commandFailed('the configuration was not resolved');
+    return { ok: false, message: failed.error, exitCode: failed.exit, lines: failed.lines };
   }
   const config = resolution.configuration;
   return {
@@ -98,7 +102,7 @@ export const configLoaderMachine = setup({
   types: {
     input: {} as ConfigLoaderInput,
     context: {} as ConfigLoaderContext,
-    output: {} as Answer<LoadedConfiguration>,
+    output: {} as ConfigLoaderAnswer,
   },
   actors: pick(operations, 'host.readConfiguration', 'host.readDropIns', 'host.cgroups'),
   guards: {
@@ -174,7 +178,9 @@ export const configLoaderMachine = setup({
     answered: {
       type: 'final',
       entry: enqueueActions(({ context, enqueue }) => {
-        for (const klog of context.resolution?.warnings ?? []) enqueue(line('warn', ['', { klog }]));
+        for (const { text, klog } of logEntries(context.resolution?.warnings ?? [])) {
+          enqueue(line('warn', [text, { klog }]));
+        }
       }),
     },
   },

@@ -22,6 +22,8 @@ export interface Failure {
   readonly phase: string;
   readonly message: string;
   readonly exitCode: number;
+  /** What upstream's command ends with on stderr, without klog's headers; default: one line that has the message. */
+  readonly lines?: readonly string[];
 }
 
 /** What a one-shot subsystem answers. */

@@ -15,4 +15,4 @@ export { printOrigin, valuesWithOrigin } from './origins.ts';
 export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';
 export type { ConfigurationSource, DropInListing } from './source.ts';
 export type { KubeletConfiguration } from './types.ts';
-export { toMasked, toVersioned } from './versioned.ts';
+export { MASKED, toMasked, toVersioned } from './versioned.ts';

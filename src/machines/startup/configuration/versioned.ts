@@ -10,7 +10,7 @@ import { type Field, type FieldType, isZero, type StructType } from './field-typ
 import { API_VERSION, KIND, kubeletConfigurationType } from './fields.ts';
 import type { KubeletConfiguration } from './types.ts';
 
-const MASKED = '<masked>';
+export const MASKED = '<masked>';
 
 export function toVersioned(configuration: KubeletConfiguration): JsonObject {
   const body = writeStruct(kubeletConfigurationType, configuration);

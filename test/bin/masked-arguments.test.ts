@@ -1,0 +1,29 @@
+/** Credentials on the command line, in each spelling of the flag that carries them. */
+import { describe, expect, it } from 'vitest';
+import { maskedArguments } from '../../src/bin/masked-arguments.ts';
+import { parseCommandLine } from '../../src/machines/startup/configuration/index.ts';
+
+describe('the arguments that are written down', () => {
+  it.each([
+    [['--manifest-url-header=Authorization:Bearer s3cret']],
+    [['--manifest-url-header', 'Authorization:s3cret']],
+    [['--manifest_url_header', 'Authorization:s3cret:with:colons']],
+    [['--manifest-url_header=A:s3cret,B:s3cret', '-v', '2']],
+    [['--v=2', '--manifest-url-header', 'A:s3cret', '--manifest-url-header=B:s3cret']],
+  ])('%j have no secret, and mean the same otherwise', (argv) => {
+    const masked = maskedArguments(argv);
+    expect(JSON.stringify(masked)).not.toContain('s3cret');
+    const [given, told] = [argv, masked].map((each) => {
+      const line = parseCommandLine(each, { version: '', raw: '' });
+      if (line.kind !== 'run') throw new Error(line.kind);
+      const headers = line.given['manifest-url-header'] as Record<string, string[]>;
+      return { names: Object.keys(headers), counts: Object.values(headers).map(({ length }) => length) };
+    });
+    expect(told).toEqual(given);
+  });
+
+  it('are left alone when they carry none', () => {
+    const argv = ['--manifest-url=http://a:80/', '--node-ip', '::1', '--', '--manifest-url-headers=a:b'];
+    expect(maskedArguments(argv)).toEqual(argv);
+  });
+});

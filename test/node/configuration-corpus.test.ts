@@ -1,0 +1,69 @@
+/**
+ * The daemon itself against what a real kubelet did: a sample of the recorded command lines and configuration files with
+ * which a kubelet ended by itself, each run as a process. Exit status, stderr without klog's headers, and stdout are
+ * the kubelet's. All 835 cases are held against the pure pipeline in `test/machines/startup/configuration`.
+ */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { parseCommandLine } from '../../src/machines/startup/configuration/index.ts';
+import { ENDS_ELSEWHERE, EXCUSED } from '../golden/config-excused.ts';
+import { type Case, readCases, withCase } from '../machines/startup/configuration/corpus.ts';
+
+const STATELET = join(import.meta.dirname, '../../src/bin/statelet.ts');
+/** Of the ordinary refusals, every so many-th: with those that are always taken about 40 processes of 0.4 s. */
+const STRIDE = 12;
+const KLOG_HEADER = /^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;
+const PANIC_STATUS = 2;
+/** A case that does not end is wrong; the slowest needs one second. */
+const CASE_TIMEOUT_MS = 20_000;
+
+const endsByConfiguration = ({ name, expect: { exit, stderr, unstable } }: Case): boolean =>
+  exit !== 'running' &&
+  unstable !== true &&
+  !Object.hasOwn(EXCUSED, name) &&
+  !ENDS_ELSEWHERE.some(([, pattern]) => pattern.test(stderr.join('\n')));
+
+/** Panics, errors of several lines, several entries, and what ends well: each has a way of its own through the log. */
+const isUnusual = ({ expect: { exit, stderr } }: Case): boolean =>
+  exit === PANIC_STATUS || exit === 0 || stderr.some((line) => line.startsWith('\t'));
+
+const ending = readCases().filter(endsByConfiguration);
+const unusual = ending.filter(isUnusual);
+const sample = [...unusual, ...ending.filter((each) => !isUnusual(each)).filter((_, index) => index % STRIDE === 0)];
+
+function runDaemon({ argv }: Case, directory: string) {
+  const own = [`--journal-dir=${join(directory, 'journal')}`, '--visualizer-port=off'];
+  const all = [STATELET, 'run', ...own, ...argv];
+  const ended = spawnSync(process.execPath, all, { cwd: directory, encoding: 'utf8', timeout: CASE_TIMEOUT_MS });
+  return { exit: ended.status, stderr: salient(ended.stderr), stdout: lines(ended.stdout) };
+}
+
+const lines = (text: string): string[] => (text === '' ? [] : text.replace(/\n$/, '').split('\n'));
+
+/** As the corpus keeps it: without lines of information, without headers, repeated neighbours once. */
+function salient(stderr: string): string[] {
+  const kept = lines(stderr).filter((line) => KLOG_HEADER.exec(line)?.[1] !== 'I');
+  const bare = kept.map((line) => line.replace(KLOG_HEADER, ''));
+  return bare.filter((line, index) => line !== bare[index - 1]);
+}
+
+/** After upstream's line comes what to do instead of a flag that is gone. */
+function wantedOf({ argv, expect: { exit, stderr, stdout } }: Case) {
+  const line = parseCommandLine(argv, { version: 'v1.36.2', raw: '' });
+  const hint = line.kind === 'error' && line.hint !== null ? [line.hint] : [];
+  return { exit, stderr: [...stderr, ...hint], stdout };
+}
+
+describe('the daemon ends as the kubelet did', () => {
+  it.each(sample.map((each) => [each.name, each] as const))('%s', async (_, raw) => {
+    await withCase(raw, async (filled, directory) => {
+      expect(runDaemon(filled, directory)).toEqual(wantedOf(filled));
+    });
+  });
+});
+
+it('tries each way to end', () => {
+  expect(sample.length).toBeGreaterThanOrEqual(40);
+  expect(new Set(sample.map(({ expect: { exit } }) => exit))).toEqual(new Set([0, 1, PANIC_STATUS]));
+});
