@@ -40,7 +40,12 @@ export const COMMAND_ROWS: readonly Row[] = [
     corpus,
     golden,
   ]),
-  planned('S023', 'KubeletCgroups within KubeReservedCgroup', 'pods'),
+  built(
+    'S023',
+    'KubeletCgroups within KubeReservedCgroup',
+    'src/machines/startup/command.ts#isOutsideReserved',
+    `${failures}::not within KubeReservedCgroup`,
+  ),
   instead('S024', 'dynamic configuration', 'the gate is unknown, the flag is refused', 'dynamic-config-dir'),
   built(
     'S025',
@@ -57,7 +62,7 @@ export const COMMAND_ROWS: readonly Row[] = [
     failures,
   ),
   built('S029', 'signal context', ['kubelet: stopping', 'src/bin/daemon.ts#onSignals'], `${kubelet}::SIGTERM`),
-  built('S030', 'masked configuration', `${CONFIGURATION}/versioned.ts#toMasked`, `${resolve}::masks header values`),
+  planned('S030', 'masked configuration', 'server', `${CONFIGURATION}/versioned.ts#toMasked`),
   built('S031', 'call Run', 'kubelet: alive.startup.run', [boot, failures]),
   instead('S032', 'ContainerRuntime=docker', 'the runtime is always CRI', 'container-runtime'),
   instead('S033', 'DockerEndpoint', 'the runtime is always CRI', 'docker-endpoint'),
@@ -70,7 +75,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   ),
   instead('S036', 'ImagePullProgressDeadline', RUNTIME_OWNS, 'image-pull-progress-deadline'),
   instead('S037', 'CNI directories', RUNTIME_OWNS, ['cni-bin-dir', 'cni-conf-dir', 'cni-cache-dir']),
-  built('S038', 'options tree', `${CONFIGURATION}/index.ts#parseCommandLine`, corpus),
+  built('S038', 'options tree', `${CONFIGURATION}/resolve.ts#resolveConfiguration`, corpus),
   instead('S039', 'API server settings of v1.5', 'the hints name --kubeconfig', [
     'api-servers',
     'auth-path',

@@ -3,9 +3,14 @@
  *
  * Steps: S006 to S031. The work is the config loader's; the supervisor only waits for its answer and says who we are.
  */
-import { assign, line } from '../../kernel/xstate.ts';
+import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
 import type { LoadedConfiguration } from './config-loader.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
+
+/** True when the kubelet's own cgroup is not below the one that is reserved for it; upstream only says so. */
+export function isOutsideReserved(kubeletCgroups: string, kubeReservedCgroup: string): boolean {
+  return kubeletCgroups !== '' && kubeReservedCgroup !== '' && !kubeletCgroups.startsWith(kubeReservedCgroup);
+}
 
 /** Gates are asked where they matter, from the configuration; the supervisor keeps the rest. */
 const withoutGates = ({ gates: _gates, ...loaded }: LoadedConfiguration) => loaded;
@@ -40,7 +45,12 @@ export const command = kubeletSetup.createStateConfig({
       },
     },
     checkingPermissions: {
-      meta: { steps: 'S028', waitsFor: 'the user id of this process' },
+      meta: { steps: 'S023, S028', waitsFor: 'the user id of this process' },
+      entry: enqueueActions(({ context: { config }, enqueue }) => {
+        if (isOutsideReserved(config?.kubeletCgroups ?? '', config?.kubeReservedCgroup ?? '')) {
+          enqueue(line('info', 'unsupported configuration:KubeletCgroups is not within KubeReservedCgroup'));
+        }
+      }),
       invoke: {
         id: 'permissions',
         src: 'host.permissions',

@@ -5,6 +5,7 @@
 import type { NodeSettings } from '../node-settings.ts';
 import { millisecondsOf } from './configuration/duration.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
+import { isIpAddress } from './configuration/ip.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';
 
 /** Upstream's ceiling of the crash-loop back-off without its feature gate. */
@@ -110,9 +111,13 @@ function images(config: KubeletConfiguration) {
   };
 }
 
+/** Entries of `clusterDNS` that are no addresses; they are said and left out. */
+export const invalidClusterDNS = (config: KubeletConfiguration): readonly string[] =>
+  (config.clusterDNS ?? []).filter((address) => !isIpAddress(address));
+
 function dns(config: KubeletConfiguration, context: KubeletContext) {
   return {
-    clusterDNS: config.clusterDNS ?? [],
+    clusterDNS: (config.clusterDNS ?? []).filter(isIpAddress),
     clusterDomain: config.clusterDomain ?? '',
     resolver: parseResolvConf(context.resolvConf),
     hostsFile: context.hostsFile,

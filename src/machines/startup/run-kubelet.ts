@@ -4,9 +4,9 @@
  * Steps: S115 to S208. Parts are created in the order of `NewMainKubelet`; what they need of each other they find by
  * name, so that none holds another.
  */
-import { assign, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { assign, enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { nodeRef, starting } from '../node/events.ts';
-import { deriveSettings } from './derive-settings.ts';
+import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
 import { resolveNodeIPs } from './node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
@@ -48,9 +48,21 @@ export const runKubelet = kubeletSetup.createStateConfig({
       },
     },
     rootDirectory: {
-      meta: { steps: 'S121-S125' },
+      meta: { steps: 'S121-S125, S136' },
       entry: line('info', ({ context }) => ['Using root directory', { path: context.flags!.rootDir }]),
-      always: 'createAndInitKubelet',
+      always: [
+        { guard: ({ context }) => context.flags!.rootDir !== '', target: 'createAndInitKubelet' },
+        {
+          target: '#kubelet.failed',
+          actions: assign({
+            failure: {
+              phase: 'runKubelet.rootDirectory',
+              message: 'failed to run Kubelet: failed to create kubelet: invalid root directory ""',
+              exitCode: 1,
+            },
+          }),
+        },
+      ],
     },
     createAndInitKubelet: {
       meta: { steps: 'S127-S129, S136-S208' },
@@ -91,8 +103,13 @@ export const runKubelet = kubeletSetup.createStateConfig({
         },
         parts: {
           meta: { steps: 'S142-S205' },
-          // An eventless transition would be taken before the raised events, and the birth cry before the parts are there.
+          // An eventless transition would come before the raised events: the birth cry before the parts.
           entry: [
+            line('info', 'Kubelet is running in standalone mode, will skip API server sync'),
+            enqueueActions(({ context, enqueue }) => {
+              for (const IP of invalidClusterDNS(context.config!))
+                enqueue(line('info', ['Invalid clusterDNS IP', { IP }]));
+            }),
             raise({ type: 'create.podConfig' }),
             raise({ type: 'create.images' }),
             raise({ type: 'create.status' }),

@@ -180,6 +180,11 @@ const FATAL: Readonly<Record<string, Fatal>> = {
     phase: 'command.loadingConfiguration',
     message: golden('flag-one-sync-frequency-eq--5s'),
   },
+  'no root directory': {
+    argv: ['--root-dir='],
+    phase: 'runKubelet.rootDirectory',
+    message: run('failed to create kubelet: invalid root directory ""'),
+  },
   'a root directory that cannot be made': {
     answers: { 'host.makeDirectories': fail("mkdir '/var/lib/kubelet': read-only file system", 'EROFS') },
     phase: 'startKubelet.initializingModules',
@@ -291,6 +296,27 @@ describe('a step that upstream only logs', () => {
     expect(['warn', 'error']).toContain(lines[0]!.level);
     expect(node.crashes()).toEqual([]);
     expect(node.replay().divergence).toBeNull();
+  });
+
+  it.each<[string, Record<string, string | string[]>, string]>([
+    ['a cluster DNS that is no address', { clusterDNS: ['10.0.0.10', 'dns.example'] }, 'Invalid clusterDNS IP'],
+    [
+      'a cgroup of the kubelet that is not the reserved one',
+      { kubeletCgroups: '/kubelet.slice', kubeReservedCgroup: '/reserved' },
+      'unsupported configuration:KubeletCgroups is not within KubeReservedCgroup',
+    ],
+  ])('%s', (_, fields, said) => {
+    const argv = ['--config=/case/kubelet.yaml'];
+    const start = (given: Record<string, string | string[]>) =>
+      new BootNode({ argv, answers: { 'host.readConfiguration': ok(document({ ...given })) } }).boot().run(2_000);
+    const texts = (node: BootNode) => node.lines().filter(({ text }) => text === said);
+    const node = start(fields);
+    expect(node.ended).toBeNull();
+    expect(texts(node)).toHaveLength(1);
+    expect(texts(start({}))).toEqual([]);
+    expect(node.kernel.snapshotOf('kubelet')).toMatchObject({
+      context: { settings: { clusterDNS: fields['clusterDNS'] ? ['10.0.0.10'] : [] } },
+    });
   });
 
   it('names the user in the words of the kubelet', () => {

@@ -87,7 +87,7 @@ export const callStack: OrderDocument = {
     { step: 'dynamic configuration', row: 'S109', why: 'removed' },
     { step: 'iptables bits checked', row: 'S138', why: 'folded' },
     { step: 'node informer', row: 'S140', why: 'cluster' },
-    { step: 'eviction thresholds', row: 'S149', why: 'pods' },
+    { step: 'eviction thresholds', row: 'S149', why: 'folded' },
     { step: 'service informer', row: 'S151', why: 'cluster' },
     { step: 'OOM watcher', row: 'S154', why: 'pods' },
     { step: 'secret and configmap managers', row: 'S159', why: 'cluster' },

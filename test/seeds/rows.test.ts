@@ -1,0 +1,130 @@
+/**
+ * Holds the table of rows against the code: nothing is missing, what it names exists, what it says is removed is refused,
+ * and it agrees with the documents' order. Prints how much is built.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { machinesOf } from '../../src/kernel/atomic.ts';
+import { kubeletMachine } from '../../src/machines/kubelet.ts';
+import { operations } from '../../src/machines/operations/index.ts';
+import { FLAGS } from '../../src/machines/startup/configuration/flag-table.ts';
+import { hintFor } from '../../src/machines/startup/configuration/removed-flags.ts';
+import { CONTRADICTIONS, DOCUMENTS } from '../../src/machines/startup/order/index.ts';
+import type { Row } from './row.ts';
+import { ROWS } from './rows.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const LAST = 244;
+const source = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+const machines = machinesOf(kubeletMachine);
+
+interface ChartState {
+  readonly states: Readonly<Record<string, ChartState>>;
+}
+
+function missingState(machine: string, path: string): string | null {
+  const found = [...machines].find(([id]) => id === machine)?.[1] as unknown as { root: ChartState } | undefined;
+  if (!found) return `no machine ${machine}`;
+  let state: ChartState | undefined = found.root;
+  for (const name of path.split('.')) state = state?.states[name];
+  return state ? null : `no state ${path} in ${machine}`;
+}
+
+function missingName(path: string, name: string | undefined): string | null {
+  if (!existsSync(join(ROOT, path))) return `no file ${path}`;
+  if (name === undefined) return `${path} names nothing`;
+  const declared = new RegExp(`^\\s*(export )?(async )?(const|function|class|interface|type) ${name}\\b`, 'm');
+  return declared.test(source(path)) ? null : `no ${name} in ${path}`;
+}
+
+/** Why a reference leads nowhere; `null` when it leads somewhere. */
+function missing(ref: string): string | null {
+  const state = /^(\w+): ([\w.]+)$/.exec(ref);
+  if (state) return missingState(state[1]!, state[2]!);
+  if (ref.startsWith('src/')) return missingName(...(ref.split('#') as [string, string | undefined]));
+  return Object.hasOwn(operations, ref) ? null : `no operation ${ref}`;
+}
+
+function unproved(proof: string): string | null {
+  const [path, words] = proof.split('::') as [string, string | undefined];
+  if (!path.endsWith('.test.ts') || !existsSync(join(ROOT, path))) return `no test ${path}`;
+  const text = source(path);
+  if (!/\b(it|test)(\.each)?\(/.test(text)) return `${path} tests nothing`;
+  return words === undefined || text.includes(words) ? null : `${path} does not say ${words}`;
+}
+
+const refsOf = (row: Row) => (row.kind === 'built' ? row.here : row.kind === 'planned' ? row.partly : []);
+const byId = new Map(ROWS.map((row) => [row.id, row]));
+
+describe('the rows of the documents', () => {
+  it('are all there, each once, in order', () => {
+    const wanted = Array.from({ length: LAST }, (_, i) => `S${String(i + 1).padStart(3, '0')}`);
+    expect(ROWS.map(({ id }) => id)).toEqual(wanted);
+  });
+
+  it.each(ROWS.map((row) => [row.id, row.name, row] as const))('%s %s leads somewhere', (_id, _name, row) => {
+    expect(refsOf(row).flatMap((ref) => missing(ref) ?? [])).toEqual([]);
+    if (row.kind === 'built') {
+      expect(row.here.length).toBeGreaterThan(0);
+      expect(row.tests.length).toBeGreaterThan(0);
+      expect(row.tests.flatMap((proof) => unproved(proof) ?? [])).toEqual([]);
+    }
+    if (row.kind === 'instead') {
+      expect(row.instead).toMatch(/\w{2}/);
+      for (const flag of row.flags) {
+        expect(
+          FLAGS.some(({ name }) => name === flag),
+          `--${flag} is a flag`,
+        ).toBe(false);
+        expect(hintFor(flag), `hint of --${flag}`).not.toBeNull();
+      }
+    }
+  });
+
+  it('notice what leads nowhere', () => {
+    expect(missing('kubelet: alive.startup.nowhere')).toBe('no state alive.startup.nowhere in kubelet');
+    expect(missing('nobody: alive')).toBe('no machine nobody');
+    expect(missing('host.nothing')).toBe('no operation host.nothing');
+    expect(missing('src/machines/kubelet.ts#nothing')).toBe('no nothing in src/machines/kubelet.ts');
+    expect(missing('src/none.ts#x')).toBe('no file src/none.ts');
+    expect(unproved('test/none.test.ts')).toBe('no test test/none.test.ts');
+    expect(unproved('test/seeds/rows.test.ts::' + ['no', 'such', 'words'].join('-'))).toMatch(/does not say/);
+  });
+});
+
+describe('the rows agree with the order of the documents', () => {
+  it('what the documents promise an order of is built', () => {
+    const promised = [...DOCUMENTS.flatMap(({ promises }) => promises), ...CONTRADICTIONS.flatMap(({ kept }) => kept)];
+    const unbuilt = [...new Set(promised.map(({ row }) => row))].filter((id) => byId.get(id)?.kind !== 'built');
+    // Rows of the sequence whose own feature is gone or later; the step that stands in the order is there.
+    expect(unbuilt.sort()).toEqual(['S059', 'S115']);
+  });
+
+  it('what is in no journal is absent for the reason that its row has', () => {
+    for (const { key, notHere } of DOCUMENTS) {
+      for (const { step, row: id, why } of notHere) {
+        const row = byId.get(id)!;
+        const area = row.kind === 'planned' ? row.area : row.kind;
+        if (why === 'removed') expect(row.kind, `${key} ${id} ${step}`).toBe('instead');
+        if (why !== 'removed' && why !== 'folded') expect(area, `${key} ${id} ${step}`).toBe(why);
+      }
+    }
+  });
+
+  it('every phase of the chart names only rows that are known', () => {
+    const text = JSON.stringify(kubeletMachine.config);
+    const ids = text.match(/\bS\d{3}\b/g) ?? [];
+    expect(ids.length).toBeGreaterThan(40);
+    expect(ids.filter((id) => !byId.has(id))).toEqual([]);
+  });
+});
+
+afterAll(() => {
+  const count = (kind: Row['kind'], area?: string) =>
+    ROWS.filter((row) => row.kind === kind && (area === undefined || (row.kind === 'planned' && row.area === area)))
+      .length;
+  const areas = ['cluster', 'server', 'pods'].map((area) => `${area} ${count('planned', area)}`).join(', ');
+  const figures = `built ${count('built')}, instead ${count('instead')}, planned ${count('planned')} (${areas})`;
+  process.stdout.write(`${ROWS.length} rows: ${figures}\n`);
+});
