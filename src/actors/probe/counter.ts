@@ -1,0 +1,76 @@
+/**
+ * The counter of a probe: what the results of its attempts, one after the other, come to.
+ *
+ * Decides: when a verdict is reached, and which attempts people should read about. Pure; the watch feeds it.
+ * Invariants:
+ *   C1 a verdict is told when it changes, never again.
+ *   C2 an attempt that errored counts for nothing: the results around it are in a row.
+ *   C3 equal outputs are told once until a success lies between, and once more when they decide; different ones are
+ *      told at most {@link REPORTS_BURST} at once, then one every {@link REPORT_REFILL_MS}.
+ */
+import type { ProbeJudged, ProbeReport, ProbeWatch, Verdict } from '../../machines/operations/probe.ts';
+import type { Attempt } from './attempt.ts';
+
+/** As the Go kubelet's filter of events: what comes faster would be dropped there. */
+export const REPORTS_BURST = 25;
+export const REPORT_REFILL_MS = 300_000;
+
+export type Thresholds = Pick<ProbeWatch, 'successThreshold' | 'failureThreshold'>;
+
+export interface Tally {
+  readonly verdict: Verdict | null;
+  /** Equal results in a row. */
+  readonly last: Verdict | null;
+  readonly count: number;
+  /** What was told last; `null` after a success. */
+  readonly told: string | null;
+  readonly reportsLeft: number;
+  readonly atMs: number;
+}
+
+export const newTally = (verdict: Verdict | null, nowMs: number): Tally => ({
+  verdict,
+  last: null,
+  count: 0,
+  told: null,
+  reportsLeft: REPORTS_BURST,
+  atMs: nowMs,
+});
+
+export function tally(
+  before: Tally,
+  { successThreshold, failureThreshold }: Thresholds,
+  attempt: Attempt,
+  nowMs: number,
+): { readonly tally: Tally; readonly items: readonly (ProbeReport | ProbeJudged)[] } {
+  const counted = count(before, attempt);
+  const threshold = counted.last === 'success' ? successThreshold : failureThreshold;
+  const isNew = attempt.result !== 'errored' && counted.last !== before.verdict && counted.count >= threshold;
+  const { after, report } = tell(counted, attempt, isNew, nowMs);
+  if (!isNew || after.last === null) return { tally: after, items: report };
+  const judged: ProbeJudged = { type: 'probe.judged', verdict: after.last };
+  return { tally: { ...after, verdict: after.last }, items: [...report, judged] };
+}
+
+function count(before: Tally, { result }: Attempt): Tally {
+  if (result === 'errored') return before;
+  const last = result === 'failure' ? 'failure' : 'success';
+  return { ...before, last, count: before.last === last ? before.count + 1 : 1 };
+}
+
+function tell(
+  before: Tally,
+  { result, output }: Attempt,
+  decides: boolean,
+  nowMs: number,
+): { readonly after: Tally; readonly report: readonly ProbeReport[] } {
+  if (result === 'success') return { after: { ...before, told: null }, report: [] };
+  const text = `${result}: ${output}`;
+  const left = Math.min(REPORTS_BURST, before.reportsLeft + (nowMs - before.atMs) / REPORT_REFILL_MS);
+  const isKnown = text === before.told && !(decides && result === 'failure');
+  if (isKnown || left < 1) return { after: before, report: [] };
+  return {
+    after: { ...before, told: text, reportsLeft: left - 1, atMs: nowMs },
+    report: [{ type: 'probe.reported', result, output }],
+  };
+}

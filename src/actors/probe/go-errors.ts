@@ -1,0 +1,52 @@
+/** Errors of sockets in the words of Go's network library, which people know from the events of every cluster. */
+
+const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection reset by peer',
+  EHOSTUNREACH: 'no route to host',
+  EHOSTDOWN: 'host is down',
+  ENETUNREACH: 'network is unreachable',
+  ETIMEDOUT: 'connection timed out',
+  EPIPE: 'broken pipe',
+  EACCES: 'permission denied',
+  EADDRNOTAVAIL: 'cannot assign requested address',
+};
+const LOOKUP_CODES: ReadonlySet<string> = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NODATA']);
+
+interface SocketError extends Error {
+  readonly code?: string;
+  readonly syscall?: string;
+  readonly hostname?: string;
+}
+
+/** `1.2.3.4:80`, `[::1]:80`. */
+export const hostPort = (host: string, port: number): string => `${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+/** Why no connection came about. */
+export function dialText(address: string, thrown: Error): string {
+  const { code = '', hostname = '', message } = firstOf(thrown);
+  if (LOOKUP_CODES.has(code)) return `dial tcp: lookup ${hostname}: no such host`;
+  const text = SYSTEM_TEXTS[code];
+  return `dial tcp ${address}: ${text === undefined ? message : `connect: ${text}`}`;
+}
+
+/** What went wrong between the request and the end of the headers of its answer. */
+export function exchangeText(address: string, thrown: Error): string {
+  const { code = '', syscall = '', message } = firstOf(thrown);
+  if (syscall === 'connect' || LOOKUP_CODES.has(code)) return dialText(address, thrown);
+  if (isPlainAnswer(thrown)) return 'http: server gave HTTP response to HTTPS client';
+  if (code.startsWith('HPE_')) return `net/http: HTTP/1.x transport connection broken: ${message}`;
+  if (code === 'ECONNRESET' && message === 'socket hang up') return 'EOF';
+  const text = SYSTEM_TEXTS[code];
+  return text === undefined ? message : `read tcp ${address}: read: ${text}`;
+}
+
+/** The server does not speak TLS. */
+export const isPlainAnswer = (thrown: Error): boolean => {
+  const { code } = thrown as SocketError;
+  return code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG' || code === 'EPROTO';
+};
+
+/** A name with several addresses fails with one error for each. */
+const firstOf = (thrown: Error): SocketError =>
+  thrown instanceof AggregateError && thrown.errors[0] instanceof Error ? thrown.errors[0] : thrown;

@@ -1,0 +1,103 @@
+/**
+ * A gRPC probe: the standard health service (`grpc.health.v1`) must say SERVING.
+ *
+ * Invariant: each attempt has a channel of its own, without TLS, proxy, retries or service configuration.
+ */
+import { fileURLToPath } from 'node:url';
+import * as grpc from '@grpc/grpc-js';
+import { loadSync } from '@grpc/proto-loader';
+import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
+import { hostPort } from './go-errors.ts';
+
+const CHANNEL_OPTIONS: grpc.ChannelOptions = {
+  'grpc.primary_user_agent': 'kube-probe/1.36',
+  'grpc.max_receive_message_length': OUTPUT_MAX_BYTES,
+  'grpc.enable_retries': 0,
+  'grpc.enable_channelz': 0,
+  'grpc.enable_http_proxy': 0,
+  'grpc.service_config_disable_resolution': 1,
+  /** Each attempt connects anew, so that it asks the process that listens now. */
+  'grpc.use_local_subchannel_pool': 1,
+};
+
+type HealthClient = grpc.Client & {
+  Check(
+    request: { readonly service: string },
+    options: grpc.CallOptions,
+    callback: (error: grpc.ServiceError | null, reply?: { readonly status: string }) => void,
+  ): grpc.ClientUnaryCall;
+};
+type HealthService = new (
+  address: string,
+  credentials: grpc.ChannelCredentials,
+  options: grpc.ChannelOptions,
+) => HealthClient;
+
+let service: HealthService | undefined;
+
+function healthService(): HealthService {
+  const contract = loadSync('grpc/health/v1/health.proto', {
+    includeDirs: [fileURLToPath(new URL('../../../proto', import.meta.url))],
+    enums: String,
+    defaults: true,
+  });
+  const definition = contract['grpc.health.v1.Health'] as grpc.ServiceDefinition;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
+  service ??= grpc.makeClientConstructor(definition, 'Health') as unknown as HealthService;
+  return service;
+}
+
+export async function probeGrpc(
+  host: string,
+  port: number,
+  serviceName: string,
+  { timeoutSeconds, signal }: AttemptOptions,
+): Promise<Attempt> {
+  const address = hostPort(host, port);
+  const deadline = Date.now() + timeoutSeconds * 1_000;
+  const client = new (service ?? healthService())(address, grpc.credentials.createInsecure(), CHANNEL_OPTIONS);
+  const close = () => client.close();
+  signal.addEventListener('abort', close, { once: true });
+  try {
+    const isConnected = await new Promise<boolean>((resolve) =>
+      client.waitForReady(deadline, (error) => resolve(error === undefined)),
+    );
+    if (!isConnected) {
+      const reason = 'context deadline exceeded';
+      return failure(
+        `timeout: failed to connect service ${JSON.stringify(address)} within ${timeoutSeconds}s: ${reason}`,
+      );
+    }
+    return await check(client, serviceName, deadline, timeoutSeconds);
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+}
+
+function check(client: HealthClient, name: string, deadline: number, timeoutSeconds: number): Promise<Attempt> {
+  return new Promise((resolve) => {
+    client.Check({ service: name }, { deadline }, (error, reply) => {
+      if (error) resolve(failure(errorText(error, timeoutSeconds)));
+      else if (reply?.status === 'SERVING') resolve(success('service healthy'));
+      else resolve(failure(`service unhealthy (responded with ${JSON.stringify(reply?.status ?? '')})`));
+    });
+  });
+}
+
+function errorText({ code, details }: grpc.ServiceError, timeoutSeconds: number): string {
+  switch (code) {
+    case grpc.status.UNIMPLEMENTED:
+      return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${details}`;
+    case grpc.status.DEADLINE_EXCEEDED:
+      return `timeout: health rpc did not complete within ${timeoutSeconds}s`;
+    default:
+      return `error: health rpc probe failed: rpc error: code = ${goCode(code)} desc = ${details}`;
+  }
+}
+
+const goCode = (code: grpc.status): string =>
+  (grpc.status[code] ?? String(code))
+    .split('_')
+    .map((word) => word.charAt(0) + word.slice(1).toLowerCase())
+    .join('');

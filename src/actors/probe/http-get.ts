@@ -1,0 +1,162 @@
+/**
+ * One GET as the node agent makes it: no proxy, no connection kept, no certificate checked, and nothing that a hostile
+ * or broken server does costs more than the time and the bytes that were set for it.
+ *
+ * Invariants: the time covers name, connection, headers, redirects and body; of the body at most
+ * {@link OUTPUT_MAX_BYTES} are read; redirects are followed on the same host only, at most {@link REDIRECTS_MAX}.
+ */
+import * as http from 'node:http';
+import * as https from 'node:https';
+import type { Header } from '../../machines/operations/probe.ts';
+import { OUTPUT_MAX_BYTES } from './attempt.ts';
+import { exchangeText, hostPort, isPlainAnswer } from './go-errors.ts';
+
+const REDIRECTS_MAX = 10;
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+const AGENTS = {
+  http: new http.Agent({ keepAlive: false }),
+  https: new https.Agent({ keepAlive: false, rejectUnauthorized: false, maxCachedSessions: 0 }),
+};
+
+export interface GetOptions {
+  readonly url: string;
+  readonly headers: readonly Header[];
+  readonly userAgent: string;
+  /** `null`: as long as it takes. */
+  readonly timeoutMs: number | null;
+  /** What a redirect to another host means: an answer, or one to be followed. */
+  readonly followsElsewhere: boolean;
+  readonly signal: AbortSignal;
+}
+
+export type Answer =
+  | { readonly status: number; readonly body: string }
+  /** No answer; `text` says why. `plain`: the server does not speak TLS. */
+  | { readonly failed: 'exchange' | 'body'; readonly text: string; readonly plain: boolean };
+
+type Step = Answer | { readonly location: string };
+
+export async function httpGet(options: GetOptions): Promise<Answer> {
+  const timer = new AbortController();
+  const timeout = options.timeoutMs === null ? undefined : setTimeout(() => timer.abort(), options.timeoutMs);
+  const signal = AbortSignal.any([options.signal, timer.signal]);
+  try {
+    return await follow(options, signal, () => timer.signal.aborted);
+  } finally {
+    clearTimeout(timeout);
+  }
+}
+
+async function follow(options: GetOptions, signal: AbortSignal, isLate: () => boolean): Promise<Answer> {
+  let url: URL | null = URL.parse(options.url);
+  let headers = headersOf(options);
+  for (let hops = 0; url !== null; hops++) {
+    const step = await get(url, headers, options, signal, isLate);
+    if (!('location' in step)) return step;
+    const next: URL | null = URL.parse(step.location, url);
+    if (next === null)
+      return failed('exchange', url, `failed to parse Location header ${JSON.stringify(step.location)}`);
+    if (hops + 1 >= REDIRECTS_MAX) return failed('exchange', next, `stopped after ${REDIRECTS_MAX} redirects`);
+    if (/^([a-z][a-z0-9+.-]*:)?\/\//i.test(step.location)) headers = without(headers, 'host');
+    url = next;
+  }
+  return failed('exchange', options.url, 'invalid URL');
+}
+
+const failed = (what: 'exchange' | 'body', url: URL | string, text: string, plain = false): Answer => ({
+  failed: what,
+  text: what === 'body' ? text : `Get ${JSON.stringify(String(url))}: ${text}`,
+  plain,
+});
+
+function get(
+  url: URL,
+  headers: http.OutgoingHttpHeaders,
+  { followsElsewhere }: GetOptions,
+  signal: AbortSignal,
+  isLate: () => boolean,
+): Promise<Step> {
+  const scheme = url.protocol === 'https:' ? https : http;
+  const agent = url.protocol === 'https:' ? AGENTS.https : AGENTS.http;
+  return new Promise((resolve) => {
+    if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+      return resolve(
+        failed('exchange', url, `unsupported protocol scheme ${JSON.stringify(url.protocol.slice(0, -1))}`),
+      );
+    }
+    let request: http.ClientRequest;
+    const fail = (error: Error): void =>
+      resolve(
+        failed('exchange', url, isLate() ? LATE_HEADERS : exchangeText(addressOf(url), error), isPlainAnswer(error)),
+      );
+    try {
+      request = scheme.request(url, { agent, headers, signal });
+    } catch (error) {
+      return fail(error as Error);
+    }
+    request.once('error', fail);
+    request.once('response', (response) => {
+      const location = redirectOf(response, url, followsElsewhere);
+      if (location !== null) {
+        request.destroy();
+        return resolve({ location });
+      }
+      const end = (answer: Answer): void => {
+        resolve(answer);
+        request.destroy();
+      };
+      readBody(response, isLate, end);
+    });
+    request.end();
+  });
+}
+
+const LATE_HEADERS = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
+const LATE_BODY = 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';
+
+/** Where to go on; `null` when this is the answer. */
+function redirectOf({ statusCode = 0, headers }: http.IncomingMessage, url: URL, elsewhere: boolean): string | null {
+  const { location } = headers;
+  if (!REDIRECTS.has(statusCode) || location === undefined || location === '') return null;
+  const target = URL.parse(location, url);
+  return elsewhere || target === null || target.hostname === url.hostname ? location : null;
+}
+
+function readBody(response: http.IncomingMessage, isLate: () => boolean, answer: (answer: Answer) => void): void {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  const end = (): void => {
+    const body = Buffer.concat(chunks).subarray(0, OUTPUT_MAX_BYTES).toString('utf8');
+    answer({ status: response.statusCode ?? 0, body });
+  };
+  response.on('data', (chunk: Buffer) => {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size > OUTPUT_MAX_BYTES) end();
+  });
+  response.once('end', end);
+  response.once('error', () => answer(failed('body', '', isLate() ? LATE_BODY : 'unexpected EOF')));
+}
+
+function addressOf({ protocol, hostname, port }: URL): string {
+  const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
+  return hostPort(host, Number(port) || (protocol === 'https:' ? 443 : 80));
+}
+
+/** User agent and `Accept` unless the header is set; a header that is set empty is not sent. */
+function headersOf({ headers, userAgent }: GetOptions): http.OutgoingHttpHeaders {
+  const result: Record<string, string[]> = {};
+  for (const { name, value } of headers) (result[name.toLowerCase()] ??= []).push(value);
+  result['user-agent'] ??= [userAgent];
+  result['accept'] ??= ['*/*'];
+  const [host] = result['host'] ?? [];
+  const kept = Object.entries(result).filter(
+    ([name, [first]]) => name !== 'host' && !(first === '' && (name === 'accept' || name === 'user-agent')),
+  );
+  return { ...Object.fromEntries(kept), ...(host ? { host } : {}), connection: 'close' };
+}
+
+function without(headers: http.OutgoingHttpHeaders, name: string): http.OutgoingHttpHeaders {
+  const { [name]: _gone, ...rest } = headers;
+  return rest;
+}

@@ -1,0 +1,100 @@
+/**
+ * The operations `probe.*`: probing again and again, and HTTP hooks.
+ *
+ * Decides: nothing about containers; when to try next, and through {@link tally} what to say.
+ * Invariants: attempts of one probe never overlap, and start a period apart or later; after an abort nothing is said.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port, Ports } from '../../kernel/operation.ts';
+import type { criOperations } from '../../machines/operations/cri.ts';
+import type { ProbeHandler, ProbeWatch, probeOperations } from '../../machines/operations/probe.ts';
+import { type Attempt, type AttemptOptions, errored, failure, success } from './attempt.ts';
+import { newTally, tally } from './counter.ts';
+import { type ExecSync, probeExec } from './exec.ts';
+import { probeGrpc } from './grpc.ts';
+import { httpGet } from './http-get.ts';
+import { probeTcp } from './tcp.ts';
+
+const PROBE_AGENT = 'kube-probe/1.36';
+const HOOK_AGENT = 'kube-lifecycle/1.36';
+/** An attempt that could not be made is made again so often before it counts as errored. */
+const ATTEMPTS_MAX = 3;
+const STATUS_OK = 200;
+const STATUS_REDIRECT = 300;
+const STATUS_ERROR = 400;
+
+type ProbePorts = Ports<typeof probeOperations>;
+
+/** Exec probes go through the runtime. */
+export function probePorts(runtime: Pick<Ports<typeof criOperations>, 'cri.execSync'>): ProbePorts {
+  const execSync: ExecSync = (input, signal) =>
+    runtime['cri.execSync']({ id: 0, input, resume: false, signal, emit: () => {} });
+  return {
+    'probe.watch': async (call) => {
+      const { input, signal } = call;
+      let state = newTally(input.verdict, performance.now());
+      while (!signal.aborted) {
+        const beganMs = performance.now();
+        const attempt = await attemptPatiently(execSync, input, signal);
+        if (signal.aborted) break;
+        const { tally: next, items } = tally(state, input, attempt, performance.now());
+        state = next;
+        for (const item of items) call.emit(item);
+        await pause(beganMs + input.periodSeconds * 1_000 - performance.now(), signal);
+      }
+      return null;
+    },
+    'probe.httpHook': httpHook,
+  };
+}
+
+async function attemptPatiently(execSync: ExecSync, watch: ProbeWatch, signal: AbortSignal): Promise<Attempt> {
+  const { handler, timeoutSeconds } = watch;
+  let attempt = errored('');
+  for (let tries = 0; tries < ATTEMPTS_MAX && attempt.result === 'errored' && !signal.aborted; tries++) {
+    attempt = await attemptOnce(execSync, handler, { timeoutSeconds, signal });
+  }
+  return attempt;
+}
+
+function attemptOnce(execSync: ExecSync, handler: ProbeHandler, options: AttemptOptions): Promise<Attempt> {
+  switch (handler.kind) {
+    case 'exec':
+      return probeExec(execSync, handler.containerId, handler.command, options);
+    case 'httpGet':
+      return probeHttp(handler, options);
+    case 'tcpSocket':
+      return probeTcp(handler.host, handler.port, options);
+    default:
+      return probeGrpc(handler.host, handler.port, handler.service, options);
+  }
+}
+
+type HttpHandler = Extract<ProbeHandler, { kind: 'httpGet' }>;
+
+async function probeHttp({ url, headers }: HttpHandler, { timeoutSeconds, signal }: AttemptOptions): Promise<Attempt> {
+  const timeoutMs = timeoutSeconds * 1_000;
+  const answer = await httpGet({ url, headers, userAgent: PROBE_AGENT, timeoutMs, followsElsewhere: false, signal });
+  if ('failed' in answer) return answer.failed === 'body' ? errored(answer.text) : failure(answer.text);
+  const { status, body } = answer;
+  if (status < STATUS_OK || status >= STATUS_ERROR) return failure(`HTTP probe failed with statuscode: ${status}`);
+  if (status < STATUS_REDIRECT) return success(body);
+  return { result: 'warning', output: `Probe terminated redirects, Response body: ${body}` };
+}
+
+/** Any answer will do; only when there is none the hook has failed. */
+const httpHook: Port<(typeof probeOperations)['probe.httpHook']> = async ({ input, signal }) => {
+  const get = (url: string) =>
+    httpGet({ url, headers: input.headers, userAgent: HOOK_AGENT, timeoutMs: null, followsElsewhere: true, signal });
+  const answer = await get(input.url);
+  if (!('failed' in answer) || answer.failed === 'body') return { fellBack: false };
+  const plain = answer.plain ? await get(input.url.replace(/^https:/, 'http:')) : answer;
+  if ('failed' in plain) throw new OperationError(answer.text, { code: 'HOOK_FAILED' });
+  return { fellBack: true };
+};
+
+const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+  sleep(Math.max(0, ms), undefined, { signal }).catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+  });
