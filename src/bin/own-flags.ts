@@ -9,6 +9,8 @@ export interface OwnFlags {
   readonly journalDir: string | null;
   /** Loopback port of the visualizer; `off` for none. */
   readonly visualizerPort: number | 'off';
+  /** Only check command line and configuration. */
+  readonly validate: boolean;
 }
 
 export const DEFAULT_VISUALIZER_PORT = 10_247;
@@ -21,6 +23,7 @@ Statelet flags:
       --data-dir string          Folder for all that a kubelet writes below /var
       --journal-dir string       Folder of the journal (default "<root-dir>/journal")
       --visualizer-port string   Loopback port of the visualizer, or "off" (default ${DEFAULT_VISUALIZER_PORT})
+      --validate                 Check command line and configuration, change nothing, and end
 `;
 
 export type SplitArguments =
@@ -32,6 +35,10 @@ export function splitArguments(argv: readonly string[]): SplitArguments {
   const kubelet: string[] = [];
   for (let i = 0; i < argv.length; i++) {
     const argument = argv[i]!;
+    if (argument === '--validate') {
+      values.set('validate', 'true');
+      continue;
+    }
     const name = NAMES.find((known) => argument === `--${known}` || argument.startsWith(`--${known}=`));
     if (!name) kubelet.push(argument);
     else if (argument.includes('=')) values.set(name, argument.slice(argument.indexOf('=') + 1));
@@ -43,7 +50,7 @@ export function splitArguments(argv: readonly string[]): SplitArguments {
     return { error: `invalid argument "${values.get('visualizer-port')}" for "--visualizer-port": a port, or "off"` };
   }
   const own = { dataDir: values.get('data-dir') ?? null, journalDir: values.get('journal-dir') ?? null };
-  return { own: { ...own, visualizerPort: port }, kubelet };
+  return { own: { ...own, visualizerPort: port, validate: values.has('validate') }, kubelet };
 }
 
 function visualizerPort(value: string | undefined): number | 'off' | null {

@@ -100,7 +100,7 @@ interface Mount {
 }
 
 /** A hybrid machine (v1 controllers, v2 only for systemd) counts as v1: that is where its controllers are. */
-async function readCgroups(root: string): Promise<CgroupInfo> {
+export async function readCgroups(root: string): Promise<CgroupInfo> {
   const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8'));
   if (mounts.findLast(({ point }) => point === '/sys/fs/cgroup')?.type === 'cgroup2') {
     const controllers = await readFile(`${root}/sys/fs/cgroup/cgroup.controllers`, 'utf8');

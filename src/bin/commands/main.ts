@@ -6,6 +6,7 @@ import { STATELET_VERSION } from '../version.ts';
 export async function main(argv: readonly string[]): Promise<number> {
   // The daemon's arguments are a kubelet's; they must not meet another parser.
   if (argv[0] === 'run') return (await import('./run.ts')).run(argv.slice(1));
+  if (argv[0] === 'config') return (await import('./config.ts')).configCommand(argv.slice(1));
   let code = 0;
   const program = new Command('statelet')
     .description('A Kubernetes node agent that remembers why it did each thing')
@@ -16,6 +17,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     .command('run')
     .description("start the node agent with a kubelet's flags (statelet run --help)")
     .allowUnknownOption();
+  program.command('config').description('print the effective configuration, and where each value came from');
   program
     .command('replay')
     .description('run a journal again and report the first difference')

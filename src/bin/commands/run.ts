@@ -6,13 +6,13 @@
  */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { printLine } from '../../actors/log/logger.ts';
-import { type CommandLine, commandFailed, parseCommandLine } from '../../machines/startup/configuration/index.ts';
+import { type CommandLine, commandFailed } from '../../machines/startup/configuration/index.ts';
 import { nodeNameOf } from '../../machines/startup/run.ts';
 import { runDaemon } from '../daemon.ts';
+import { effectiveConfiguration, parseKubeletArguments } from '../effective-configuration.ts';
 import { maskedArguments } from '../masked-arguments.ts';
 import { OWN_FLAGS_HELP, splitArguments } from '../own-flags.ts';
-import { KUBELET_VERSION, NODE_VERSION } from '../version.ts';
+import { printLines } from '../print-lines.ts';
 
 /** Charts of the machines, drawn when the project is built. */
 const DIAGRAMS_DIR = join(import.meta.dirname, '../../../docs/diagrams');
@@ -23,13 +23,14 @@ export async function run(given: readonly string[]): Promise<number> {
   const dataDir = split.own.dataDir === null ? null : resolve(split.own.dataDir);
   const kubelet = maskedArguments(split.kubelet);
   const argv = dataDir === null ? kubelet : [`--root-dir=${dataDir}`, ...kubelet];
-  const parsed = parseCommandLine(argv, { version: KUBELET_VERSION, raw: NODE_VERSION });
+  const parsed = parseKubeletArguments(argv);
   for (const note of parsed.notes) process.stderr.write(`${note}\n`);
   if (parsed.kind === 'error') return refuse(parsed.error, parsed.hint);
   if (parsed.kind !== 'run') {
     if (parsed.text !== '') process.stdout.write(`${parsed.text}\n${parsed.kind === 'help' ? OWN_FLAGS_HELP : ''}`);
     return 0;
   }
+  if (split.own.validate) return validate(parsed);
   const rootDir = resolve(parsed.flags.rootDir);
   return runDaemon({
     argv,
@@ -44,6 +45,18 @@ export async function run(given: readonly string[]): Promise<number> {
   });
 }
 
+/** `--validate`: would this start? Nothing on disk is changed, no runtime is asked. */
+async function validate(parsed: Extract<CommandLine, { kind: 'run' }>): Promise<number> {
+  const effective = await effectiveConfiguration(parsed);
+  printLines('warn', effective.warnings);
+  if (effective.kind === 'refused') {
+    printLines('error', effective.lines);
+    return 1;
+  }
+  process.stdout.write('ok\n');
+  return 0;
+}
+
 function verbosityOf(parsed: Extract<CommandLine, { kind: 'run' }>): number {
   const given = Number(parsed.given['v'] ?? 0);
   return Number.isFinite(given) ? given : 0;
@@ -51,7 +64,7 @@ function verbosityOf(parsed: Extract<CommandLine, { kind: 'run' }>): number {
 
 function refuse(error: string, hint: string | null): number {
   const { exit, lines } = commandFailed(error);
-  printLine('error', 'statelet', error, { klog: lines.join('\n') });
+  printLines('error', lines);
   if (hint) process.stderr.write(`${hint}\n`);
   return exit;
 }

@@ -11,7 +11,7 @@ export { millisecondsOf } from './duration.ts';
 export { decideFeatures, type FeatureSettings, isEnabled } from './feature-gates.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags.ts';
 export { loadConfiguration } from './load.ts';
-export { printOrigin, valuesWithOrigin } from './origins.ts';
+export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
 export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';
 export type { ConfigurationSource, DropInListing } from './source.ts';
 export type { KubeletConfiguration } from './types.ts';

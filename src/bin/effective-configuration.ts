@@ -1,0 +1,71 @@
+/**
+ * What a kubelet with these arguments would run with on this machine, found out without changing anything on it.
+ *
+ * The same pure functions as the config loader's, in the same order; files are read by the daemon's own port. Credentials
+ * are masked before anything else is done.
+ */
+import { readConfiguration, readDropIns } from '../actors/host/configuration.ts';
+import { readCgroups } from '../actors/host/machine.ts';
+import { masked, maskedDropIns } from '../actors/host/masked-configuration.ts';
+import { buildAuth } from '../machines/startup/auth.ts';
+import {
+  type CommandLine,
+  type ConfigurationFiles,
+  commandFailed,
+  type KubeletConfiguration,
+  type KubeletFlags,
+  parseCommandLine,
+  resolveConfiguration,
+} from '../machines/startup/configuration/index.ts';
+import { parseNodeIPs } from '../machines/startup/node-ip.ts';
+import { maskedArguments } from './masked-arguments.ts';
+import { KUBELET_VERSION, NODE_VERSION } from './version.ts';
+
+type Given = Extract<CommandLine, { kind: 'run' }>;
+
+export type Effective =
+  | {
+      readonly kind: 'effective';
+      readonly configuration: KubeletConfiguration;
+      readonly line: Given;
+      readonly files: ConfigurationFiles;
+      /** klog lines. */
+      readonly warnings: readonly string[];
+    }
+  | { readonly kind: 'refused'; readonly lines: readonly string[]; readonly warnings: readonly string[] };
+
+export const parseKubeletArguments = (argv: readonly string[]): CommandLine =>
+  parseCommandLine(maskedArguments(argv), { version: KUBELET_VERSION, raw: NODE_VERSION });
+
+export async function effectiveConfiguration(line: Given): Promise<Effective> {
+  const { flags, given } = line;
+  const files: ConfigurationFiles = {
+    file: flags.config === '' ? null : masked(await readConfiguration(flags.config)),
+    dropIns: flags.configDir === '' ? null : maskedDropIns(await readDropIns(flags.configDir)),
+  };
+  const { version: cgroupVersion } = await readCgroups('');
+  const resolution = resolveConfiguration(flags, given, files, { cgroupVersion });
+  const { warnings } = resolution;
+  if (resolution.kind === 'failed') return { kind: 'refused', lines: resolution.lines, warnings };
+  const { configuration } = resolution;
+  const refusal = refusalOfRun(flags, configuration);
+  if (refusal !== null) return { kind: 'refused', lines: refusal, warnings };
+  return { kind: 'effective', configuration, line, files, warnings };
+}
+
+/** What `run()` refuses for reasons of the configuration alone; with a kubeconfig, auth is not the configuration's alone. */
+function refusalOfRun(
+  { kubeconfig, nodeIP, cloudProvider }: KubeletFlags,
+  { authentication, authorization }: KubeletConfiguration,
+): readonly string[] | null {
+  const auth = buildAuth({
+    anonymous: authentication.anonymous.enabled,
+    webhookAuthentication: authentication.webhook.enabled,
+    clientCAFile: authentication.x509.clientCAFile,
+    authorizationMode: authorization.mode,
+    hasClient: false,
+  });
+  const addresses = parseNodeIPs(nodeIP, cloudProvider);
+  const refused = [...(kubeconfig === '' ? [auth] : []), addresses].find(({ ok }) => !ok);
+  return refused && !refused.ok ? commandFailed(`failed to run Kubelet: ${refused.message}`).lines : null;
+}

@@ -1,0 +1,21 @@
+/** Columns of text for a terminal: as wide as their widest cell, numbers to the right, no space at the end of a line. */
+
+export interface Column {
+  readonly title: string;
+  readonly align?: 'left' | 'right';
+}
+
+export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
+  const titles = columns.map(({ title }) => title);
+  const all = titles.some((title) => title !== '') ? [titles, ...rows] : rows;
+  const widths = columns.map((_, at) => Math.max(...all.map((row) => (row[at] ?? '').length), 0));
+  const line = (row: readonly string[]): string =>
+    columns
+      .map(({ align }, at) => {
+        const cell = row[at] ?? '';
+        return align === 'right' ? cell.padStart(widths[at]!) : cell.padEnd(widths[at]!);
+      })
+      .join('  ')
+      .trimEnd();
+  return all.map((row) => `${line(row)}\n`).join('');
+}
