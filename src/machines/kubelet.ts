@@ -75,7 +75,7 @@ const alive = kubeletSetup.createStateConfig({
   on: {
     'signal.received': {
       target: 'stopping',
-      actions: line('info', ({ event }) => ['Received signal; stopping. Pods go on', { signal: event.signal }]),
+      actions: line('info', ({ event }) => ['Received signal; stopping', { signal: event.signal }]),
     },
     'lockFile.contended': {
       target: 'stopping',
