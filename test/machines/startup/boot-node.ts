@@ -59,7 +59,7 @@ export function document(fields: Record<string, Json> = {}): ConfigurationSource
 }
 
 /** A machine on which everything works. */
-const HEALTHY: Answers = {
+export const HEALTHY: Answers = {
   'host.readConfiguration': ok(document()),
   'host.permissions': ok({ uid: 0 }),
   'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
@@ -82,7 +82,7 @@ const HEALTHY: Answers = {
 };
 
 /** What a stream says as soon as it is open. */
-const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> = {
+export const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> = {
   'runtime.watchStatus': () => RUNTIME_READY,
   'server.healthz': (input: { address: string; port: number }) => ({ type: 'healthz.listening', ...input }),
 };
