@@ -161,10 +161,10 @@ export const KUBELET_ROWS: readonly Row[] = [
   planned('S187', 'server certificate manager', 'server', `${CONFIGURATION}/apply-flags.ts#withServingCertificate`),
   planned('S188', 'probe manager', 'pods'),
   planned('S189', 'token manager', 'cluster'),
-  planned('S190', 'volume plugins', 'pods', 'src/machines/pods/spec/volumes.ts#unsupportedVolumes'),
+  planned('S190', 'volume plugins', 'pods', 'src/machines/pods/spec/volumes.ts#volumeKind'),
   planned('S191', 'plugin manager', 'pods'),
   instead('S192', 'DNS in a containerised mounter', 'a mounter path is accepted and has no mounter behind it'),
-  planned('S193', 'volume manager', 'pods', 'src/machines/pods/spec/volumes.ts#localVolumes'),
+  planned('S193', 'volume manager', 'pods', 'src/machines/pods/spec/volumes.ts#volumeMounts'),
   built(
     'S194',
     'restart back-off',
