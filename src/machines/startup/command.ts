@@ -8,7 +8,7 @@ import type { LoadedConfiguration } from './config-loader.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 /** True when the kubelet's own cgroup is not below the one that is reserved for it; upstream only says so. */
-export function isOutsideReserved(kubeletCgroups: string, kubeReservedCgroup: string): boolean {
+function isOutsideReserved(kubeletCgroups: string, kubeReservedCgroup: string): boolean {
   return kubeletCgroups !== '' && kubeReservedCgroup !== '' && !kubeletCgroups.startsWith(kubeReservedCgroup);
 }
 

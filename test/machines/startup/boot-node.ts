@@ -15,7 +15,7 @@ import { header, MemorySink } from '../../kernel/support.ts';
 import { VirtualTime } from '../../support/pods-time.ts';
 import { PodsWorld } from '../../support/pods-world.ts';
 
-export type Answer = EffectResult | 'stream' | 'hangs';
+type Answer = EffectResult | 'stream' | 'hangs';
 /** By operation: its answer, or the answer to a call; `nth` counts the calls of that name from 0. */
 export type Answers = { readonly [Name in keyof Operations]?: Answer | ((input: never, nth: number) => Answer) };
 

@@ -34,7 +34,7 @@ const model: WorldModel = ({ name, input }, emit) => {
     emit(words(input as never));
     return 'stream';
   }
-  if (name === 'host.loadSoftState') return ok({ containers: {} });
+  if (name === 'host.loadSoftState') return ok({ containers: {}, probes: {} });
   if (name === 'host.fileSystem') return ok({ capacityBytes: '1000', availableBytes: '900' });
   if (name === 'cri.imageFsInfo') return ok({ mountpoint: '/', usedBytes: '0', inodesUsed: '0' });
   const answer = HEALTHY[name as keyof Operations];

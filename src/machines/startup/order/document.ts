@@ -14,7 +14,7 @@ export interface Promised {
 }
 
 /** Why a step of a document is in no journal of a standalone node. */
-export type Absence =
+type Absence =
   /** It needs an API server. */
   | 'cluster'
   /** A server of this node that is not built yet. */

@@ -6,11 +6,11 @@ import { walkthroughAsText } from './d-walkthrough-as-text.ts';
 import type { OrderDocument } from './document.ts';
 import { nineteenSteps } from './e-nineteen-steps.ts';
 
-export { checkOrder, missingSteps, stepsTaken, type Violation } from './check.ts';
-export { CONTRADICTIONS, type Contradiction } from './contradictions.ts';
-export type { OrderDocument, Promised } from './document.ts';
-export type { Recorded, Step } from './step.ts';
-export { STEP_NAMES, STEPS, type StepName } from './steps.ts';
+export { checkOrder, missingSteps, stepsTaken } from './check.ts';
+export { CONTRADICTIONS } from './contradictions.ts';
+export type { Promised } from './document.ts';
+export { isStep } from './step.ts';
+export { STEP_NAMES } from './steps.ts';
 
 export const DOCUMENTS: readonly OrderDocument[] = [
   walkthrough,

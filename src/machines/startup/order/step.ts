@@ -25,27 +25,27 @@ interface Conditional {
 }
 
 /** `from` told `to` an event of this type. `xstate.init` is the first message of an actor: it was started. */
-export interface Told extends Conditional {
+interface Told extends Conditional {
   readonly told: string;
   readonly from: string;
   readonly to: string;
 }
 /** The request at this address (child of the actor that asks) asked for the operation. */
-export interface Asked extends Conditional {
+interface Asked extends Conditional {
   readonly asked: string;
   readonly at: string;
 }
 /** The operation asked for at this address ended, well or not. */
-export interface Answered extends Conditional {
+interface Answered extends Conditional {
   readonly answered: string;
   readonly at: string;
 }
-export interface Said extends Conditional {
+interface Said extends Conditional {
   readonly said: string;
   readonly at: string;
 }
 /** The chart of the actor was in the state `in` (a path of names with dots) at the end of a turn. */
-export interface Entered extends Conditional {
+interface Entered extends Conditional {
   readonly in: string;
   readonly at: string;
 }
@@ -54,7 +54,7 @@ export type Step = Told | Asked | Answered | Said | Entered;
 const typeOf = ({ event }: Recorded): string | undefined => (typeof event === 'object' ? event.type : event);
 
 /** True when the state value of a chart contains the path. */
-export function isIn(value: unknown, path: readonly string[]): boolean {
+function isIn(value: unknown, path: readonly string[]): boolean {
   const [first, ...rest] = path;
   if (first === undefined) return true;
   if (typeof value === 'string') return rest.length === 0 && value === first;
