@@ -5,7 +5,8 @@
  * Invariants: before `runtime.connect` succeeded every `cri.*` fails with a clear text; connecting again replaces the
  * connection.
  */
-import { statSync } from 'node:fs';
+import { accessSync, constants, statSync } from 'node:fs';
+import type { Vault } from '../kernel/journal/index.ts';
 import { OperationError } from '../kernel/json.ts';
 import type { Ports } from '../kernel/operation.ts';
 import { criOperations } from '../machines/operations/cri.ts';
@@ -31,7 +32,8 @@ export function socketPath(endpoint: string): string {
   throw new OperationError(`protocol ${JSON.stringify(protocol)} not supported`, { code: 'INVALID_ARGUMENT' });
 }
 
-export function connectRuntime(log: RuntimeLog): RuntimeConnection {
+/** `vault` holds the values of Secrets that containers get. */
+export function connectRuntime(log: RuntimeLog, vault?: Vault): RuntimeConnection {
   let connection: CriPorts | undefined;
   let embedded: EmbeddedRuntime | undefined;
   const current = (): CriPorts => {
@@ -44,7 +46,7 @@ export function connectRuntime(log: RuntimeLog): RuntimeConnection {
   };
   const cri = Object.fromEntries(Object.keys(criOperations).map((name) => [name, forward(name)]));
   const runtime: Ports<typeof runtimeOperations> = {
-    'runtime.exists': async ({ input }) => ({ exists: isSocket(socketPath(input.endpoint)) }),
+    'runtime.exists': async ({ input }) => ({ exists: isUsableSocket(socketPath(input.endpoint)) }),
     'runtime.startEmbedded': async ({ input }) => {
       const { startEmbeddedRuntime } = await import('./runtime/index.ts');
       const rootDir = `${input.rootDir}/embedded`;
@@ -56,6 +58,7 @@ export function connectRuntime(log: RuntimeLog): RuntimeConnection {
         endpoint: `unix://${socketPath(input.endpoint)}`,
         ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
         requestTimeoutMs: input.requestTimeoutMs,
+        ...(vault === undefined ? {} : { vault }),
       });
       const version = await validated(opened, input.endpoint, signal);
       connection?.close();
@@ -83,8 +86,14 @@ export function connectRuntime(log: RuntimeLog): RuntimeConnection {
   };
 }
 
-function isSocket(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
+/** A socket that this user may use; one behind a closed door is as good as none. */
+function isUsableSocket(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK);
+    return statSync(path).isSocket();
+  } catch {
+    return false;
+  }
 }
 
 async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal) {

@@ -6,15 +6,17 @@
  */
 import { randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { hostPorts } from '../actors/host/index.ts';
 import { logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
 import { healthzPorts } from '../actors/server/healthz.ts';
 import { Visualizer } from '../actors/server/visualizer.ts';
+import { volumePorts } from '../actors/volume/index.ts';
 import { buildInfo } from '../kernel/build-info.ts';
 import { hostTime } from '../kernel/clock.ts';
-import { openJournal } from '../kernel/journal/index.ts';
+import { openJournal, openVault } from '../kernel/journal/index.ts';
 import type { PlainError } from '../kernel/json.ts';
 import { Kernel } from '../kernel/kernel.ts';
 import { FORMAT_VERSION, type HeaderRecord } from '../kernel/records.ts';
@@ -26,6 +28,8 @@ import { NODE_VERSION, STATELET_VERSION } from './version.ts';
 const SEED_MAX = 2 ** 32 - 1;
 /** Upstream's mode of the root directory; the journal inside is for the owner alone. */
 const ROOT_DIRECTORY_MODE = 0o750;
+/** Below the root directory: the key of the handles that stand for secrets in the journal. */
+const SECRETS_KEY = 'pki/journal-secrets.key';
 
 export interface DaemonOptions {
   /** Arguments of the kubelet, without Statelet's own. */
@@ -50,7 +54,8 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
     directory: options.journalDir,
     report: (level, sentence) => printLine(level, 'journal', sentence),
   });
-  const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields));
+  const vault = openVault(join(options.rootDir, SECRETS_KEY));
+  const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: options.verbosity >= 4 ? 'debug' : 'info' });
   const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: page?.url() ?? null }));
@@ -61,7 +66,12 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       header: header(options, journal.incarnation),
       sink: journal,
       time: hostTime(),
-      performer: performerOf({ ...hostPorts(), ...healthzPorts(), ...runtime.ports }),
+      performer: performerOf({
+        ...hostPorts({ vault }),
+        ...volumePorts({ vault }),
+        ...healthzPorts(),
+        ...runtime.ports,
+      }),
       onTurn: (records, running) => {
         log(records);
         page?.visualizer.onTurn(records, running);

@@ -8,6 +8,7 @@ import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
 import type { Image } from '../../src/machines/api/cri.ts';
 import type { Manifest, ManifestError, SoftState } from '../../src/machines/operations/host.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
+import type { ConfigObject } from '../../src/machines/operations/volume.ts';
 import { RuntimeError, RuntimeModel } from './pods-runtime.ts';
 import type { VirtualTime } from './pods-time.ts';
 
@@ -59,6 +60,9 @@ export class PodsWorld implements Performer {
   readonly registry = new Map<string, Image>();
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
+  objects: readonly ConfigObject[] = [];
+  /** By name of a volume, why it cannot be set up. */
+  readonly volumeFailures = new Map<string, string>();
   /** By command: how long it takes in a container, and how it ends. */
   readonly commands = new Map<string, { readonly takesMs: number; readonly exitCode: number }>();
   softState: SoftState = { containers: {} };
@@ -80,12 +84,17 @@ export class PodsWorld implements Performer {
     this.runtime.onChange = (uid) => {
       for (const watcher of this.watchers.values()) watcher(uid);
     };
-    this.handlers = { ...criHandlers(this), ...hostHandlers(this) };
+    this.handlers = { ...criHandlers(this), ...hostHandlers(this), ...volumeHandlers(this) };
   }
 
   setManifests(manifests: readonly Manifest[], errors: readonly ManifestError[] = []): void {
     this.manifests = manifests;
     this.manifestErrors = errors;
+    for (const tell of this.manifestWatchers) tell();
+  }
+
+  setObjects(objects: readonly ConfigObject[]): void {
+    this.objects = objects;
     for (const tell of this.manifestWatchers) tell();
   }
 
@@ -107,6 +116,7 @@ export class PodsWorld implements Performer {
       else if (this.isDown && name.startsWith('cri.'))
         answer({ error: faultError({ error: 'connection refused', code: 'UNAVAILABLE' }) });
       else stop = this.handle(name, input, fault, answer, emit, request.id);
+      if (cancelled) stop?.();
     });
     const cancel = (): void => {
       cancelled = true;
@@ -163,7 +173,13 @@ export class PodsWorld implements Performer {
   }
 
   private watchManifests(emit: (event: JsonEvent) => void): () => void {
-    const tell = () => emit({ type: 'manifests.changed', manifests: this.manifests, errors: this.manifestErrors });
+    const tell = () =>
+      emit({
+        type: 'manifests.changed',
+        manifests: this.manifests,
+        objects: this.objects,
+        errors: this.manifestErrors,
+      });
     this.manifestWatchers.add(tell);
     tell();
     return () => void this.manifestWatchers.delete(tell);
@@ -261,6 +277,30 @@ function hostHandlers(world: PodsWorld): Handlers {
     'host.loadSoftState': (_, done) => done(world.softState),
     'host.saveSoftState': ({ state }, done) => {
       world.softState = structuredClone<SoftState>(state);
+      done(null);
+    },
+  };
+}
+
+function volumeHandlers(world: PodsWorld): Handlers {
+  return {
+    'volume.setUp': ({ volumes }, done) => {
+      const failed = volumes.flatMap(({ name }) => {
+        const message = world.volumeFailures.get(name);
+        return message === undefined ? [] : [{ name, message }];
+      });
+      const good = volumes.filter(({ name }) => !world.volumeFailures.has(name));
+      for (const { path } of good) world.folders.add(path);
+      done({ failed });
+    },
+    'volume.bindSubPaths': ({ subPaths }, done) => {
+      for (const { target } of subPaths) world.folders.add(target);
+      done({ failed: {} });
+    },
+    'volume.tearDown': ({ podDirectory }, done) => {
+      for (const path of world.folders) {
+        if (/^\/(volumes|volume-subpaths)\//.test(path.slice(podDirectory.length))) world.folders.delete(path);
+      }
       done(null);
     },
   };

@@ -5,8 +5,10 @@
  * that the runtime reserved for us is adopted; after each change of our own the watchers look at that pod; sandboxes
  * start only so many at a time, for the CPU is the limit of a batch and a queue in here is fairer than one in there.
  */
+import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import pLimit from 'p-limit';
+import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall, Ports } from '../../kernel/operation.ts';
 import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
@@ -15,6 +17,7 @@ import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } 
 import type { Outcome } from './expectations.ts';
 import { inspectPod } from './inspect.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
+import { withoutSecrets, withSecrets } from './secrets.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
@@ -33,6 +36,8 @@ export interface CriOptions extends Endpoints {
   readonly now?: () => number;
   /** Hears what no machine needs to know: an event stream that broke and is being opened again. */
   readonly warn?: (message: string) => void;
+  /** Holds the values of Secrets that containers get; without one there are none. */
+  readonly vault?: Vault;
 }
 
 export interface CriPorts {
@@ -48,6 +53,9 @@ class Adapter {
   readonly now: () => number;
   readonly periods: RelistPeriods;
   readonly warn: (message: string) => void;
+  readonly vault: Vault;
+  /** By container, the secrets that it was created with. */
+  readonly secrets = new Map<string, readonly SecretHandle[]>();
   readonly watchers = new Set<PodWatcher>();
   readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
 
@@ -57,6 +65,7 @@ class Adapter {
     this.now = options.now ?? Date.now;
     this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
     this.warn = options.warn ?? (() => {});
+    this.vault = options.vault ?? new Vault(randomBytes(32));
   }
 
   limits(call: { readonly signal: AbortSignal }, timeoutMs: number | null = this.timeoutMs): CallOptions {
@@ -80,6 +89,15 @@ class Adapter {
         if (!isNotFound(error)) throw error;
       }),
     );
+  }
+
+  /** The runtime may quote in an error what it was given. */
+  async discreet<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      throw withoutSecrets(error, secrets, this.vault);
+    }
   }
 
   /** Does what changes a sandbox or container, then has its pod looked at, whatever came of it. */
@@ -158,27 +176,27 @@ function containerPorts(adapter: Adapter) {
   const { client } = adapter;
   return {
     'cri.createContainer': async (call) => {
-      const { podSandboxId, config, sandboxConfig } = call.input;
+      const { podSandboxId, config, sandboxConfig, secrets = [] } = call.input;
       const { name, attempt = 0 } = config.metadata ?? {};
       const find = async () => {
         const filter = { pod_sandbox_id: podSandboxId };
         const { containers } = await client.call('ListContainers', { filter }, adapter.limits(call));
         return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
       };
-      const request = { pod_sandbox_id: podSandboxId, config: encoded(config), sandbox_config: sandboxConfig };
+      const opened = withSecrets(config, secrets, adapter.vault);
+      const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
       const create = async () => (await client.call('CreateContainer', request, adapter.limits(call))).container_id;
-      const containerId = await createOnce(call.resume, find, create);
+      const containerId = await adapter.discreet(secrets, createOnce(call.resume, find, create));
+      if (secrets.length > 0) adapter.secrets.set(containerId, secrets);
       adapter.learn(containerId, sandboxConfig.metadata?.uid);
       return { containerId };
     },
     'cri.startContainer': async (call) => {
       const { containerId } = call.input;
       if (call.resume && (await hasStarted(adapter, call, containerId))) return null;
-      return adapter.changing(
-        containerId,
-        'running',
-        client.call('StartContainer', { container_id: containerId }, adapter.limits(call)),
-      );
+      const start = client.call('StartContainer', { container_id: containerId }, adapter.limits(call));
+      const secrets = adapter.secrets.get(containerId) ?? [];
+      return adapter.changing(containerId, 'running', adapter.discreet(secrets, start));
     },
     'cri.stopContainer': (call) => {
       const { containerId, timeoutSeconds } = call.input;
@@ -188,6 +206,7 @@ function containerPorts(adapter: Adapter) {
     },
     'cri.removeContainer': (call) => {
       const { containerId } = call.input;
+      adapter.secrets.delete(containerId);
       return adapter.ending(
         containerId,
         'gone',

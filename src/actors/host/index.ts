@@ -1,4 +1,6 @@
 /** All ports of this machine, one file a theme. Nothing is read or opened before it is asked for. */
+import { randomBytes } from 'node:crypto';
+import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import { hostAddresses } from './addresses.ts';
@@ -8,7 +10,7 @@ import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
 import { limitPorts } from './limits.ts';
 import { lockPorts } from './lock.ts';
 import { machinePorts } from './machine.ts';
-import { watchManifests } from './manifests.ts';
+import { manifestPort } from './manifests.ts';
 import { masked, maskedDropIns } from './masked-configuration.ts';
 import { notifyPort } from './notify.ts';
 import { preparePod, removePod } from './pod-files.ts';
@@ -22,12 +24,14 @@ export interface HostOptions {
   readonly environment?: NodeJS.ProcessEnv;
   /** `null`: use the programs of the system instead of FFI. */
   readonly system?: SystemCalls | null;
+  /** Keeps the values of Secrets that are read here, for the ports that hand them on. */
+  readonly vault?: Vault;
 }
 
 type HostPorts = Ports<Omit<typeof hostOperations, 'server.healthz'>>;
 
 export function hostPorts(options: HostOptions = {}): HostPorts {
-  const { root = '', environment = process.env } = options;
+  const { root = '', environment = process.env, vault = new Vault(randomBytes(32)) } = options;
   const system = options.system === undefined ? systemCalls() : options.system;
   return {
     ...machinePorts(root),
@@ -39,7 +43,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.readDropIns': async ({ input }) => maskedDropIns(await readDropIns(input.path)),
     'host.makeDirectories': makeDirectories,
     'host.notify': notifyPort(environment, system),
-    'host.watchManifests': watchManifests,
+    'host.watchManifests': manifestPort(vault),
     'host.preparePod': preparePod,
     'host.removePod': removePod,
     'host.terminationMessage': terminationMessage,

@@ -1,5 +1,5 @@
 /**
- * Reads static pod files: what is under the path now, file by file.
+ * Reads static pod files, and the ConfigMaps and Secrets beside them: what is under the path now, file by file.
  *
  * Decides:
  * - A path is one file, or one folder that is not searched below. Names with a leading dot and the backups of editors
@@ -20,10 +20,13 @@ import { createHash } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
 import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Vault } from '../../kernel/journal/index.ts';
 import type { Json } from '../../kernel/json.ts';
 import type { Manifest, ManifestError } from '../../machines/operations/host.ts';
+import type { ConfigObject } from '../../machines/operations/volume.ts';
 import { staticPod } from '../../machines/pods/static-pod.ts';
 import { aggregate } from '../../machines/startup/configuration/go-text.ts';
+import { configObject, configObjectKind } from './config-object.ts';
 import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
 
 /** Files of one folder. Several times the pods a node can run (110 by default), so only a mistake exceeds it. */
@@ -41,15 +44,24 @@ export interface FileState {
   readonly inode: string;
   /** The last content that made a pod. */
   readonly manifest: Manifest | null;
+  /** The last content that made a ConfigMap or Secret; the values of a Secret are handles. */
+  readonly object: ConfigObject | null;
   readonly error: ManifestError | null;
 }
 
 export interface Scan {
   readonly files: ReadonlyMap<string, FileState>;
   readonly manifests: readonly Manifest[];
+  readonly objects: readonly ConfigObject[];
   readonly errors: readonly ManifestError[];
   /** After how many ms the file that is still being written to can be looked at again; infinite without one. */
   readonly unfinishedForMs: number;
+}
+
+/** For whom files are read, and who keeps their secrets. */
+export interface Reader {
+  readonly nodeName: string;
+  readonly vault: Vault;
 }
 
 interface FileOutcome {
@@ -59,20 +71,41 @@ interface FileOutcome {
 }
 
 /** Reads everything under `path`. Fails only when the path exists and cannot be listed at all. */
-export async function scanManifests(path: string, nodeName: string, before: Scan['files']): Promise<Scan> {
+export async function scanManifests(path: string, reader: Reader, before: Scan['files']): Promise<Scan> {
   const listing = await list(path);
   const outcomes: FileOutcome[] = [];
   for (let at = 0; at < listing.files.length; at += READ_PARALLEL) {
     const batch = listing.files.slice(at, at + READ_PARALLEL);
-    const read = await Promise.all(batch.map((file) => readManifest(file, nodeName, before.get(file))));
+    const read = await Promise.all(batch.map((file) => readManifest(file, reader, before.get(file))));
     outcomes.push(...read.filter((outcome) => outcome !== null));
   }
+  const { objects, errors } = distinctObjects(outcomes);
   return {
     files: new Map(outcomes.map(({ file, state }) => [file, state])),
     manifests: outcomes.flatMap(({ state }) => state.manifest ?? []),
-    errors: [...listing.errors, ...outcomes.flatMap(({ state }) => state.error ?? [])],
+    objects,
+    errors: [...listing.errors, ...outcomes.flatMap(({ state }) => state.error ?? []), ...errors],
     unfinishedForMs: outcomes.reduce((least, { unfinishedForMs }) => Math.min(least, unfinishedForMs), FINISHED),
   };
+}
+
+/** Of two files with one object the first in order has it. */
+function distinctObjects(outcomes: readonly FileOutcome[]) {
+  const owners = new Map<string, string>();
+  const errors: ManifestError[] = [];
+  const objects = outcomes.flatMap(({ file, state: { object } }) => {
+    if (object === null) return [];
+    const key = `${object.kind} "${object.namespace}/${object.name}"`;
+    const owner = owners.get(key);
+    if (owner === undefined) {
+      owners.set(key, file);
+      return [object];
+    }
+    const message = `Can't process manifest file "${file}": ${key} is already defined by "${owner}"`;
+    errors.push({ file, message });
+    return [];
+  });
+  return { objects, errors };
 }
 
 const FINISHED = Number.POSITIVE_INFINITY;
@@ -113,7 +146,7 @@ async function existing(path: string): Promise<Stats | null> {
 const codeOf = (error: unknown): string | undefined =>
   error instanceof Error && 'code' in error ? String(error.code) : undefined;
 
-async function readManifest(file: string, nodeName: string, before?: FileState): Promise<FileOutcome | null> {
+async function readManifest(file: string, reader: Reader, before?: FileState): Promise<FileOutcome | null> {
   try {
     const found = await existing(file);
     if (!found) return await danglingLink(file);
@@ -123,13 +156,13 @@ async function readManifest(file: string, nodeName: string, before?: FileState):
     const digest = createHash('sha256').update(bytes).digest('hex');
     if (before?.digest === digest) return { file, state: before, unfinishedForMs: FINISHED };
     const inode = `${stats.dev}:${stats.ino}`;
-    const state = { ...decode(file, nodeName, bytes, before), digest, inode };
+    const state = { ...decode(file, reader, bytes, before), digest, inode };
     const unfinishedForMs = settlesInMs(stats);
     if (unfinishedForMs === FINISHED || (state.error === null && before?.inode !== inode)) {
       return { file, state, unfinishedForMs: FINISHED };
     }
-    const { manifest = null, error = null } = before ?? {};
-    return { file, state: { digest: '', inode, manifest, error }, unfinishedForMs };
+    const { manifest = null, object = null, error = null } = before ?? {};
+    return { file, state: { digest: '', inode, manifest, object, error }, unfinishedForMs };
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return null;
     return { file, state: { ...broken(file, error, before), digest: '', inode: '' }, unfinishedForMs: FINISHED };
@@ -149,7 +182,7 @@ async function danglingLink(file: string): Promise<FileOutcome | null> {
 }
 
 function skipped(file: string, message: string): FileOutcome {
-  const state = { digest: '', inode: '', manifest: null, error: { file, message } };
+  const state = { digest: '', inode: '', manifest: null, object: null, error: { file, message } };
   return { file, state, unfinishedForMs: FINISHED };
 }
 
@@ -177,26 +210,34 @@ async function readWhole(file: string): Promise<{ bytes: Uint8Array; stats: Stat
   }
 }
 
-type Decoded = Pick<FileState, 'manifest' | 'error'>;
+type Decoded = Pick<FileState, 'manifest' | 'object' | 'error'>;
 
-function decode(file: string, nodeName: string, bytes: Uint8Array, before?: FileState): Decoded {
+function decode(file: string, { nodeName, vault }: Reader, bytes: Uint8Array, before?: FileState): Decoded {
+  let what = 'pod';
   try {
     const value = decodeDocument(bytes);
     if (value === null) throw new DocumentError('the file is empty');
+    const kind = configObjectKind(value);
+    what = kind ?? what;
+    if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error: null };
     const manifest = { file, uid: uidOf(file, nodeName, value), value };
     const { errors } = staticPod(manifest, nodeName);
-    return errors ? broken(file, new Error(`invalid pod: ${aggregate(errors)}`), before) : { manifest, error: null };
+    if (errors) return broken(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
+    return { manifest, object: null, error: null };
   } catch (error) {
-    return broken(file, error, before);
+    const isObject = what !== 'pod' && !(error instanceof DocumentError);
+    return broken(file, isObject ? new Error(`invalid ${what}: ${(error as Error).message}`) : error, before);
   }
 }
 
 function broken(file: string, error: unknown, before?: FileState): Decoded {
   const said = error instanceof Error ? error.message : String(error);
   const why = error instanceof DocumentError ? `couldn't parse as pod(${said}), please check config file` : said;
-  const manifest = before?.manifest ?? null;
-  const kept = manifest ? '; the pod of its last good content keeps running until the file is removed' : '';
-  return { manifest, error: { file, message: `Can't process manifest file "${file}": ${why}${kept}` } };
+  const { manifest = null, object = null } = before ?? {};
+  const kept = manifest
+    ? '; the pod of its last good content keeps running until the file is removed'
+    : object && '; its last good content stays in use until the file is removed';
+  return { manifest, object, error: { file, message: `Can't process manifest file "${file}": ${why}${kept ?? ''}` } };
 }
 
 /**

@@ -10,8 +10,9 @@
  * set, and never twice the same; nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
+import type { Vault } from '../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
-import type { hostOperations, Manifest, ManifestError } from '../../machines/operations/host.ts';
+import type { hostOperations, ManifestError } from '../../machines/operations/host.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 import { PathWatch } from './path-watch.ts';
 
@@ -25,14 +26,17 @@ const MAX_TIMER_MS = 2_147_483_647;
 type Operation = (typeof hostOperations)['host.watchManifests'];
 type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
 
-export const watchManifests: Port<Operation> = async (call) => {
-  const follower = new ManifestFollower(call);
-  await follower.run();
-  return null;
-};
+/** `vault` keeps the values of Secrets, for the ports that write or send them. */
+export const manifestPort =
+  (vault: Vault): Port<Operation> =>
+  async (call) => {
+    await new ManifestFollower(call, vault).run();
+    return null;
+  };
 
 class ManifestFollower {
   readonly #call: Call;
+  readonly #vault: Vault;
   readonly #path: string;
   readonly #watch: PathWatch;
   #files: Scan['files'] = new Map();
@@ -42,8 +46,9 @@ class ManifestFollower {
   /** Ends the wait between two scans. */
   #wake: () => void = () => {};
 
-  constructor(call: Call) {
+  constructor(call: Call, vault: Vault) {
     this.#call = call;
+    this.#vault = vault;
     this.#path = resolve(call.input.path);
     this.#watch = new PathWatch(this.#path, () => this.#hint());
   }
@@ -102,23 +107,28 @@ class ManifestFollower {
   /** Lists, compares, speaks. Returns after how many ms a file that may still be written to must be read again. */
   async #scan(): Promise<number> {
     try {
-      const scan = await scanManifests(this.#path, this.#call.input.nodeName, this.#files);
+      const reader = { nodeName: this.#call.input.nodeName, vault: this.#vault };
+      const scan = await scanManifests(this.#path, reader, this.#files);
       this.#files = scan.files;
-      this.#emit(scan.manifests, scan.errors);
+      this.#emit(scan);
       return scan.unfinishedForMs;
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       const message = `Unable to read config path "${this.#path}": ${why}; the pods read before keep running`;
-      const manifests = [...this.#files.values()].flatMap(({ manifest }) => manifest ?? []);
-      this.#emit(manifests, [{ file: this.#path, message }]);
+      const known = [...this.#files.values()];
+      this.#emit({
+        manifests: known.flatMap(({ manifest }) => manifest ?? []),
+        objects: known.flatMap(({ object }) => object ?? []),
+        errors: [{ file: this.#path, message } satisfies ManifestError],
+      });
       return Number.POSITIVE_INFINITY;
     }
   }
 
-  #emit(manifests: readonly Manifest[], errors: readonly ManifestError[]): void {
-    const said = JSON.stringify([manifests, errors]);
+  #emit({ manifests, objects, errors }: Pick<Scan, 'manifests' | 'objects' | 'errors'>): void {
+    const said = JSON.stringify([manifests, objects, errors]);
     if (said === this.#emitted || this.#call.signal.aborted) return;
     this.#emitted = said;
-    this.#call.emit({ type: 'manifests.changed', manifests, errors });
+    this.#call.emit({ type: 'manifests.changed', manifests, objects, errors });
   }
 }

@@ -1,5 +1,5 @@
 /** What the node agent asks of a container runtime (CRI v1). Names are the RPC's. Implemented by `src/actors/cri`. */
-import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
+import { idempotent, once, query, type SecretHandle, stream } from '../../kernel/xstate.ts';
 import type {
   ContainerConfig,
   ContainerStatus,
@@ -56,8 +56,14 @@ export const criOperations = {
   'cri.runPodSandbox': once<{ config: PodSandboxConfig; runtimeHandler: string }, { podSandboxId: string }>(),
   'cri.stopPodSandbox': idempotent<{ podSandboxId: string }, null>(),
   'cri.removePodSandbox': idempotent<{ podSandboxId: string }, null>(),
+  /** Where the name of one of `secrets` stands in variables, command or arguments, its value is sent. */
   'cri.createContainer': once<
-    { podSandboxId: string; config: ContainerConfig; sandboxConfig: PodSandboxConfig },
+    {
+      podSandboxId: string;
+      config: ContainerConfig;
+      sandboxConfig: PodSandboxConfig;
+      secrets?: readonly SecretHandle[];
+    },
     { containerId: string }
   >(),
   'cri.startContainer': once<{ containerId: string }, null>(),

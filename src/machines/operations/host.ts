@@ -3,6 +3,7 @@
 import type { Json } from '../../kernel/json.ts';
 import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
 import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
+import type { ConfigObject } from './volume.ts';
 
 type Nothing = Record<string, never>;
 
@@ -79,6 +80,8 @@ export const hostOperations = {
     {
       readonly type: 'manifests.changed';
       readonly manifests: readonly Manifest[];
+      /** ConfigMaps and Secrets that lie beside the pods. */
+      readonly objects: readonly ConfigObject[];
       readonly errors: readonly ManifestError[];
     }
   >(),

@@ -4,5 +4,10 @@ import { hostOperations } from './host.ts';
 import { runtimeOperations } from './runtime.ts';
 import { volumeOperations } from './volume.ts';
 
-export const operations = { ...criOperations, ...hostOperations, ...runtimeOperations, ...volumeOperations };
+export const operations = {
+  ...criOperations,
+  ...hostOperations,
+  ...runtimeOperations,
+  ...volumeOperations,
+};
 export type Operations = typeof operations;

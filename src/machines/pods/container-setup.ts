@@ -1,5 +1,5 @@
 /** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
-import { now, type PlainError, pick, random, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { now, type PlainError, pick, random, sendParent, sendTo, type SecretHandle, setup, to } from '../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
 import { operations } from '../operations/index.ts';
 import { type EventText, killMessages } from '../reasons.ts';
@@ -42,6 +42,7 @@ export type ContainerOrder =
       readonly podSandboxId: string;
       readonly config: ContainerConfig;
       readonly sandboxConfig: PodSandboxConfig;
+      readonly secrets: readonly SecretHandle[];
     }
   | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
   | ({ readonly type: 'container.stop' } & ContainerStop)

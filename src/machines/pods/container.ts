@@ -83,8 +83,8 @@ const waiting = s.createStateConfig({
         src: 'cri.createContainer',
         input: ({ event }) => {
           if (event.type !== 'container.permitted') throw new Error(`no permission in ${event.type}`);
-          const { podSandboxId, config, sandboxConfig } = event;
-          return { podSandboxId, config, sandboxConfig };
+          const { podSandboxId, config, sandboxConfig, secrets } = event;
+          return { podSandboxId, config, sandboxConfig, ...(secrets.length === 0 ? {} : { secrets }) };
         },
         onDone: {
           target: 'starting',

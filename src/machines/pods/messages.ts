@@ -9,6 +9,7 @@ import type { Container, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { SoftState } from '../operations/host.ts';
 import type { EventText } from '../reasons.ts';
+import type { ConfigObjects } from './volumes/objects.ts';
 
 export type Source = 'file' | 'http' | 'api';
 
@@ -34,6 +35,12 @@ export type ConfigMessage =
       readonly source: Source;
       readonly pods: readonly PodRef[];
     };
+
+/** All ConfigMaps and Secrets that there are. Told before the pods that may need them. */
+export interface ObjectsTold {
+  readonly type: 'config.objects';
+  readonly objects: ConfigObjects;
+}
 
 /** The source has told everything it has; `uids` are all its pods. */
 export interface SourceReady {
@@ -97,6 +104,8 @@ export interface PodVerdict {
 export type PodMessage =
   | { readonly type: 'pod.configured'; readonly pod: Pod }
   | { readonly type: 'pod.released' }
+  /** All ConfigMaps and Secrets that the pod names and that exist. */
+  | { readonly type: 'objects.changed'; readonly objects: ConfigObjects }
   | { readonly type: 'runtime.absent'; readonly observedAtMs: number }
   | { readonly type: 'images.started' }
   | PodKill;

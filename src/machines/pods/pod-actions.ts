@@ -20,7 +20,6 @@ import {
   strangerInput,
   strangersOf,
   turnsOf,
-  unmountable,
   wantedOf,
 } from './pod-policy.ts';
 import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
@@ -88,6 +87,11 @@ export const beginWriting = s.assign({
   writing: ({ context }) => turnsOf(context).map(({ container }) => container.name),
 });
 
+/** What came of binding the sub-paths of those whose turn it is. */
+export const noteSubPaths = s.assign({
+  unbound: ({ event }) => (event as unknown as { output: { failed: Record<string, string> } }).output.failed,
+});
+
 /** The files are there: those whose turn it is may be created. */
 export const permit = s.enqueueActions((args) => {
   const { context, enqueue } = args;
@@ -101,7 +105,7 @@ export const permit = s.enqueueActions((args) => {
     else order(enqueue, name, { type: 'container.permitted', ...answer });
   }
   const initialised = context.initialised || isRegularTurn(members);
-  enqueue.assign({ containers, initialised, writing: [] });
+  enqueue.assign({ containers, initialised, writing: [], unbound: {} });
 });
 
 /** An actor of a container crashed: it starts again from what the runtime shows. */
@@ -153,11 +157,9 @@ export const complain = (text: string) =>
 
 export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
   const problem = impossibility(context);
-  const texts = [
-    ...(problem === null ? [] : [podEvents.failedCreatePodSandBox(problem)]),
-    ...unmountable(context).map(({ name, message }) => podEvents.failedMount(name, message)),
-  ];
-  for (const text of texts) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  if (problem === null) return;
+  const text = podEvents.failedCreatePodSandBox(problem);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
 });
 
 /** `reserved for` means that the runtime's books have this name already, from a call whose reply was lost. */

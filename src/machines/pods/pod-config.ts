@@ -2,9 +2,10 @@
  * The configuration sources of this node: which pods they want, told as differences.
  *
  * Decides: what was added, changed, is being deleted, was removed.
- * Owns: by pod the hash of what was last told, and the manifest errors that are known. Never a pod.
+ * Owns: by pod and object the version that was last told, and the manifest errors that are known. Never a pod.
  * Hears: `manifests.changed` of the stream; `config.wanted` from `syncLoop` when somebody lost what was told.
- * Asks: `host.watchManifests`. Tells `syncLoop` `config.pods` and `config.sourceReady`.
+ * Asks: `host.watchManifests`. Tells `syncLoop` `config.objects`, `config.pods` and
+ *   `config.sourceReady`.
  * Invariants:
  *   C1 within one change removals are told first, so that a pod whose file was rewritten leaves before it comes.
  *   C2 a manifest's error is said once, and once more when it is gone.
@@ -14,8 +15,10 @@ import { line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xst
 import type { Pod } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { hostOperations, type Manifest, type ManifestError } from '../operations/host.ts';
-import type { ConfigMessage, ConfigWanted, PodRef, SourceReady } from './messages.ts';
+import type { ConfigObject } from '../operations/volume.ts';
+import type { ConfigMessage, ConfigWanted, ObjectsTold, PodRef, SourceReady } from './messages.ts';
 import { mergeManifests } from './static-pod.ts';
+import { objectKey } from './volumes/objects.ts';
 
 /** Before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;
@@ -34,12 +37,19 @@ interface Context {
   readonly periodMs: number;
   /** By uid, what was last told of a pod. */
   readonly told: Readonly<Record<string, Told>>;
+  /** By key, the version that was last told of a ConfigMap or Secret; `null` before anything was told. */
+  readonly versions: Readonly<Record<string, string>> | null;
   /** By file, the error that was last said. */
   readonly errors: Readonly<Record<string, string>>;
 }
 
 type Event =
-  | { type: 'manifests.changed'; manifests: readonly Manifest[]; errors: readonly ManifestError[] }
+  | {
+      type: 'manifests.changed';
+      manifests: readonly Manifest[];
+      objects: readonly ConfigObject[];
+      errors: readonly ManifestError[];
+    }
   | ConfigWanted;
 
 const s = setup({
@@ -53,14 +63,29 @@ const takeManifests = s.enqueueActions(({ context, event, enqueue }) => {
   const known = errorsByFile([...event.errors, ...errors]);
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
   const told = Object.fromEntries(pods.map((pod) => [pod.metadata.uid, tellable(pod)]));
+  const versions = tellObjects(enqueue, context.versions, event.objects);
   for (const message of differences(context.told, pods)) enqueue.sendTo(to('syncLoop'), message);
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
-  enqueue.assign({ told, errors: known });
+  enqueue.assign({ told, versions, errors: known });
 });
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+/** Pods find their objects when they come. */
+function tellObjects(enqueue: Enqueue, told: Context['versions'], objects: readonly ConfigObject[]) {
+  const byKey = Object.fromEntries(objects.map((each) => [objectKey(each.kind, each.namespace, each.name), each]));
+  const versions = Object.fromEntries(Object.entries(byKey).map(([key, { version }]) => [key, version]));
+  if (JSON.stringify(told ?? {}) !== JSON.stringify(versions)) {
+    const message: ObjectsTold = { type: 'config.objects', objects: byKey };
+    enqueue.sendTo(to('syncLoop'), message);
+  }
+  return versions;
+}
 
 /** Forgets what was told, so that the stream's next list tells it again. */
 const forget = s.assign({
+  versions: ({ context, event }) => (event.type === 'config.wanted' && event.uids === null ? null : context.versions),
   told: ({ context, event }) => {
     if (event.type !== 'config.wanted' || event.uids === null) return {};
     const { uids } = event;
@@ -75,6 +100,7 @@ export const podConfigMachine = s.createMachine({
     path: input.staticPodPath,
     periodMs: input.fileCheckFrequencyMs,
     told: {},
+    versions: null,
     errors: {},
   }),
   initial: 'choosing',

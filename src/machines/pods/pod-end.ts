@@ -19,6 +19,8 @@ import {
 } from './pod-actions.ts';
 import { logPaths, podPaths } from './pod-files.ts';
 import { change, lookNow, podSetup as s } from './pod-setup.ts';
+import { releaseVolumes, volumesPlace } from './pod-volumes.ts';
+
 /** Stops each queued sandbox; then goes on. */
 export const stopSandboxes = (done: string) =>
   s.createStateConfig({
@@ -76,10 +78,22 @@ export const terminating = s.createStateConfig({
 const tryAgain = { target: '#terminated.backingOff', actions: [failed, complain('Cannot remove the rest of a pod')] };
 
 export const terminated = s.createStateConfig({
-  entry: change(() => ({ stage: 'terminated' as const })),
-  initial: 'deciding',
+  entry: [change(() => ({ stage: 'terminated' as const })), releaseVolumes],
+  initial: 'volumes',
   on: { 'pod.kill': { actions: noteKill } },
   states: {
+    /** Waits until nothing of its volumes is mounted or on disk. */
+    volumes: {
+      always: { guard: 'hasNoVolumes', target: 'deciding' },
+      invoke: {
+        id: 'tearDown',
+        src: 'volume.tearDown',
+        input: ({ context }) => volumesPlace(context),
+        onDone: 'deciding',
+        onError: { target: 'stillMounted', actions: [failed, complain('Cannot take the volumes of a pod away')] },
+      },
+    },
+    stillMounted: { after: { wait: 'volumes' } },
     deciding: { always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }] },
     /** It is over, but still wanted: its status stays until its configuration goes. */
     kept: {

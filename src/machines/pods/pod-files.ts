@@ -1,9 +1,13 @@
 /**
  * The files and requests of a pod's machine: what the host and the runtime are asked for. Pure. See `pod.ts`.
  */
+import type { SecretHandle } from '../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
+import type { SubPath } from '../operations/volume.ts';
+import { waitingReasons } from '../reasons.ts';
 import { type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 import {
+  type ContainerConfigInput,
   containerConfig,
   containerFiles,
   podDirectory,
@@ -11,9 +15,11 @@ import {
   podLogDirectories,
   podLogDirectory,
   sandboxConfig,
+  subPaths,
   terminationLogFile,
 } from './spec/index.ts';
 import { podIPs } from './status/index.ts';
+import { environmentReferences, handlesIn } from './volumes/objects.ts';
 
 export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
   pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
@@ -58,19 +64,12 @@ export const logPaths = (context: PodContext) => ({
   paths: [podLogDirectory(podOrName(context), context.node)],
 });
 
-/** What a container is created from, or why it cannot be. */
-export function permission(
-  context: PodContext,
-  { container, kind }: Member,
-):
-  | { readonly podSandboxId: string; readonly config: ContainerConfig; readonly sandboxConfig: PodSandboxConfig }
-  | { readonly error: { readonly reason: string; readonly message: string } } {
+function configInput(context: PodContext, { container, kind }: Member): ContainerConfigInput {
   const pod = podOrName(context);
   const wish = context.containers[container.name]?.wish;
-  const sandbox = context.runtime?.sandboxes[0];
   const restartCount = wish?.restartCount ?? 0;
   const image = wish?.image ?? null;
-  const result = containerConfig({
+  return {
     pod,
     container,
     kind,
@@ -88,11 +87,41 @@ export function permission(
     podIPs: addressesOf(context),
     node: context.node,
     terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
-  });
+    volumes: context.volumes ?? {},
+    references: environmentReferences(context.objects),
+  };
+}
+
+/** The sub-paths of those whose turn it is. Where the container's configuration is wrong there are none. */
+export const subPathsOf = (context: PodContext): readonly SubPath[] =>
+  membersOf(podOrName(context))
+    .filter(({ container }) => context.writing.includes(container.name))
+    .flatMap((member) => subPaths(configInput(context, member)));
+
+export interface Permission {
+  readonly podSandboxId: string;
+  readonly config: ContainerConfig;
+  readonly sandboxConfig: PodSandboxConfig;
+  readonly secrets: readonly SecretHandle[];
+}
+
+type Refusal = { readonly error: { readonly reason: string; readonly message: string } };
+
+const refusal = (message: string): Refusal => ({
+  error: { reason: waitingReasons.createContainerConfigError, message },
+});
+
+/** What a container is created from, or why it cannot be. */
+export function permission(context: PodContext, member: Member): Permission | Refusal {
+  const { name } = member.container;
+  if (Object.hasOwn(context.unbound, name)) return refusal(context.unbound[name] ?? '');
+  const result = containerConfig(configInput(context, member));
   if ('error' in result) return result;
+  const sandbox = context.runtime?.sandboxes[0];
   return {
     podSandboxId: sandbox?.id ?? '',
     config: result.config,
-    sandboxConfig: sandboxConfig(pod, sandbox?.metadata?.attempt ?? 0, context.node),
+    sandboxConfig: sandboxConfig(podOrName(context), sandbox?.metadata?.attempt ?? 0, context.node),
+    secrets: handlesIn(JSON.stringify(result.config), context.objects),
   };
 }

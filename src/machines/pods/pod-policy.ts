@@ -19,8 +19,9 @@ import type {
   PodRef,
 } from './messages.ts';
 import { factsOf, isAlive, milliseconds, sandboxesOf } from './runtime-facts.ts';
-import { containerHash, isSidecar, localVolumes, pullPolicy, sandboxConfig, unsupportedVolumes } from './spec/index.ts';
+import { containerHash, isSidecar, type MountedVolumes, pullPolicy, sandboxConfig } from './spec/index.ts';
 import { isTerminalPhase, needsSandbox, type PodStage, podStatus, shouldRestart } from './status/index.ts';
+import type { ConfigObjects } from './volumes/objects.ts';
 
 export interface PodInput extends PodRef {
   readonly node: NodeSettings;
@@ -34,6 +35,8 @@ export interface PodInput extends PodRef {
   readonly held: boolean;
   /** What is remembered of its containers, by name. */
   readonly memory: Readonly<Record<string, ContainerMemory>>;
+  /** The ConfigMaps and Secrets that it names and that exist. */
+  readonly objects: ConfigObjects;
 }
 
 export interface ContainerRecord {
@@ -55,6 +58,12 @@ export interface PodContext extends PodInput {
   readonly initialised: boolean;
   /** Containers whose files are being written. */
   readonly writing: readonly string[];
+  /** There is an actor that sets up its volumes. */
+  readonly hasVolumes: boolean;
+  /** How containers see the volumes; `null` while one of them is not set up. */
+  readonly volumes: MountedVolumes | null;
+  /** Sub-paths that could not be bound: by container, why. */
+  readonly unbound: Readonly<Record<string, string>>;
   /** Sandboxes or containers that are still to be stopped or removed. */
   readonly queue: readonly string[];
   readonly failures: number;
@@ -77,6 +86,9 @@ export const initialPod = (input: PodInput): PodContext => ({
   attempt: 0,
   initialised: false,
   writing: [],
+  hasVolumes: false,
+  volumes: null,
+  unbound: {},
   queue: [],
   failures: 0,
   untilMs: 0,
@@ -212,7 +224,7 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
 
 /** Who may be created now, of those who wait for it. */
 export function turnsOf(context: PodContext): Member[] {
-  if (context.pod === null) return [];
+  if (context.pod === null || context.volumes === null) return [];
   const members = membersOf(context.pod);
   const waits = ({ container }: Member): boolean => context.containers[container.name]?.wish != null;
   if (context.initialised) return members.filter((member) => member.kind !== 'init' && waits(member));
@@ -265,9 +277,6 @@ export function impossibility({ pod, node }: PodContext): string | null {
     return (error as Error).message;
   }
 }
-
-export const unmountable = ({ pod, node }: PodContext) =>
-  pod === null ? [] : unsupportedVolumes(pod, localVolumes(pod, node));
 
 // ---- ending ---------------------------------------------------------------------------------------------------------
 

@@ -29,9 +29,10 @@ import {
   sandboxPlan,
   statusOf,
   turnsOf,
-  unmountable,
 } from './pod-policy.ts';
+import { subPathsOf } from './pod-files.ts';
 import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';
+import { type VolumesReport, volumesMachine } from './volumes/volumes.ts';
 
 type Event =
   | PodMessage
@@ -39,9 +40,11 @@ type Event =
   | ContainerReport
   | ImageReport
   | GarbageWanted
+  | VolumesReport
   | Ended
   | { readonly type: 'look' }
-  | { readonly type: 'container.respawn'; readonly name: string };
+  | { readonly type: 'volumes.lost' }
+  | { readonly type: 'container.respawn'; readonly name: string }
 
 export const podSetup = setup({
   types: { input: {} as PodInput, context: {} as PodContext, events: {} as Event },
@@ -56,7 +59,10 @@ export const podSetup = setup({
       'cri.removeContainer',
       'host.preparePod',
       'host.removePod',
+      'volume.bindSubPaths',
+      'volume.tearDown',
     ),
+    volumes: volumesMachine,
   },
   guards: {
     isHeld: ({ context }) => context.held,
@@ -67,13 +73,16 @@ export const podSetup = setup({
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
     isOver: ({ context }) => isOver(context),
     isOverAndStill: ({ context }) => isOver(context) && !anyAlive(context) && !anyReadySandbox(context),
-    isBlocked: ({ context }) => impossibility(context) !== null || unmountable(context).length > 0,
+    isBlocked: ({ context }) => impossibility(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
     /** A sandbox that vanished is replaced, too: what ran in order before runs in order again. */
     mustReplace: ({ context }) =>
       sandboxPlan(context) === 'replace' || (sandboxPlan(context) === 'create' && context.initialised),
     isFinished: ({ context }) => sandboxPlan(context) === 'finished',
     lacksSandbox: ({ context }) => lacksSandbox(context),
+    isMounted: ({ context }) => context.volumes !== null,
+    hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
+    hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
     hasTurn: ({ context }) => turnsOf(context).length > 0,
     isFresh: ({ context }) => context.looked,
     isQueueEmpty: ({ context }) => context.queue.length === 0,

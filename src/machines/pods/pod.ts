@@ -11,7 +11,7 @@
  *   P2 an observation that began before one of its own calls ended never overrides what that call did.
  *   P3 after a call that failed the runtime is looked at before anything is tried again.
  *   P4 grace only shrinks; containers stop before their sandbox, sidecars after the containers they serve.
- *   P5 files go last, after the runtime has nothing of the pod any more.
+ *   P5 nothing is made before its volumes are there; files go last, after the runtime has nothing of the pod any more.
  */
 import { podEvents } from '../reasons.ts';
 import {
@@ -26,13 +26,14 @@ import {
   killOverdue,
   noteContainer,
   noteKill,
+  noteSubPaths,
   noteWish,
   permit,
   record,
   recordBlocked,
 } from './pod-actions.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { foldersOf, logFoldersOf, turnFiles } from './pod-files.ts';
+import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
 import { initialPod, nextAttempt, podOrName } from './pod-policy.ts';
 import {
   acted,
@@ -43,6 +44,7 @@ import {
   podSetup as s,
   tellCollectorsAgain,
 } from './pod-setup.ts';
+import { noteMounted, planVolumes, replaceVolumes, takeObjects, volumesPlace } from './pod-volumes.ts';
 import { sandboxConfig } from './spec/index.ts';
 
 /** A look that failed is tried again after this. */
@@ -101,13 +103,15 @@ const preparing = s.createStateConfig({
         id: 'folders',
         src: 'host.preparePod',
         input: ({ context }) => foldersOf(context),
-        onDone: 'logs',
+        onDone: 'volumes',
         onError: {
           target: '#sync.backingOff',
           actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
         },
       },
     },
+    /** Waits for its volumes. */
+    volumes: { always: { guard: 'isMounted', target: 'logs' } },
     logs: {
       invoke: {
         id: 'logs',
@@ -124,7 +128,7 @@ const preparing = s.createStateConfig({
 });
 
 const sync = s.createStateConfig({
-  entry: adoptContainers,
+  entry: [adoptContainers, planVolumes],
   initial: 'deciding',
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
@@ -132,7 +136,9 @@ const sync = s.createStateConfig({
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
-    'pod.configured': { actions: configure },
+    'pod.configured': { actions: [configure, planVolumes] },
+    'volumes.mounted': { actions: noteMounted },
+    'volumes.lost': { actions: planVolumes },
   },
   states: {
     deciding: {
@@ -147,7 +153,7 @@ const sync = s.createStateConfig({
     /** This node can never run it as it is: waits for another configuration. */
     blocked: {
       entry: recordBlocked,
-      on: { 'pod.configured': { target: 'deciding', actions: configure } },
+      on: { 'pod.configured': { target: 'deciding', actions: [configure, planVolumes] } },
     },
     replacing,
     preparing,
@@ -192,11 +198,25 @@ const sync = s.createStateConfig({
         id: 'files',
         src: 'host.preparePod',
         input: ({ context }) => turnFiles(context),
-        onDone: { target: 'active', actions: permit },
+        onDone: [
+          { guard: 'hasSubPaths', target: 'bindingSubPaths' },
+          { target: 'active', actions: permit },
+        ],
         onError: {
           target: 'backingOff',
           actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
         },
+      },
+    },
+    /** Waits for the parts of volumes that these containers see. */
+    bindingSubPaths: {
+      always: { guard: 'lacksSandbox', target: 'deciding' },
+      invoke: {
+        id: 'subPaths',
+        src: 'volume.bindSubPaths',
+        input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
+        onDone: { target: 'active', actions: [noteSubPaths, permit] },
+        onError: { target: 'backingOff', actions: [failed, complain('Cannot bind sub-paths')] },
       },
     },
     /** A step failed: waits, then looks at what became of it. */
@@ -255,7 +275,9 @@ export const podMachine = s.createMachine({
         'image.ready': { actions: forwardImage },
         'image.failed': { actions: forwardImage },
         'images.started': { actions: forwardImage },
+        'objects.changed': { actions: takeObjects },
         'garbage.wanted': { actions: tellCollectorsAgain },
+        'xstate.error.actor.volumes': { actions: replaceVolumes },
         'xstate.error.actor.*': { actions: buryContainer },
       },
       states: {

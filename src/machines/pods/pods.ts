@@ -2,8 +2,10 @@
  * The pod workers: one actor a pod (`pod-<uid>`), for every pod that is wanted or that the runtime has.
  *
  * Decides: who gets an actor, who waits for a predecessor of the same name, who is ended, what follows a crash.
- * Owns: by uid the name, whether it is wanted, and the kill that was ordered. Never a pod: those live in their actors.
- * Hears: `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `image.*` of `images`; `memory.loaded`.
+ * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
+ *   and Secrets. Never a pod: those live in their actors.
+ * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `image.*` of `images`;
+ *   `memory.loaded`.
  * Asks: `podConfig` for a pod whose actor lost it; `memory` for what is remembered of containers.
  * Invariants:
  *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
@@ -17,10 +19,10 @@ import type { NodeSettings } from '../node-settings.ts';
 import type { SoftState } from '../operations/host.ts';
 import type {
   ConfigMessage,
-  ContainerMemory,
   Ended,
   GarbageWanted,
   ImageReport,
+  ObjectsTold,
   PodKill,
   PodMessage,
   PodRef,
@@ -30,6 +32,7 @@ import type {
 import { podMachine } from './pod.ts';
 import type { PodInput } from './pod-policy.ts';
 import { emptyRuntime } from './runtime-facts.ts';
+import { type ConfigObjects, differ, objectKeysOf, withKeys } from './volumes/objects.ts';
 
 /** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;
@@ -44,6 +47,8 @@ export interface PodsInput {
 
 interface PodRecord extends PodRef {
   readonly isStatic: boolean;
+  /** Keys of the ConfigMaps and Secrets that it names. */
+  readonly objectKeys: readonly string[];
   readonly desired: boolean;
   readonly held: boolean;
   /** Its actor is there. */
@@ -60,6 +65,7 @@ interface Context {
   readonly settings: NodeSettings;
   readonly memory: SoftState['containers'];
   readonly records: Records;
+  readonly objects: ConfigObjects;
   /** Every pod of the runtime was named: what was not does not exist there. */
   readonly relisted: boolean;
   /** Every source has spoken: what is not known here is wanted by nobody. */
@@ -68,6 +74,7 @@ interface Context {
 
 type Event =
   | ConfigMessage
+  | ObjectsTold
   | RuntimeMessage
   | PodsMessage
   | ImageReport
@@ -97,7 +104,7 @@ const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`
 const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
 
 /** What is remembered of a pod's containers, by container. */
-const memoryOf = (memory: Context['memory'], uid: string): Record<string, ContainerMemory> =>
+const memoryOf = <Value>(memory: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
   Object.fromEntries(
     Object.entries(memory).flatMap(([key, value]) =>
       key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
@@ -115,6 +122,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
   const isUnknownToRuntime = context.relisted && !mustLook;
   const runtime =
     what.runtime ?? (isUnknownToRuntime ? emptyRuntime(ref.uid, ref.name, ref.namespace, now(args)) : null);
+  const objectKeys = pod === null ? [] : objectKeysOf(pod);
   const input: PodInput = {
     ...ref,
     node: context.settings,
@@ -123,11 +131,13 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     mustLook,
     held,
     memory: memoryOf(context.memory, ref.uid),
+    objects: withKeys(context.objects, objectKeys),
   };
   enqueue.spawnChild('pod', { id: idOf(ref.uid), input });
   return {
     ...ref,
     isStatic: pod !== null && isStaticPod(pod),
+    objectKeys,
     desired: pod !== null,
     held,
     alive: true,
@@ -161,13 +171,28 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
   const before = records[ref.uid];
   if (before?.kill) return { ...before, desired: true, again: true };
   if (before?.alive) {
+    const objectKeys = objectKeysOf(pod);
+    tellObjects(args.enqueue, before, withKeys(args.context.objects, objectKeys), args.context.objects);
     tell(args.enqueue, ref.uid, { type: 'pod.configured', pod });
-    return { ...before, desired: true, isStatic: isStaticPod(pod) };
+    return { ...before, desired: true, isStatic: isStaticPod(pod), objectKeys };
   }
   const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
   const held = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
   return start(args, ref, before, { pod, held });
 }
+
+/** A pod hears of its objects only what it does not know. */
+function tellObjects(enqueue: Enqueue, { uid, objectKeys, alive }: PodRecord, objects: ConfigObjects, known: ConfigObjects) {
+  if (alive && differ(withKeys(known, objectKeys), objects)) tell(enqueue, uid, { type: 'objects.changed', objects });
+}
+
+const takeObjects = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'config.objects') return;
+  for (const record of Object.values(context.records)) {
+    tellObjects(enqueue, record, withKeys(event.objects, record.objectKeys), context.objects);
+  }
+  enqueue.assign({ objects: event.objects });
+});
 
 const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
   other.uid !== pod.metadata.uid && fullName(other) === podFullName(pod);
@@ -299,6 +324,7 @@ export const podsMachine = s.createMachine({
     settings: input.settings,
     memory: input.softState?.containers ?? {},
     records: {},
+    objects: {},
     relisted: false,
     judges: false,
   }),
@@ -308,6 +334,7 @@ export const podsMachine = s.createMachine({
   }),
   on: {
     'memory.loaded': { actions: assign({ memory: ({ event }) => event.state.containers }) },
+    'config.objects': { actions: takeObjects },
     'config.pods': { actions: takeConfig },
     'pods.housekeeping': { actions: keepHouse },
     'runtime.podChanged': { actions: takeObservation },

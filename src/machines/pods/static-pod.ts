@@ -1,9 +1,9 @@
 /**
  * From a decoded manifest to a static pod: types, identity, defaults, validation, and the union of all files.
  *
- * Decides, as the Go kubelet does (`applyDefaults`, `tryDecodeSinglePod`): the name gets the node's as a suffix, the uid
- * is the hash of the file, the pod tolerates every NoExecute taint, and it may not refer to objects of the API, because
- * it must be able to start without one.
+ * Decides, as the Go kubelet does (`applyDefaults`, `tryDecodeSinglePod`): the name gets the node's as a suffix, the
+ * uid is the hash of the file, the pod tolerates every NoExecute taint, and it may not refer to what only an API server
+ * has, because it must be able to start without one. ConfigMaps and Secrets can lie as files beside it.
  *
  * Invariants:
  *   P1 a pod that comes out has all defaults and passed the validation of the API server.

@@ -12,7 +12,7 @@
  *   L3 no housekeeping while the runtime is down.
  */
 import { line, sendParent, setup, to } from '../../kernel/xstate.ts';
-import type { ConfigMessage, PodsMessage, RuntimeHealth, RuntimeMessage, Source, SourceReady } from './messages.ts';
+import type { ConfigMessage, ObjectsTold, PodsMessage, RuntimeHealth, RuntimeMessage, Source, SourceReady } from './messages.ts';
 
 /** A slow look after leftovers; every need of a faster one has its own event. The kubelet looks every 2 s. */
 export const HOUSEKEEPING_MS = 60_000;
@@ -29,7 +29,7 @@ interface Context {
   readonly told: boolean;
 }
 
-type Event = ConfigMessage | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
+type Event = ConfigMessage | ObjectsTold | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
 
 const s = setup({
   types: { context: {} as Context, events: {} as Event },
@@ -77,6 +77,7 @@ export const syncLoopMachine = s.createMachine({
   entry: [sendParent({ type: 'syncLoop.started' }), askAgain],
   initial: 'starting',
   on: {
+    'config.objects': { actions: forward },
     'config.pods': { actions: forward },
     'runtime.podChanged': { actions: forward },
     'runtime.podRemoved': { actions: forward },

@@ -7,7 +7,8 @@ import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { watchManifests } from '../../../src/actors/host/manifests.ts';
+import { manifestPort } from '../../../src/actors/host/manifests.ts';
+import { Vault } from '../../../src/kernel/journal/index.ts';
 import { mergeManifests } from '../../../src/machines/pods/static-pod.ts';
 import { openStream, temporaryFolder } from '../../support/host-ports.ts';
 
@@ -103,7 +104,7 @@ test('every bad file has its message, and every good pod is there', async () => 
   writeFileSync(join(folder, '.12-hidden.yaml'), pod('hidden'));
   writeFileSync(join(folder, '12-backup.yaml~'), pod('backup'));
 
-  const stream = openStream(watchManifests, { path: folder, nodeName: 'node1', periodMs: 600_000 });
+  const stream = openStream(manifestPort(new Vault(Buffer.alloc(32))), { path: folder, nodeName: 'node1', periodMs: 600_000 });
   const said = await stream.until(() => true);
   const merged = mergeManifests(said.manifests, 'node1');
 

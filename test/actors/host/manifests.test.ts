@@ -5,7 +5,8 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
-import { watchManifests } from '../../../src/actors/host/manifests.ts';
+import { manifestPort } from '../../../src/actors/host/manifests.ts';
+import { Vault } from '../../../src/kernel/journal/index.ts';
 import { openStream, temporaryFolder } from '../../support/host-ports.ts';
 
 /** Longer than any test waits: what a test sees came from inotify, unless it says so. */
@@ -37,7 +38,7 @@ async function manifestFolder(): Promise<string> {
   return folder;
 }
 
-const follow = (path: string, periodMs = NEVER_MS) => openStream(watchManifests, { path, nodeName: 'node1', periodMs });
+const follow = (path: string, periodMs = NEVER_MS) => openStream(manifestPort(new Vault(Buffer.alloc(32))), { path, nodeName: 'node1', periodMs });
 type Stream = ReturnType<typeof follow>;
 type Item = Stream['items'][number];
 const names = (item: Item | undefined) => item?.manifests.map(({ file }) => file.split('/').at(-1));
@@ -58,7 +59,7 @@ test('says at once what is there, in the order of names', async () => {
 
 test('an empty folder is said too: the source has been seen', async () => {
   const stream = follow(await manifestFolder());
-  expect(await stream.until(() => true)).toEqual({ type: 'manifests.changed', manifests: [], errors: [] });
+  expect(await stream.until(() => true)).toEqual({ type: 'manifests.changed', manifests: [], objects: [], errors: [] });
 });
 
 test('a file renamed into the folder is there within 5 ms', async () => {

@@ -480,16 +480,6 @@ test.each<[string, Json, string]>([
     'spec.imagePullSecrets[0]: Forbidden: static pods may not reference secrets',
   ],
   [
-    'a secret in the environment',
-    inContainer({ env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'x', key: 'k' } } }] }),
-    'env[0].valueFrom.secretKeyRef: Forbidden: static pods may not reference secrets',
-  ],
-  [
-    'a config map volume',
-    podOf({ volumes: [{ name: 'v', configMap: { name: 'x' } }] }),
-    'static pods may not reference configmaps (via configmap volumes)',
-  ],
-  [
     'a token',
     podOf({ volumes: [{ name: 'v', projected: { sources: [{ serviceAccountToken: { path: 't' } }] } }] }),
     'spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: static pods may not reference serviceaccounts (via projected volumes)',
@@ -506,6 +496,24 @@ test.each<[string, Json, string]>([
   ],
 ])('refuses %s', (_title, value, message) => {
   expect(errorsOf(value)).toEqual(expect.arrayContaining([expect.stringContaining(message)]));
+});
+
+test.each([
+  [
+    'a secret in the environment',
+    inContainer({ env: [{ name: 'A', valueFrom: { secretKeyRef: { name: 'x', key: 'k' } } }] }),
+  ],
+  ['a config map in the environment', inContainer({ envFrom: [{ configMapRef: { name: 'x' } }] })],
+  ['a config map volume', podOf({ volumes: [{ name: 'v', configMap: { name: 'x' } }] })],
+  ['a secret volume', podOf({ volumes: [{ name: 'v', secret: { secretName: 'x' } }] })],
+  [
+    'both in one volume',
+    podOf({
+      volumes: [{ name: 'v', projected: { sources: [{ secret: { name: 'x' } }, { configMap: { name: 'y' } }] } }],
+    }),
+  ],
+])('takes %s: the object may lie beside the pod', (_title, value) => {
+  expect(errorsOf(value)).toEqual([]);
 });
 
 test('a manifest with several faults names each of them once', () => {

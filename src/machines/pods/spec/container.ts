@@ -7,6 +7,7 @@
 import type { ContainerConfig, Image, KeyValue, Mount } from '../../api/cri.ts';
 import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { SubPath } from '../../operations/volume.ts';
 import { waitingReasons } from '../../reasons.ts';
 import { containerAnnotations } from './annotations.ts';
 import { environment, type References } from './environment.ts';
@@ -15,7 +16,7 @@ import { containerLogPath, etcHostsFile } from './paths.ts';
 import { containerResources } from './resources.ts';
 import { podLabels } from './sandbox.ts';
 import { containerSecurityContext, imageUser, nonRootViolation } from './security.ts';
-import { localVolumes, type MountedVolumes, volumeMounts } from './volumes.ts';
+import { type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular';
 
@@ -31,8 +32,8 @@ export interface ContainerConfigInput {
   readonly podIPs: readonly string[];
   readonly node: NodeSettings;
   readonly terminationLogFile: string;
-  /** Volumes that are set up; without it, those that need only the pod's folder. */
-  readonly volumes?: MountedVolumes;
+  /** Volumes that are set up. */
+  readonly volumes: MountedVolumes;
   readonly serviceVariables?: readonly KeyValue[];
   readonly references?: References;
 }
@@ -89,13 +90,23 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
 
 function mounts(input: ContainerConfigInput, lookup: (name: string) => string | undefined): readonly Mount[] {
   const { pod, container, node } = input;
-  const volumes = input.volumes ?? localVolumes(pod, node);
   const hosts: readonly Mount[] = wantsManagedHosts(input)
     ? [{ container_path: ETC_HOSTS, host_path: etcHostsFile(pod, node) }]
     : [];
   const path = container.terminationMessagePath ?? DEFAULT_TERMINATION_MESSAGE_PATH;
   const messages: readonly Mount[] = path === '' ? [] : [{ container_path: path, host_path: input.terminationLogFile }];
-  return [...volumeMounts(pod, container, volumes, lookup), ...hosts, ...messages];
+  return [...volumeMounts({ pod, container, node, volumes: input.volumes, lookup }), ...hosts, ...messages];
+}
+
+/** The parts of volumes that have to be bound first; none where the configuration is an error anyway. */
+export function subPaths(input: ContainerConfigInput): readonly SubPath[] {
+  try {
+    const variables = new Map(environment(input).map(({ key, value }) => [key, value]));
+    const { pod, container, node, volumes } = input;
+    return volumeSubPaths({ pod, container, node, volumes, lookup: (name) => variables.get(name) });
+  } catch {
+    return [];
+  }
 }
 
 function wantsManagedHosts({ pod, container, podIPs }: ContainerConfigInput): boolean {

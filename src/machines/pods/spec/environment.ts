@@ -72,7 +72,7 @@ interface KeyRef {
 
 function keyValue(kind: 'configMap' | 'secret', ref: KeyRef, input: EnvironmentInput): string | undefined {
   const object = referenced(kind, ref, input);
-  const value = object?.[ref.key];
+  const value = object && ownValue(object, ref.key);
   const place = `${kind === 'configMap' ? 'ConfigMap' : 'Secret'} ${input.pod.metadata.namespace}/${ref.name ?? ''}`;
   if (value === null) throw new Error(`key ${ref.key} in ${place} is not UTF-8 text, which a variable cannot hold`);
   if (value !== undefined || ref.optional === true) return value;
@@ -89,6 +89,10 @@ function sourceVariables(source: EnvFromSource, input: EnvironmentInput): Readon
     .flatMap(([key, value]) => (value === null ? [] : [[`${source.prefix ?? ''}${key}`, value] as const]));
 }
 
+/** A name like `constructor` is a name like any other. */
+const ownValue = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
+  Object.hasOwn(map, key) ? map[key] : undefined;
+
 function referenced(
   kind: 'configMap' | 'secret',
   ref: { readonly name?: string; readonly optional?: boolean },
@@ -99,7 +103,7 @@ function referenced(
   if (references === undefined) {
     throw new Error(`couldn't get ${kind} ${input.pod.metadata.namespace}/${name}, no kubeClient defined`);
   }
-  const object = (kind === 'configMap' ? references.configMaps : references.secrets)[name];
+  const object = ownValue(kind === 'configMap' ? references.configMaps : references.secrets, name);
   if (object === undefined && ref.optional !== true) throw new Error(`${kind.toLowerCase()} "${name}" not found`);
   return object;
 }

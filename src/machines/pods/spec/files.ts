@@ -6,13 +6,11 @@
 import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { hostsFile } from './hostname.ts';
-import { etcHostsFile, podDirectory, podLogDirectory, terminationLogFile, volumeDirectory } from './paths.ts';
-import { isDiskEmptyDir } from './volumes.ts';
+import { etcHostsFile, podDirectory, podLogDirectory, terminationLogFile } from './paths.ts';
 
 const POD_MODE = 0o750;
 const LOG_MODE = 0o755;
-/** Any user of a container may write to its own volume and message file. */
-const EMPTY_DIR_MODE = 0o777;
+/** Any user of a container may write to its own message file. */
 const TERMINATION_LOG_MODE = 0o666;
 const ETC_HOSTS_MODE = 0o644;
 
@@ -31,20 +29,15 @@ export interface PodFiles {
   readonly files: readonly File[];
 }
 
-/** The pod's folders, its `emptyDir` volumes and, as soon as it has addresses, its hosts file. */
+/** The pod's folders and, as soon as it has addresses, its hosts file. */
 export function podFiles(pod: Pod, node: NodeSettings, podIPs: readonly string[]): PodFiles {
   const directory = podDirectory(pod, node);
-  const emptyDirs = (pod.spec.volumes ?? []).filter(isDiskEmptyDir).map(({ name }) => ({
-    path: volumeDirectory(pod, node, 'kubernetes.io~empty-dir', name),
-    mode: EMPTY_DIR_MODE,
-  }));
   const hasHosts = pod.spec.hostNetwork === true || podIPs.length > 0;
   return {
     directories: [
       { path: directory, mode: POD_MODE },
       { path: `${directory}/volumes`, mode: POD_MODE },
       { path: `${directory}/plugins`, mode: POD_MODE },
-      ...emptyDirs,
     ],
     files: hasHosts
       ? [{ path: etcHostsFile(pod, node), mode: ETC_HOSTS_MODE, content: hostsFile(pod, podIPs, node) }]

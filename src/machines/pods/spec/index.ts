@@ -5,6 +5,7 @@ export {
   type ContainerConfigResult,
   type ContainerKind,
   containerConfig,
+  subPaths,
 } from './container.ts';
 export { podDns } from './dns.ts';
 export type { References } from './environment.ts';
@@ -22,4 +23,4 @@ export {
 export { cgroupParent, podQOS, type QOSClass } from './qos.ts';
 export { isSidecar, oomScoreAdj, podLimits, podRequests } from './resources.ts';
 export { POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, sandboxConfig } from './sandbox.ts';
-export { localVolumes, type MountedVolumes, type UnsupportedVolume, unsupportedVolumes } from './volumes.ts';
+export type { MountedVolumes } from './volumes.ts';

@@ -1,14 +1,16 @@
 /**
- * Volumes that need nothing but the node: where they are, and how a container sees them.
+ * How a container sees the volumes of its pod.
  *
- * Decides which kinds the agent can set up by itself. Invariant: a volume that nobody set up is an error; it is never
- * left out of a container in silence.
+ * Decides mounts and sub-paths. Invariant: a volume that nobody set up is an error; it is never left out of a container
+ * in silence. A part of a volume is never mounted by its path, which others can change: it is bound to a place of its
+ * own first.
  */
 import type { Mount, MountPropagation } from '../../api/cri.ts';
 import type { Container, Pod, Volume, VolumeMount } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { SubPath } from '../../operations/volume.ts';
 import { expandStrictly } from './expansion.ts';
-import { volumeDirectory } from './paths.ts';
+import { podDirectory } from './paths.ts';
 
 /** A volume that is set up: what a mount of it binds. */
 export interface MountedVolume {
@@ -19,46 +21,19 @@ export interface MountedVolume {
 
 export type MountedVolumes = Readonly<Record<string, MountedVolume>>;
 
-/** A volume that this agent cannot set up, and why. */
-export interface UnsupportedVolume {
-  readonly name: string;
-  readonly kind: string;
-  readonly message: string;
+interface MountsInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly node: Pick<NodeSettings, 'rootDir'>;
+  readonly volumes: MountedVolumes;
+  /** The variables of the container. */
+  readonly lookup: (name: string) => string | undefined;
 }
-
-const EMPTY_DIR_PLUGIN = 'kubernetes.io~empty-dir';
 
 const PROPAGATION: Readonly<Record<string, MountPropagation>> = {
   HostToContainer: 'PROPAGATION_HOST_TO_CONTAINER',
   Bidirectional: 'PROPAGATION_BIDIRECTIONAL',
 };
-
-export const isDiskEmptyDir = (volume: Volume): boolean =>
-  volume.emptyDir !== undefined && (volume.emptyDir.medium ?? '') === '';
-
-/** What the pod's folder alone provides: `hostPath`, and `emptyDir` on disk. */
-export function localVolumes(pod: Pod, node: Pick<NodeSettings, 'rootDir'>): MountedVolumes {
-  const entries = (pod.spec.volumes ?? []).flatMap((volume): ReadonlyArray<readonly [string, MountedVolume]> => {
-    if (volume.hostPath !== undefined) return [[volume.name, { hostPath: volume.hostPath.path }]];
-    if (!isDiskEmptyDir(volume)) return [];
-    return [[volume.name, { hostPath: volumeDirectory(pod, node, EMPTY_DIR_PLUGIN, volume.name) }]];
-  });
-  return Object.fromEntries(entries);
-}
-
-/** Volumes of the pod that are not in {@link localVolumes}; without another provider the pod cannot start. */
-export function unsupportedVolumes(pod: Pod, mounted: MountedVolumes): readonly UnsupportedVolume[] {
-  return (pod.spec.volumes ?? [])
-    .filter(({ name }) => mounted[name] === undefined)
-    .map((volume) => {
-      const kind = volumeKind(volume);
-      return {
-        name: volume.name,
-        kind,
-        message: `volume "${volume.name}" is of kind ${kind}, which this node agent cannot set up; use hostPath or emptyDir`,
-      };
-    });
-}
 
 export function volumeKind(volume: Volume): string {
   if (volume.emptyDir?.medium !== undefined && volume.emptyDir.medium !== '') {
@@ -68,31 +43,40 @@ export function volumeKind(volume: Volume): string {
 }
 
 /** The volume mounts of a container in the order of its spec. Throws with the reason for the container to wait. */
-export function volumeMounts(
-  pod: Pod,
-  container: Container,
-  volumes: MountedVolumes,
-  lookup: (name: string) => string | undefined,
-): readonly Mount[] {
-  return (container.volumeMounts ?? []).map((mount) => {
-    const volume = volumes[mount.name];
-    if (volume === undefined) throw new Error(missingVolume(pod, container, mount));
-    return criMount(mount, volume, subPath(mount, lookup));
+export function volumeMounts(input: MountsInput): readonly Mount[] {
+  return (input.container.volumeMounts ?? []).map((mount, at) => {
+    const volume = mountedVolume(mount, input);
+    const path = subPath(mount, input.lookup) === '' ? volume.hostPath : subPathTarget(mount, at, input);
+    return criMount(mount, volume, path);
   });
 }
 
-function missingVolume(pod: Pod, container: Container, mount: VolumeMount): string {
-  const unsupported = unsupportedVolumes(pod, {}).find(({ name }) => name === mount.name);
-  const detail = unsupported === undefined ? '' : `: ${unsupported.message}`;
-  return `cannot find volume "${mount.name}" to mount into container "${container.name}"${detail}`;
+/** What has to be bound before the container is created. Throws as {@link volumeMounts}. */
+export function volumeSubPaths(input: MountsInput): readonly SubPath[] {
+  return (input.container.volumeMounts ?? []).flatMap((mount, at) => {
+    const path = subPath(mount, input.lookup);
+    if (path === '') return [];
+    const { hostPath } = mountedVolume(mount, input);
+    const target = subPathTarget(mount, at, input);
+    return [{ container: input.container.name, volume: mount.name, volumePath: hostPath, subPath: path, target }];
+  });
 }
 
-function criMount(mount: VolumeMount, volume: MountedVolume, path: string): Mount {
+function mountedVolume(mount: VolumeMount, { container, volumes }: MountsInput): MountedVolume {
+  const volume = Object.hasOwn(volumes, mount.name) ? volumes[mount.name] : undefined;
+  if (volume !== undefined) return volume;
+  throw new Error(`cannot find volume "${mount.name}" to mount into container "${container.name}"`);
+}
+
+const subPathTarget = ({ name }: VolumeMount, at: number, { pod, container, node }: MountsInput): string =>
+  `${podDirectory(pod, node)}/volume-subpaths/${name}/${container.name}/${at}`;
+
+function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string): Mount {
   const propagation = PROPAGATION[mount.mountPropagation ?? ''];
   const readOnly = mount.readOnly === true || volume.readOnly === true;
   return {
     container_path: absolute(mount.mountPath),
-    host_path: path === '' ? volume.hostPath : `${volume.hostPath}/${path}`,
+    host_path: hostPath,
     ...(readOnly ? { readonly: true } : {}),
     ...(propagation === undefined ? {} : { propagation }),
     ...(readOnly && isRecursive(mount) ? { recursive_read_only: true } : {}),

@@ -2,7 +2,7 @@
  * What has to be done on the node before a pod's containers can see its volumes.
  *
  * Decides which kinds this agent can set up, where each volume lies, on what medium, and why one cannot be had now.
- * Invariant: each volume of the pod is in the plan exactly once: mounted as it is, to be set up, or failed.
+ * Invariant: a volume that the agent cannot set up, now or ever, is a failure; it is never left out in silence.
  */
 import type { Pod, Volume } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
@@ -29,21 +29,16 @@ const PLUGINS = {
   projected: 'kubernetes.io~projected',
 } as const;
 
-/** What a volume alone contributes. */
-interface Part {
-  readonly mounted: MountedVolume;
-  readonly setUp?: VolumeSetUp;
-}
-
 export function volumePlan(input: PayloadInput): VolumePlan {
   const mounted: Record<string, MountedVolume> = {};
   const setUps: VolumeSetUp[] = [];
   const failures: VolumeFailure[] = [];
   for (const volume of input.pod.spec.volumes ?? []) {
+    const own = mountedOf(volume, input);
+    if (own !== null) mounted[volume.name] = own;
     try {
-      const part = partOf(volume, input);
-      mounted[volume.name] = part.mounted;
-      if (part.setUp) setUps.push(part.setUp);
+      const setUp = setUpOf(volume, input);
+      if (setUp !== null) setUps.push(setUp);
     } catch (error) {
       failures.push({ name: volume.name, message: error instanceof Error ? error.message : String(error) });
     }
@@ -51,9 +46,17 @@ export function volumePlan(input: PayloadInput): VolumePlan {
   return { mounted, setUps, failures };
 }
 
-function partOf(volume: Volume, input: PayloadInput): Part {
+/** What the agent writes itself is read-only for everybody else. */
+function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {
+  if (volume.hostPath) return { hostPath: volume.hostPath.path };
+  const path = pathOf(volume, input);
+  if (path === null) return null;
+  return volume.emptyDir ? { hostPath: path } : { hostPath: path, readOnly: true };
+}
+
+function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
   const { hostPath, emptyDir } = volume;
-  if (hostPath) return hostPart(volume.name, hostPath.path, hostPath.type ?? '');
+  if (hostPath) return hostSetUp(volume.name, hostPath.path, hostPath.type ?? '');
   const path = pathOf(volume, input);
   if (path === null) {
     throw new Error(
@@ -65,11 +68,11 @@ function partOf(volume: Volume, input: PayloadInput): Part {
   const { name } = volume;
   if (emptyDir) {
     const mount = mediumMount(emptyDir, input.pod, input.node);
-    return { mounted: { hostPath: path }, setUp: { kind: 'folder', name, path, mount, groupId } };
+    return { kind: 'folder', name, path, mount, groupId };
   }
   const mount = volume.configMap ? null : { ...memoryMount(input.pod, input.node), optional: true };
   const files = payload(volume, input) ?? [];
-  return { mounted: { hostPath: path, readOnly: true }, setUp: { kind: 'files', name, path, mount, groupId, files } };
+  return { kind: 'files', name, path, mount, groupId, files };
 }
 
 function pathOf(volume: Volume, { pod, node }: PayloadInput): string | null {
@@ -77,10 +80,8 @@ function pathOf(volume: Volume, { pod, node }: PayloadInput): string | null {
   return kind === undefined ? null : volumeDirectory(pod, node, PLUGINS[kind], volume.name);
 }
 
-function hostPart(name: string, path: string, type: string): Part {
-  const mounted = { hostPath: path };
-  return type === '' ? { mounted } : { mounted, setUp: { kind: 'host', name, path, type: type as HostPathType } };
-}
+const hostSetUp = (name: string, path: string, type: string): VolumeSetUp | null =>
+  type === '' ? null : { kind: 'host', name, path, type: type as HostPathType };
 
 // ---- media ----------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 /** What the recorded kubelet refused before it asked the runtime, and the hosts files that it wrote. */
 import { describe, expect, it } from 'vitest';
-import { containerConfig, localVolumes, podFiles, sandboxConfig } from '../../../../src/machines/pods/spec/index.ts';
+import { containerConfig, podFiles, sandboxConfig } from '../../../../src/machines/pods/spec/index.ts';
+import { volumePlan } from '../../../../src/machines/pods/volumes/plan.ts';
 import { node, type Recorded, recordings } from './recordings.ts';
 
 const LATE = Number.POSITIVE_INFINITY;
@@ -53,7 +54,7 @@ describe('a container that cannot be configured', () => {
       podIPs: ['10.0.0.5'],
       node,
       terminationLogFile: '/log',
-      volumes: localVolumes(pod, node),
+      volumes: volumePlan({ pod, node, objects: {} }).mounted,
       references: { ...recording.references, configMaps },
     });
     expect(result).toEqual({ error: { reason: REASON, message: refusal.message } });

@@ -13,17 +13,10 @@ import {
   sandboxConfig,
 } from '../../../../src/machines/pods/spec/index.ts';
 import { isSidecar } from '../../../../src/machines/pods/spec/resources.ts';
-import { localVolumes, type MountedVolumes } from '../../../../src/machines/pods/spec/volumes.ts';
+import { volumePlan } from '../../../../src/machines/pods/volumes/plan.ts';
 import { type Call, node, type Recorded, type Recording, recordings } from './recordings.ts';
 
 const BUILT = new Set(['RunPodSandbox', 'CreateContainer', 'PullImage']);
-const PLUGINS: Readonly<Record<string, string>> = {
-  configMap: 'kubernetes.io~configmap',
-  secret: 'kubernetes.io~secret',
-  projected: 'kubernetes.io~projected',
-  downwardAPI: 'kubernetes.io~downward-api',
-  emptyDir: 'kubernetes.io~empty-dir',
-};
 
 const requestsOf = ({ calls }: Recording): readonly Call[] => calls.filter(({ method }) => BUILT.has(method));
 const asking = recordings.filter((recording) => requestsOf(recording).length > 0);
@@ -83,7 +76,7 @@ function inputOf(recording: Recording, pod: Pod, config: Recorded): Parameters<t
     podIPs: pod.spec.hostNetwork === true ? node.nodeIPs : ['<ip>'],
     node,
     terminationLogFile: mount.host_path,
-    volumes: volumesOf(pod),
+    volumes: volumePlan({ pod, node, objects: {} }).mounted,
     serviceVariables: (config.envs ?? []).filter(({ key }: Recorded) => !isOwn(container, recording, key)),
     references: recording.references,
   };
@@ -103,17 +96,6 @@ function isOwn({ env = [], envFrom = [] }: Container, { references }: Recording,
     const object = references.configMaps[configMapRef?.name ?? ''] ?? references.secrets[secretRef?.name ?? ''] ?? {};
     return Object.keys(object).some((each) => prefix + each === key);
   });
-}
-
-/** As the volume manager would have set them up. Only `emptyDir` and `hostPath` can be written to. */
-function volumesOf(pod: Pod): MountedVolumes {
-  const others = (pod.spec.volumes ?? []).flatMap((volume) => {
-    const kind = Object.keys(volume).find((each) => PLUGINS[each] !== undefined);
-    if (kind === undefined) return [];
-    const hostPath = `${node.rootDir}/pods/${pod.metadata.uid}/volumes/${PLUGINS[kind]}/${volume.name}`;
-    return [[volume.name, { hostPath, readOnly: kind !== 'emptyDir' }] as const];
-  });
-  return { ...Object.fromEntries(others), ...localVolumes(pod, node) };
 }
 
 /** 64-bit fields, which the recordings have as numbers. */

@@ -16,7 +16,6 @@ import {
   podHostname,
   pullPolicy,
   terminationLogFile,
-  unsupportedVolumes,
 } from '../../../../src/machines/pods/spec/index.ts';
 import { containerSecurityContext, imageUser, nonRootViolation } from '../../../../src/machines/pods/spec/security.ts';
 import { container, pod } from '../support.ts';
@@ -245,6 +244,7 @@ describe('volumes', () => {
     podIPs: ['10.0.0.5'],
     node,
     terminationLogFile: '/log',
+    volumes: {},
   };
 
   it('are never left out in silence', () => {
@@ -253,19 +253,9 @@ describe('volumes', () => {
     expect(result).toEqual({
       error: {
         reason: 'CreateContainerConfigError',
-        message:
-          'cannot find volume "v" to mount into container "c": volume "v" is of kind configMap,' +
-          ' which this node agent cannot set up; use hostPath or emptyDir',
+        message: 'cannot find volume "v" to mount into container "c"',
       },
     });
-  });
-
-  it('are named when nobody can set them up', () => {
-    const memory = { name: 'm', emptyDir: { medium: 'Memory' } };
-    const kinds = unsupportedVolumes(pod({ volumes: [configuration, memory, { name: 'd', emptyDir: {} }] }), {
-      d: { hostPath: '/d' },
-    }).map(({ kind }) => kind);
-    expect(kinds).toEqual(['configMap', 'emptyDir with medium Memory']);
   });
 
   it.each([
@@ -277,6 +267,7 @@ describe('volumes', () => {
       ...input,
       pod: pod({ volumes: [{ name: 'd', emptyDir: {} }] }),
       container: mounting,
+      volumes: { d: { hostPath: '/d' } },
     });
     expect(result).toMatchObject({ error: { message } });
   });
@@ -289,10 +280,6 @@ describe('files', () => {
     const own = containerFiles(pod(), container(), 0, node);
     const all = [...shared.directories, ...shared.files, ...own.directories, ...own.files];
     expect(all.filter(({ path }) => !path.startsWith('${ROOT}/pods/uid-1'))).toEqual([]);
-    expect(shared.directories.at(-1)).toEqual({
-      path: '${ROOT}/pods/uid-1/volumes/kubernetes.io~empty-dir/d',
-      mode: 0o777,
-    });
   });
 
   it('have no hosts file before the pod has an address', () => expect(podFiles(pod(), node, []).files).toEqual([]));

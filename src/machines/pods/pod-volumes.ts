@@ -1,0 +1,65 @@
+/** What a pod's machine does about its volumes: plans them, learns that they are there, lets go of them. */
+import { type AnyActorRef, line, type PlainError } from '../../kernel/xstate.ts';
+import { type PodContext, podOrName, refOf } from './pod-policy.ts';
+import { type Enqueue, podSetup as s } from './pod-setup.ts';
+import { podDirectory } from './spec/index.ts';
+import { volumePlan } from './volumes/plan.ts';
+import type { VolumesOrder } from './volumes/volumes.ts';
+
+const ACTOR = 'volumes';
+
+export const volumesPlace = (context: PodContext) => ({
+  root: context.node.rootDir,
+  podDirectory: podDirectory(podOrName(context), context.node),
+});
+
+/** Volumes that need nothing of the node need no actor either. What is mounted stays while it is planned the same. */
+function plan(enqueue: Enqueue, context: PodContext): void {
+  const { node, objects } = context;
+  const next = volumePlan({ pod: podOrName(context), node, objects });
+  if (!context.hasVolumes && next.setUps.length + next.failures.length === 0) {
+    enqueue.assign({ volumes: next.mounted });
+    return;
+  }
+  const isSame = JSON.stringify(next.mounted) === JSON.stringify(context.volumes);
+  enqueue.assign({ hasVolumes: true, volumes: isSame ? context.volumes : null });
+  if (context.hasVolumes) {
+    enqueue.sendTo<AnyActorRef>(ACTOR, { type: 'volumes.planned', plan: next } satisfies VolumesOrder);
+  } else {
+    enqueue.spawnChild(ACTOR, { id: ACTOR, input: { ref: refOf(context), ...volumesPlace(context), plan: next } });
+  }
+}
+
+export const planVolumes = s.enqueueActions(({ context, enqueue }) => plan(enqueue, context));
+
+/** A ConfigMap or Secret came, changed or went. */
+export const takeObjects = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'objects.changed') return;
+  const { objects } = event;
+  enqueue.assign({ objects });
+  if (context.pod !== null && context.stage === 'sync') plan(enqueue, { ...context, objects });
+});
+
+export const noteMounted = s.assign({
+  volumes: ({ context, event }) => (event.type === 'volumes.mounted' ? event.mounted : context.volumes),
+});
+
+/** The actor of the volumes crashed: another one sets up what is missing. */
+export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => {
+  const { message } = (event as unknown as { error: PlainError }).error;
+  enqueue(
+    line('error', ['The actor of a pod’s volumes crashed and starts again', { uid: context.uid, error: message }]),
+  );
+  enqueue.stopChild(ACTOR);
+  enqueue.assign({ hasVolumes: false });
+  enqueue.raise({ type: 'volumes.lost' }, { delay: RESPAWN_MS, id: 'respawn-volumes' });
+});
+
+/** Before the actor of the volumes starts again. */
+const RESPAWN_MS = 1_000;
+
+/** Nobody uses them any more: nothing more is set up. */
+export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
+  if (context.hasVolumes) enqueue.stopChild(ACTOR);
+  enqueue.assign({ hasVolumes: false, volumes: null });
+});
