@@ -9,7 +9,7 @@
  * only RuntimeReady and PLEG decide.
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
-import { assign, line, sendParent, setup } from '../../kernel/xstate.ts';
+import { assign, line, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { RuntimeCondition } from '../operations/runtime.ts';
 
 export interface RuntimeStateContext {
@@ -55,6 +55,7 @@ export const runtimeStateMachine = setup({
 }).createMachine({
   id: 'runtimeState',
   context: { runtimeError: NEVER_CHECKED, networkError: '', plegError: '' },
+  entry: sendTo(to('runtimeService'), { type: 'runtime.statusWanted' }),
   initial: 'down',
   on: {
     'runtime.statusChanged': { actions: recordStatus, target: '.judging' },

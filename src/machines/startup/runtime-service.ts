@@ -4,7 +4,7 @@
  * Decides: which runtime is used (the configured endpoint, or the embedded one when there is no socket and nobody asked
  * for a certain one), and whether the runtime is up.
  * Owns: the endpoint, the runtime's name and version, its last known conditions.
- * Hears: `runtime.statusChanged` and `runtime.statusFailed` from its watch.
+ * Hears: `runtime.statusChanged` and `runtime.statusFailed` from its watch; `runtime.statusWanted` from `runtimeState`.
  * Asks: `runtime.exists`, `runtime.startEmbedded`, `runtime.connect`, `cri.runtimeConfig`, `runtime.watchStatus`.
  * Tells: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
  * Invariants: R1 the embedded runtime is used only where no endpoint was named and no socket exists. R2 what the
@@ -31,7 +31,9 @@ interface RuntimeServiceContext extends RuntimeServiceInput {
 
 type RuntimeServiceEvent =
   | { readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] }
-  | { readonly type: 'runtime.statusFailed'; readonly message: string };
+  | { readonly type: 'runtime.statusFailed'; readonly message: string }
+  /** `runtimeState` starts again and knows nothing. */
+  | { readonly type: 'runtime.statusWanted' };
 
 /** How often upstream asks for the runtime's status. */
 const STATUS_PERIOD_MS = 5_000;
@@ -135,12 +137,6 @@ export const runtimeServiceMachine = setup({
         line('info', ({ context }) => ['Container runtime initialized', { ...context.facts }]),
         sendParent(({ context }) => ({ type: 'runtimeService.ready', runtime: context.facts })),
       ],
-      invoke: {
-        id: 'watchStatus',
-        src: 'runtime.watchStatus',
-        input: { periodMs: STATUS_PERIOD_MS },
-        onError: 'connected',
-      },
       on: {
         'runtime.statusChanged': { actions: sendTo(to('runtimeState'), ({ event }) => event) },
         'runtime.statusFailed': {
@@ -150,8 +146,23 @@ export const runtimeServiceMachine = setup({
           ],
         },
       },
+      initial: 'watching',
+      states: {
+        watching: {
+          invoke: {
+            id: 'watchStatus',
+            src: 'runtime.watchStatus',
+            input: { periodMs: STATUS_PERIOD_MS },
+            onDone: 'pausing',
+            onError: 'pausing',
+          },
+          on: { 'runtime.statusWanted': { target: 'watching', reenter: true } },
+        },
+        pausing: { after: { [STATUS_PERIOD_MS]: 'watching' } },
+      },
     },
-    failed: {},
+    /** Ends a start; a service that crashed later tries again. */
+    failed: { after: { [STATUS_PERIOD_MS]: 'connecting' } },
   },
 });
 

@@ -12,8 +12,9 @@ const status = (runtime: boolean, network: boolean) => ({
 
 describe('the runtime state', () => {
   it('is down before the first status', () => {
-    const run = runUnder(runtimeStateMachine, undefined, {});
+    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService']);
     expect(run.told()).toEqual([
+      { to: 'parent/runtimeService', type: 'runtime.statusWanted' },
       {
         to: 'parent',
         type: 'runtimeState.down',
@@ -23,10 +24,10 @@ describe('the runtime state', () => {
   });
 
   it('is up without a network, down without a runtime, and says why', () => {
-    const run = runUnder(runtimeStateMachine, undefined, {});
+    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService']);
     run.tell(status(true, false));
     run.tell(status(false, true));
-    expect(run.told().slice(1)).toMatchObject([
+    expect(run.told().slice(2)).toMatchObject([
       { type: 'runtimeState.up' },
       {
         type: 'runtimeState.down',

@@ -46,7 +46,9 @@ describe('the config loader', () => {
   });
 
   it('answers with the reason when the file cannot be read', () => {
-    const { answer } = load(['--config=/k.yaml'], { 'host.readConfiguration': fail('open /k.yaml: permission denied') });
+    const { answer } = load(['--config=/k.yaml'], {
+      'host.readConfiguration': fail('open /k.yaml: permission denied'),
+    });
     expect(answer).toMatchObject({ ok: false, message: expect.stringContaining('permission denied') });
   });
 });

@@ -60,6 +60,17 @@ describe('the runtime service', () => {
       type: 'runtime.statusFailed',
       message: 'connection refused',
     });
-    expect(run.state()).toBe('connected');
+    expect(run.state()).toEqual({ connected: 'watching' });
+  });
+
+  it('watches again after its watch broke, and tells a runtime state that starts again', () => {
+    let watches = 0;
+    const broken: Answers = { 'runtime.watchStatus': () => (watches++ === 0 ? fail('socket closed') : 'stream') };
+    const run = start(true, broken);
+    expect(run.state()).toEqual({ connected: 'pausing' });
+    run.time.advanceTo(run.time.now() + 5_000);
+    run.tell({ type: 'runtime.statusWanted' });
+    expect(watches).toBe(3);
+    expect(run.divergence()).toBeNull();
   });
 });
