@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { hostPorts } from '../actors/host/index.ts';
 import { logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
+import { probePorts } from '../actors/probe/index.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
 import { healthzPorts } from '../actors/server/healthz.ts';
 import { Visualizer } from '../actors/server/visualizer.ts';
@@ -71,6 +72,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
         ...volumePorts({ vault }),
         ...healthzPorts(),
         ...runtime.ports,
+        ...probePorts(runtime.ports),
       }),
       onTurn: (records, running) => {
         log(records);

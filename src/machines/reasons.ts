@@ -109,6 +109,8 @@ export const killMessages = {
   failedPostStartHook: 'FailedPostStartHook',
 } as const;
 
+export type ProbeName = 'Liveness' | 'Readiness' | 'Startup';
+
 /** Events about one container; the recorder adds `fieldPath` of {@link containerFieldPath}. */
 export const containerEvents = {
   pulling: (image: string): EventText => normal('Pulling', `Pulling image "${image}"`),
@@ -134,11 +136,15 @@ export const containerEvents = {
     warning('ExceededGracePeriod', 'Container runtime did not kill the pod within specified grace period.'),
   failedPostStartHook: (): EventText => warning('FailedPostStartHook', 'PostStartHook failed'),
   failedPreStopHook: (): EventText => warning('FailedPreStopHook', 'PreStopHook failed'),
-  unhealthy: (probe: 'Liveness' | 'Readiness' | 'Startup', output: string): EventText =>
-    warning('Unhealthy', `${probe} probe failed: ${output}`),
-  probeErrored: (probe: 'Liveness' | 'Readiness' | 'Startup', error: string): EventText =>
+  lifecycleHttpFallback: (host: string): EventText =>
+    warning(
+      'LifecycleHTTPFallback',
+      `request to HTTPS lifecycle hook ${host} got HTTP response, retry with HTTP succeeded`,
+    ),
+  unhealthy: (probe: ProbeName, output: string): EventText => warning('Unhealthy', `${probe} probe failed: ${output}`),
+  probeErrored: (probe: ProbeName, error: string): EventText =>
     warning('Unhealthy', `${probe} probe errored and resulted in unknown state: ${error}`),
-  probeWarning: (probe: 'Liveness' | 'Readiness' | 'Startup', output: string): EventText =>
+  probeWarning: (probe: ProbeName, output: string): EventText =>
     warning('ProbeWarning', `${probe} probe warning: ${output}`),
 } as const;
 

@@ -2,12 +2,15 @@
  * The world of the pods' room as a performer: answers every operation from a {@link RuntimeModel} and a disk, after a
  * latency, under virtual time, with the faults that a test asks for.
  */
+import type { Attempt } from '../../src/actors/probe/attempt.ts';
+import { newTally, tally } from '../../src/actors/probe/counter.ts';
 import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/effects.ts';
 import { type JsonEvent, toPlainError } from '../../src/kernel/json.ts';
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
 import type { Image } from '../../src/machines/api/cri.ts';
 import type { Manifest, ManifestError, SoftState } from '../../src/machines/operations/host.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
+import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
 import type { ConfigObject } from '../../src/machines/operations/volume.ts';
 import { RuntimeError, RuntimeModel } from './pods-runtime.ts';
 import type { VirtualTime } from './pods-time.ts';
@@ -65,7 +68,11 @@ export class PodsWorld implements Performer {
   readonly volumeFailures = new Map<string, string>();
   /** By command: how long it takes in a container, and how it ends. */
   readonly commands = new Map<string, { readonly takesMs: number; readonly exitCode: number }>();
-  softState: SoftState = { containers: {} };
+  /** By what a probe asks (a command, a URL, `host:port`): how it is answered; well unless told otherwise. */
+  readonly answers = new Map<string, Attempt>();
+  /** Every attempt of every probe. */
+  readonly attempts: { readonly asked: string; readonly atMs: number }[] = [];
+  softState: SoftState = { containers: {}, probes: {} };
   disk = { capacityBytes: '1000000', availableBytes: '900000' };
   /** Asked for each call; `nth` counts the calls of that name from 0. */
   fault: (name: string, input: unknown, nth: number) => Fault | undefined = () => undefined;
@@ -137,6 +144,7 @@ export class PodsWorld implements Performer {
   ): void | (() => void) {
     if (name === 'cri.watchPods') return this.watch(id, emit);
     if (name === 'host.watchManifests') return this.watchManifests(emit);
+    if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
     const handler = this.handlers[name as keyof Handlers];
     if (!handler) throw new Error(`the world of this test cannot do ${name}`);
     const done = (output: unknown): void => answer(fault.lost ? { error: faultError(fault) } : { output });
@@ -172,6 +180,23 @@ export class PodsWorld implements Performer {
     return () => void this.watchers.delete(id);
   }
 
+  /** Counts as the real port does, under virtual time. */
+  private probe(watch: ProbeWatch, emit: (event: JsonEvent) => void): () => void {
+    const asked = askedBy(watch.handler);
+    let state = newTally(watch.verdict, this.time.ms);
+    let disarm = (): void => {};
+    const attempt = (): void => {
+      disarm = this.time.arm(this.time.ms + watch.periodSeconds * 1_000, attempt);
+      this.attempts.push({ asked, atMs: this.time.ms });
+      const answer = this.answers.get(asked) ?? { result: 'success', output: '' };
+      const step = tally(state, watch, answer, this.time.ms);
+      state = step.tally;
+      for (const item of step.items) emit(item);
+    };
+    attempt();
+    return () => disarm();
+  }
+
   private watchManifests(emit: (event: JsonEvent) => void): () => void {
     const tell = () =>
       emit({
@@ -194,6 +219,11 @@ export class PodsWorld implements Performer {
   callsOf(name: string): Call[] {
     return this.calls.filter((call) => call.name === name);
   }
+}
+
+function askedBy(handler: ProbeHandler): string {
+  if (handler.kind === 'exec') return handler.command.join(' ');
+  return handler.kind === 'httpGet' ? handler.url : `${handler.host}:${handler.port}`;
 }
 
 const faultError = ({ error = 'deadline exceeded', code = 'DEADLINE_EXCEEDED' }: Fault) => ({

@@ -12,9 +12,10 @@ import { errnoOf } from './beneath.ts';
 
 type Operations = typeof hostOperations;
 type ContainerState = SoftState['containers'][string];
+type ProbedState = SoftState['probes'][string];
 
 const OWNER_ONLY = 0o600;
-const EMPTY: SoftState = { containers: {} };
+const EMPTY: SoftState = { containers: {}, probes: {} };
 
 export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ input: { path } }) => {
   let text: string;
@@ -31,10 +32,12 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
 
 function decode(text: string): SoftState | null {
   try {
-    const { containers } = JSON.parse(text);
+    const { containers, probes = {} } = JSON.parse(text);
     const entries: [string, ContainerState][] = Object.entries(containers);
     if (!entries.every(([, state]) => isContainerState(state))) return null;
-    return { containers: Object.fromEntries(entries) };
+    const probed: [string, ProbedState][] = Object.entries(probes);
+    if (!probed.every(([, state]) => isProbedState(state))) return null;
+    return { containers: Object.fromEntries(entries), probes: Object.fromEntries(probed) };
   } catch {
     return null;
   }
@@ -42,6 +45,9 @@ function decode(text: string): SoftState | null {
 
 const isContainerState = (state: ContainerState): boolean =>
   [state.restartCount, state.backoffMs, state.backoffUntilMs].every((value) => Number.isFinite(value) && value >= 0);
+
+const isProbedState = ({ id, started, ready }: ProbedState): boolean =>
+  typeof id === 'string' && typeof started === 'boolean' && typeof ready === 'boolean';
 
 export const saveSoftState: Port<Operations['host.saveSoftState']> = async ({ id, input: { path, state } }) => {
   const folder = dirname(path);

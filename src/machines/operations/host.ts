@@ -46,6 +46,10 @@ export interface SoftState {
   readonly containers: Readonly<
     Record<string, { readonly restartCount: number; readonly backoffMs: number; readonly backoffUntilMs: number }>
   >;
+  /** By the same key: what probes have said of the instance with this id. */
+  readonly probes: Readonly<
+    Record<string, { readonly id: string; readonly started: boolean; readonly ready: boolean }>
+  >;
 }
 
 export const hostOperations = {

@@ -1,12 +1,14 @@
 /** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
+import { probeOperations } from './probe.ts';
 import { runtimeOperations } from './runtime.ts';
 import { volumeOperations } from './volume.ts';
 
 export const operations = {
   ...criOperations,
   ...hostOperations,
+  ...probeOperations,
   ...runtimeOperations,
   ...volumeOperations,
 };

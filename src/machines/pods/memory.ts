@@ -1,8 +1,8 @@
 /**
  * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
  *
- * Decides: when to write. Owns: restart counts and back-offs by container.
- * Hears: `memory.noted` of containers, `memory.forgotten` of `pods`, `memory.wanted` of `pods`.
+ * Decides: when to write. Owns: restart counts, back-offs and results of probes by container.
+ * Hears: `memory.noted` of containers, `memory.probed` of pods, `memory.forgotten` of `pods`, `memory.wanted` of `pods`.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
  * Invariants:
  *   M1 at most one write under way; what changes meanwhile is written by the next one.
@@ -40,18 +40,31 @@ const note = s.assign(({ context, event }) => {
   return { state: { ...context.state, containers }, isDirty: true };
 });
 
+const noteProbes = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.probed') return {};
+  const probes = { ...context.state.probes, [event.key]: event.probed };
+  return { state: { ...context.state, probes }, isDirty: true };
+});
+
+const without = <Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
+  Object.fromEntries(Object.entries(table).filter(([key]) => !key.startsWith(`${uid}/`)));
+
 const forget = s.assign(({ context, event }) => {
   if (event.type !== 'memory.forgotten') return {};
-  const kept = Object.entries(context.state.containers).filter(([key]) => !key.startsWith(`${event.uid}/`));
-  if (kept.length === Object.keys(context.state.containers).length) return {};
-  return { state: { ...context.state, containers: Object.fromEntries(kept) }, isDirty: true };
+  const state = {
+    containers: without(context.state.containers, event.uid),
+    probes: without(context.state.probes, event.uid),
+  };
+  const isKept = (table: keyof SoftState) =>
+    Object.keys(state[table]).length === Object.keys(context.state[table]).length;
+  return isKept('containers') && isKept('probes') ? {} : { state, isDirty: true };
 });
 
 const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
 
 export const memoryMachine = s.createMachine({
   id: 'memory',
-  context: ({ input }) => ({ path: input.softStateFile, state: { containers: {} }, isDirty: false }),
+  context: ({ input }) => ({ path: input.softStateFile, state: { containers: {}, probes: {} }, isDirty: false }),
   initial: 'loading',
   states: {
     loading: {
@@ -77,6 +90,7 @@ export const memoryMachine = s.createMachine({
       initial: 'saved',
       on: {
         'memory.noted': { actions: note },
+        'memory.probed': { actions: noteProbes },
         'memory.forgotten': { actions: forget },
         'memory.wanted': { actions: sendTo(to('pods'), loaded) },
       },

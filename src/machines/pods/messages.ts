@@ -179,6 +179,17 @@ export type Hook =
   /** `httpGet` and `tcpSocket` need a client of their own; such a hook fails and says so. */
   | { readonly kind: 'unsupported' };
 
+// ---- prober -> pod --------------------------------------------------------------------------------------------------
+
+/** A verdict about one instance of a container. */
+export interface ProberReport {
+  readonly type: 'prober.judged';
+  readonly container: string;
+  readonly containerId: string;
+  readonly kind: 'startup' | 'readiness' | 'liveness';
+  readonly verdict: 'success' | 'failure';
+}
+
 // ---- images -> pods -> pod -> container -----------------------------------------------------------------------------
 
 export interface ImageWanted {
@@ -247,8 +258,11 @@ export type StatusMessage =
 
 export type ContainerMemory = SoftState['containers'][string];
 
+export type ProbedInstance = SoftState['probes'][string];
+
 export type MemoryMessage =
   | { readonly type: 'memory.noted'; readonly key: string; readonly container: ContainerMemory }
+  | { readonly type: 'memory.probed'; readonly key: string; readonly probed: ProbedInstance }
   | { readonly type: 'memory.forgotten'; readonly uid: string }
   | { readonly type: 'memory.wanted' };
 

@@ -17,7 +17,10 @@ import type {
   ObjectReference,
   PodKill,
   PodRef,
+  ProbedInstance,
 } from './messages.ts';
+import { hasStarted, probeResults } from './probe-plan.ts';
+import type { ProbedState } from './prober-policy.ts';
 import { factsOf, isAlive, milliseconds, sandboxesOf } from './runtime-facts.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy, sandboxConfig } from './spec/index.ts';
 import { isTerminalPhase, needsSandbox, type PodStage, podStatus, shouldRestart } from './status/index.ts';
@@ -35,6 +38,8 @@ export interface PodInput extends PodRef {
   readonly held: boolean;
   /** What is remembered of its containers, by name. */
   readonly memory: Readonly<Record<string, ContainerMemory>>;
+  /** What is remembered of their probes, by name. */
+  readonly probed: Readonly<Record<string, ProbedInstance>>;
   /** The ConfigMaps and Secrets that it names and that exist. */
   readonly objects: ConfigObjects;
 }
@@ -70,6 +75,10 @@ export interface PodContext extends PodInput {
   readonly untilMs: number;
   /** By container, how often its actor crashed. */
   readonly crashes: Readonly<Record<string, number>>;
+  /** What probes said of the newest instances, by container. */
+  readonly probes: Readonly<Record<string, ProbedState>>;
+  /** By actor of a probe, the instance that it probes. */
+  readonly probers: Readonly<Record<string, string>>;
   readonly kill: Kill | null;
   readonly stage: PodStage;
   readonly status: PodStatus | null;
@@ -92,6 +101,8 @@ export const initialPod = (input: PodInput): PodContext => ({
   queue: [],
   failures: 0,
   untilMs: 0,
+  probes: {},
+  probers: {},
   kill: null,
   stage: 'sync',
   status: null,
@@ -219,7 +230,8 @@ const hasSucceeded = (context: PodContext, name: string): boolean => {
 
 function isPassed(context: PodContext, { container, kind }: Member): boolean {
   const phase = context.containers[container.name]?.view.phase;
-  return kind === 'sidecar' ? phase === 'running' : phase === 'ended' && hasSucceeded(context, container.name);
+  if (kind === 'sidecar') return phase === 'running' && hasStarted(context, container);
+  return phase === 'ended' && hasSucceeded(context, container.name);
 }
 
 /** Who may be created now, of those who wait for it. */
@@ -345,6 +357,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     previous: context.status,
     stage,
     waiting: Object.fromEntries(waiting),
+    ...probeResults(context),
     restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
     ...(kill?.verdict ? { failure: kill.verdict } : {}),
   });

@@ -11,6 +11,7 @@ import {
   type GarbageWanted,
   type ImageReport,
   type PodMessage,
+  type ProberReport,
   type RuntimeMessage,
   type StatusMessage,
 } from './messages.ts';
@@ -31,6 +32,8 @@ import {
   turnsOf,
 } from './pod-policy.ts';
 import { subPathsOf } from './pod-files.ts';
+import { proberChanges } from './probe-plan.ts';
+import { proberMachine } from './prober.ts';
 import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';
 import { type VolumesReport, volumesMachine } from './volumes/volumes.ts';
 
@@ -38,6 +41,7 @@ type Event =
   | PodMessage
   | RuntimeMessage
   | ContainerReport
+  | ProberReport
   | ImageReport
   | GarbageWanted
   | VolumesReport
@@ -45,11 +49,13 @@ type Event =
   | { readonly type: 'look' }
   | { readonly type: 'volumes.lost' }
   | { readonly type: 'container.respawn'; readonly name: string }
+  | { readonly type: 'prober.respawn'; readonly id: string };
 
 export const podSetup = setup({
   types: { input: {} as PodInput, context: {} as PodContext, events: {} as Event },
   actors: {
     container: containerMachine,
+    prober: proberMachine,
     ...pick(
       operations,
       'cri.podStatus',
@@ -95,6 +101,10 @@ export const podSetup = setup({
       context.looked &&
       (context.runtime?.sandboxes.length ?? 0) === 0 &&
       (context.runtime?.containers.length ?? 0) === 0,
+    mustSuperviseProbers: ({ context }) => {
+      const { stale, missing } = proberChanges(context);
+      return stale.length > 0 || missing.length > 0;
+    },
     mustRemove: ({ context }) => context.kill?.remove === true || context.pod === null,
   },
   delays: {

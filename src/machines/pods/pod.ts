@@ -35,6 +35,7 @@ import {
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
 import { initialPod, nextAttempt, podOrName } from './pod-policy.ts';
+import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
 import {
   acted,
   learnAbsence,
@@ -278,7 +279,9 @@ export const podMachine = s.createMachine({
         'objects.changed': { actions: takeObjects },
         'garbage.wanted': { actions: tellCollectorsAgain },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
-        'xstate.error.actor.*': { actions: buryContainer },
+        'prober.judged': { actions: noteVerdict },
+        'prober.respawn': { actions: respawnProber },
+        'xstate.error.actor.*': { actions: [buryContainer, buryProber] },
       },
       states: {
         life: {
@@ -302,6 +305,7 @@ export const podMachine = s.createMachine({
         },
         observer,
         deadline,
+        probing,
       },
     },
     gone: { id: 'gone', type: 'final' },

@@ -63,7 +63,7 @@ type Records = Readonly<Record<string, PodRecord>>;
 
 interface Context {
   readonly settings: NodeSettings;
-  readonly memory: SoftState['containers'];
+  readonly memory: SoftState;
   readonly records: Records;
   readonly objects: ConfigObjects;
   /** Every pod of the runtime was named: what was not does not exist there. */
@@ -130,7 +130,8 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     runtime,
     mustLook,
     held,
-    memory: memoryOf(context.memory, ref.uid),
+    memory: memoryOf(context.memory.containers, ref.uid),
+    probed: memoryOf(context.memory.probes, ref.uid),
     objects: withKeys(context.objects, objectKeys),
   };
   enqueue.spawnChild('pod', { id: idOf(ref.uid), input });
@@ -322,7 +323,7 @@ export const podsMachine = s.createMachine({
   id: 'pods',
   context: ({ input }) => ({
     settings: input.settings,
-    memory: input.softState?.containers ?? {},
+    memory: input.softState ?? { containers: {}, probes: {} },
     records: {},
     objects: {},
     relisted: false,
@@ -333,7 +334,7 @@ export const podsMachine = s.createMachine({
     enqueue.sendTo(to('syncLoop'), { type: 'pods.started' });
   }),
   on: {
-    'memory.loaded': { actions: assign({ memory: ({ event }) => event.state.containers }) },
+    'memory.loaded': { actions: assign({ memory: ({ event }) => event.state }) },
     'config.objects': { actions: takeObjects },
     'config.pods': { actions: takeConfig },
     'pods.housekeeping': { actions: keepHouse },

@@ -67,12 +67,15 @@ test('a link is made, kept, turned, and never put over a file', async () => {
   );
 });
 
-const STATE = { containers: { 'u/c': { restartCount: 3, backoffMs: 20_000, backoffUntilMs: 1_763_700_000_000 } } };
+const STATE = {
+  probes: { 'u/c': { id: 'c1', started: true, ready: false } },
+  containers: { 'u/c': { restartCount: 3, backoffMs: 20_000, backoffUntilMs: 1_763_700_000_000 } },
+};
 
 test('soft state is kept for its owner alone', async () => {
   const folder = await temporaryFolder();
   const path = join(folder, 'sub', 'soft-state.json');
-  expect(await perform(ports['host.loadSoftState'], { path })).toEqual({ containers: {} });
+  expect(await perform(ports['host.loadSoftState'], { path })).toEqual({ containers: {}, probes: {} });
   await perform(ports['host.saveSoftState'], { path, state: STATE });
   expect(modeOf(path)).toBe('600');
   expect(await perform(ports['host.loadSoftState'], { path })).toEqual(STATE);
@@ -84,11 +87,12 @@ test.each([
   ['no object', '5'],
   ['no containers', '{}'],
   ['a count that is text', '{"containers":{"u/c":{"restartCount":"3","backoffMs":1,"backoffUntilMs":1}}}'],
+  ['a readiness that is text', '{"containers":{},"probes":{"u/c":{"id":"c1","started":true,"ready":"yes"}}}'],
   ['nothing', ''],
 ])('soft state that is %s is moved aside and is no state', async (_title, content) => {
   const path = join(await temporaryFolder(), 'soft-state.json');
   writeFileSync(path, content);
-  expect(await perform(ports['host.loadSoftState'], { path })).toEqual({ containers: {} });
+  expect(await perform(ports['host.loadSoftState'], { path })).toEqual({ containers: {}, probes: {} });
   expect(existsSync(path)).toBe(false);
   expect(readFileSync(`${path}.damaged`, 'utf8')).toBe(content);
 });
