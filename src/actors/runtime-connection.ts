@@ -66,14 +66,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault): RuntimeConnectio
       return version;
     },
     'runtime.watchStatus': async ({ input, signal, emit }) => {
-      let last = '';
-      while (!signal.aborted) {
-        const item = await status(current(), signal);
-        const text = JSON.stringify(item);
-        if (text !== last && !signal.aborted) emit(item);
-        last = text;
-        await pause(input.periodMs, signal);
-      }
+      await watchStatus(() => status(current(), signal), input.periodMs, signal, emit);
       return null;
     },
   };
@@ -106,6 +99,23 @@ async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal
       `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${message}`,
       code === undefined ? {} : { code },
     );
+  }
+}
+
+/** Asks again and again, and speaks when the answer is another. */
+async function watchStatus<Item>(
+  ask: () => Promise<Item>,
+  periodMs: number,
+  signal: AbortSignal,
+  emit: (item: Item) => void,
+): Promise<void> {
+  let last = '';
+  while (!signal.aborted) {
+    const item = await ask();
+    const text = JSON.stringify(item);
+    if (text !== last && !signal.aborted) emit(item);
+    last = text;
+    await pause(periodMs, signal);
   }
 }
 
