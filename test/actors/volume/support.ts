@@ -29,7 +29,7 @@ export class VolumeRoom {
   ): Promise<OutputOf<Operations[Name]>> {
     const { root, podDirectory } = this;
     const call = { id: 1, input: { root, podDirectory, ...input }, resume: false, signal, emit: () => {} };
-    return (await this.ports[name](call as never)) as OutputOf<Operations[Name]>;
+    return await (this.ports[name] as (call: unknown) => Promise<OutputOf<Operations[Name]>>)(call);
   }
 
   path(plugin: string, name: string): string {

@@ -1,0 +1,232 @@
+/** Parts of volumes under attack: what is mounted is what lay in the volume, whoever exchanges names meanwhile. */
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { STRANGER_CALLS_MAX, withStranger } from '../../../src/actors/volume/host-path.ts';
+import { mounter } from '../../../src/actors/volume/mounter.ts';
+import { openSubPath } from '../../../src/actors/volume/sub-path.ts';
+import { fdPath } from '../../../src/actors/volume/tree.ts';
+import { needsMounts, VolumeRoom } from './support.ts';
+
+let room: VolumeRoom;
+let volume: string;
+beforeEach(() => {
+  room = new VolumeRoom();
+  volume = room.path('empty-dir', 'v');
+  mkdirSync(volume, { recursive: true });
+});
+afterEach(() => room.close());
+
+const target = (at = 0) => join(room.podDirectory, `volume-subpaths/v/c/${at}`);
+const bind = (subPath: string, at = 0) =>
+  room.ask('volume.bindSubPaths', {
+    subPaths: [{ container: 'c', volume: 'v', volumePath: volume, subPath, target: target(at) }],
+  });
+const why = async (subPath: string) => (await bind(subPath)).failed['c'] ?? 'fine';
+
+describe('where a sub-path leads', () => {
+  const contentOf = async (subPath: string) => {
+    const handle = await openSubPath(volume, subPath);
+    try {
+      return readFileSync(fdPath(handle), 'utf8');
+    } finally {
+      await handle.close();
+    }
+  };
+
+  it('follows links that stay in the volume, as those of a ConfigMap do', async () => {
+    mkdirSync(join(volume, '..1/deep'), { recursive: true });
+    writeFileSync(join(volume, '..1/deep/f'), 'in');
+    symlinkSync('..1', join(volume, '..data'));
+    symlinkSync('..data/deep', join(volume, 'deep'));
+    symlinkSync('../..1/deep/../deep/f', join(volume, '..1/up'));
+    expect(await contentOf('deep/f')).toBe('in');
+    expect(await contentOf('./deep//f')).toBe('in');
+    expect(await contentOf('..1/up')).toBe('in');
+  });
+
+  it.each([
+    ['an absolute link', '/etc'],
+    ['a link upwards', '../../../..'],
+    ['a link upwards through itself', 'x/../../..'],
+    ['a loop', 'x'],
+  ])('%s leads nowhere', async (_, link) => {
+    symlinkSync(link, join(volume, 'x'));
+    await expect(openSubPath(volume, 'x/passwd')).rejects.toThrow('leads out of its volume');
+    expect(readdirSync(volume)).toEqual(['x']);
+  });
+
+  it('makes what is missing with the permissions of the volume', async () => {
+    chmodSync(volume, 0o777);
+    await (await openSubPath(volume, 'new/deep')).close();
+    expect(statSync(join(volume, 'new/deep')).mode & 0o777).toBe(0o777);
+  });
+
+  it('never opens what it finds: a FIFO blocks nobody', async () => {
+    execFileSync('mkfifo', [join(volume, 'fifo')]);
+    const handle = await openSubPath(volume, 'fifo');
+    expect((await handle.stat()).isFIFO()).toBe(true);
+    await handle.close();
+  });
+
+  it('leaves no handle open', async () => {
+    symlinkSync('/etc', join(volume, 'x'));
+    mkdirSync(join(volume, 'a/b/c'), { recursive: true });
+    symlinkSync('/etc', join(volume, 'a/b/c/x'));
+    const before = readdirSync('/proc/self/fd').length;
+    for (let i = 0; i < 20; i++) await openSubPath(volume, 'a/b/c/x').catch(() => {});
+    for (let i = 0; i < 20; i++) await (await openSubPath(volume, 'a/b/../b/c')).close();
+    for (let i = 0; i < 20; i++) await openSubPath(volume, 'x').catch(() => {});
+    expect(readdirSync('/proc/self/fd').length).toBeLessThanOrEqual(before + 2);
+  });
+});
+
+describe('a file system that does not answer', () => {
+  it('costs only those who ask for it', async () => {
+    const late = Promise.withResolvers<void>();
+    const stuck = Array.from({ length: STRANGER_CALLS_MAX }, (_, at) =>
+      withStranger(`nfs ${at}`, () => late.promise, 20),
+    );
+    await expect(withStranger('another', async () => 'fine')).rejects.toThrow('other file systems do not answer');
+    for (const each of stuck) await expect(each).rejects.toThrow('did not answer within 20 ms');
+    late.resolve();
+    await late.promise;
+    expect(await withStranger('another', async () => 'fine')).toBe('fine');
+  });
+});
+
+const ROADS = [
+  ['system calls', () => mounter()],
+  ['programs', () => mounter({ system: null })],
+] as const;
+
+describe.skipIf(needsMounts).each(ROADS)('bound by %s', (_, road) => {
+  beforeEach(async () => {
+    await room.close();
+    room = new VolumeRoom({ mounter: road() });
+    volume = room.path('empty-dir', 'v');
+    mkdirSync(volume, { recursive: true });
+  });
+
+  it('shows a folder and a file, each once, and lets both go', async () => {
+    mkdirSync(join(volume, 'd'));
+    writeFileSync(join(volume, 'd/f'), 'one');
+    expect([await why('d'), (await bind('d/f', 1)).failed, await why('d')]).toEqual(['fine', {}, 'fine']);
+    expect(readFileSync(join(target(), 'f'), 'utf8')).toBe('one');
+    expect(readFileSync(target(1), 'utf8')).toBe('one');
+    const mounts = () =>
+      readFileSync('/proc/self/mountinfo', 'utf8')
+        .split('\n')
+        .filter((line) => line.includes(room.root));
+    expect(mounts()).toHaveLength(2);
+    await room.ask('volume.tearDown', {});
+    expect(mounts()).toEqual([]);
+    expect(existsSync(volume)).toBe(false);
+  });
+
+  it('shows the new file when the old one was replaced', async () => {
+    writeFileSync(join(volume, 'f'), 'one');
+    await bind('f');
+    rmSync(join(volume, 'f'));
+    writeFileSync(join(volume, 'f'), 'two');
+    await bind('f');
+    expect(readFileSync(target(), 'utf8')).toBe('two');
+  });
+
+  it('mounts a tmpfs, with and without what this kernel does not know', async () => {
+    const path = room.path('secret', 's');
+    const options = ['size=65536', 'noswap'];
+    const mount = { type: 'tmpfs', options, optional: true } as const;
+    const setUp = { kind: 'files', name: 's', path, mount, groupId: null, files: [] } as const;
+    expect(await room.ask('volume.setUp', { volumes: [setUp] })).toEqual({ failed: [] });
+    expect(readFileSync('/proc/self/mountinfo', 'utf8')).toContain(`${path} `);
+  });
+
+  it('refuses a link out of the volume, and says whose', async () => {
+    symlinkSync('/etc', join(volume, 'x'));
+    expect(await why('x')).toBe(
+      'failed to prepare subPath for volumeMount "v" of container "c": "x" leads out of its volume through a link',
+    );
+    expect(existsSync(target())).toBe(false);
+  });
+});
+
+describe('a program that hangs', () => {
+  it('is given up', async () => {
+    const folder = mkdtempSync(join(room.root, 'bin-'));
+    const program = join(folder, 'mount');
+    writeFileSync(program, '#!/bin/sh\nexec sleep 60\n', { mode: 0o755 });
+    const slow = mounter({ system: null, programs: { mount: program, umount: program }, timeoutMs: 100 });
+    await expect(slow.bind('/a', '/b')).rejects.toThrow('did not end within 100 ms');
+    await expect(slow.unmount('/b')).rejects.toMatchObject({ code: 'ETIMEDOUT', retriable: true });
+  });
+
+  it('that is not there is named', async () => {
+    const none = mounter({ system: null, programs: { mount: '/nowhere/mount', umount: '/nowhere/umount' } });
+    await expect(none.bind('/a', '/b')).rejects.toThrow('there is no program /nowhere/mount');
+  });
+});
+
+/** Exchanges a folder and a link to the host's secret, as fast as it can. */
+const ATTACKER = `
+const { parentPort, workerData } = require('node:worker_threads');
+const { renameSync, symlinkSync, mkdirSync, rmSync } = require('node:fs');
+const { name, spare, victim, stop } = workerData;
+const flag = new Int32Array(stop);
+let rounds = 0;
+parentPort.postMessage('ready');
+while (Atomics.load(flag, 0) === 0) {
+  try {
+    rmSync(spare, { recursive: true, force: true });
+    symlinkSync(victim, spare);
+    renameSync(name, spare + '.folder');
+    renameSync(spare, name);
+    rmSync(name);
+    renameSync(spare + '.folder', name);
+  } catch {
+    try { mkdirSync(name); } catch {}
+  }
+  rounds++;
+}
+parentPort.postMessage(rounds);
+`;
+
+describe.skipIf(needsMounts)('an attacker who exchanges names in a loop (CVE-2021-25741)', () => {
+  it('never gets anything of the host mounted', async () => {
+    const victim = mkdtempSync(join(room.root, 'victim-'));
+    writeFileSync(join(victim, 'shadow'), 'secret');
+    const name = join(volume, 'sub');
+    mkdirSync(name);
+    const stop = new SharedArrayBuffer(4);
+    const workerData = { name, spare: join(volume, 'spare'), victim, stop };
+    const attacker = new Worker(ATTACKER, { eval: true, workerData });
+    await new Promise((resolve) => attacker.once('message', resolve));
+    const seen = { bound: 0, refused: 0, stolen: 0 };
+    for (let round = 0; round < 300; round++) {
+      const { failed } = await bind('sub', round % 3);
+      if (failed['c'] !== undefined) seen.refused++;
+      else if (existsSync(join(target(round % 3), 'shadow'))) seen.stolen++;
+      else seen.bound++;
+    }
+    const rounds = new Promise((resolve) => attacker.once('message', resolve));
+    Atomics.store(new Int32Array(stop), 0, 1);
+    expect(await rounds).toBeGreaterThan(100);
+    await attacker.terminate();
+    expect(seen.stolen).toBe(0);
+    expect(seen.bound).toBeGreaterThan(0);
+    expect(readdirSync(victim)).toEqual(['shadow']);
+  });
+});
