@@ -16,6 +16,8 @@ interface Meta {
   readonly waitsFor?: string;
 }
 
+export type Phase = Pick<PhaseView, 'id' | 'name' | 'depth' | 'steps' | 'waitsFor'>;
+
 export class Phases {
   started = 0;
   private visits: PhaseView[] = [];
@@ -23,17 +25,20 @@ export class Phases {
 
   /** The root is now in these states. */
   changed(nodes: readonly AnyStateNode[], t: number, n: number): void {
-    const now = phaseNodes(nodes);
+    this.nowIn(phaseNodes(nodes).map(described), t, n);
+  }
+
+  nowIn(now: readonly Phase[], t: number, n: number): void {
     const ids = new Set(now.map((node) => node.id));
     for (const [id, visit] of this.open) {
       if (ids.has(id)) continue;
       this.open.delete(id);
       this.visits[this.visits.indexOf(visit)] = { ...visit, left: t, leftBy: n };
     }
-    for (const node of now) {
-      if (this.open.has(node.id)) continue;
-      const visit: PhaseView = { ...described(node), entered: t, enteredBy: n };
-      this.open.set(node.id, visit);
+    for (const phase of now) {
+      if (this.open.has(phase.id)) continue;
+      const visit: PhaseView = { ...phase, entered: t, enteredBy: n };
+      this.open.set(phase.id, visit);
       this.visits.push(visit);
     }
     while (this.visits.length > PHASES_MAX) {
@@ -55,7 +60,7 @@ function phaseNodes(nodes: readonly AnyStateNode[]): AnyStateNode[] {
 }
 
 const metaOf = (node: AnyStateNode): Meta => (node.meta ?? {}) as Meta;
-const isNamed = (node: AnyStateNode): boolean =>
+export const isNamed = (node: AnyStateNode): boolean =>
   typeof metaOf(node).steps === 'string' || typeof metaOf(node).waitsFor === 'string';
 
 const naming = new WeakMap<AnyStateNode, boolean>();
@@ -67,7 +72,7 @@ function namesPhases(node: AnyStateNode): boolean {
   return names;
 }
 
-function described(node: AnyStateNode): Pick<PhaseView, 'id' | 'name' | 'depth' | 'steps' | 'waitsFor'> {
+export function described(node: AnyStateNode): Phase {
   const { steps, waitsFor } = metaOf(node);
   let depth = 0;
   for (let up = node.parent as AnyStateNode | undefined; up; up = up.parent as AnyStateNode | undefined)

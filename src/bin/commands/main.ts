@@ -35,6 +35,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     .action(async (logs: string[], options: { format: string }) => {
       code = (await import('./verify.ts')).verifyCommand(logs, options);
     });
+  addInsight(program, (given) => (code = given));
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (thrown) {
@@ -42,4 +43,41 @@ export async function main(argv: readonly string[]): Promise<number> {
     return thrown.exitCode === 0 ? 0 : exitCodes.usage;
   }
   return code;
+}
+
+type Chosen = { readonly incarnation?: string; readonly format: string };
+
+/** The verbs that read a journal and explain it. */
+function addInsight(program: Command, ended: (code: number) => void): void {
+  const verb = (name: string, description: string): Command =>
+    program
+      .command(name)
+      .description(description)
+      .option('--incarnation <id>', 'which start of the node (default: the newest)')
+      .option('--format <format>', 'text or json', 'text');
+  const log = ['<log>', 'journal directory or segment file'] as const;
+  verb('time', 'show how long starting took, phase by phase')
+    .argument(...log)
+    .action(async (path: string, chosen: Chosen) => ended((await import('./time.ts')).timeCommand(path, chosen)));
+  verb('blame', 'show which operations cost the time')
+    .argument(...log)
+    .action(async (path: string, chosen: Chosen) => ended((await import('./blame.ts')).blameCommand(path, chosen)));
+  verb('critical-chain', 'show what had to happen before healthz answered, or a pod was Running')
+    .argument(...log)
+    .argument('[goal]', 'healthz, or pod/NAME', 'healthz')
+    .action(async (path: string, goal: string, chosen: Chosen) =>
+      ended((await import('./critical-chain.ts')).criticalChainCommand(path, goal, chosen)),
+    );
+  verb('why', 'show what something is doing now, what it waits for, and what led there')
+    .argument(...log)
+    .argument('<subject>', 'startup, pod/NAME, or pod/NAME/CONTAINER')
+    .action(async (path: string, subject: string, chosen: Chosen) =>
+      ended((await import('./why.ts')).whyCommand(path, subject, chosen)),
+    );
+  verb('diff', 'compare two starts, phase by phase, and show the first decision that differs')
+    .argument('<a>', log[1])
+    .argument('<b>', log[1])
+    .action(async (a: string, b: string, chosen: Chosen) =>
+      ended((await import('./diff.ts')).diffCommand(a, b, chosen)),
+    );
 }

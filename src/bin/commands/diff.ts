@@ -1,0 +1,11 @@
+/** `statelet diff A B`: two starts side by side. Exit status 0: same phases and decisions, 1: a difference. */
+import { exitCodes } from '../exit-codes.ts';
+import { type InsightOptions, insight } from '../insight/command.ts';
+import { compare, describeComparison } from '../insight/diff.ts';
+
+export const diffCommand = (a: string, b: string, options: InsightOptions): number =>
+  insight('diff', [a, b], options, (one, other) => {
+    const report = compare(one, other);
+    const code = report.same ? exitCodes.same : exitCodes.divergence;
+    return { json: report, text: describeComparison(report), code };
+  });

@@ -1,0 +1,53 @@
+/** What the verbs that read a journal share: formats, reading, and an exit status for each way in which there is none. */
+import { JournalError } from '../../kernel/journal/index.ts';
+import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
+import { exitCodeOf } from '../commands/journal-errors.ts';
+import { exitCodes } from '../exit-codes.ts';
+import { Story } from './story.ts';
+
+export interface InsightOptions {
+  readonly incarnation?: string;
+  readonly format: string;
+}
+
+export interface Answer {
+  readonly json: unknown;
+  readonly text: string;
+  /** Default: 0. */
+  readonly code?: number;
+}
+
+/** Reads each journal, lets `answer` speak of them, and prints; a string is why there is no answer. */
+export function insight(
+  verb: string,
+  logs: readonly string[],
+  { format, incarnation }: InsightOptions,
+  answer: (story: Story, other: Story) => Answer | string,
+): number {
+  if (format !== 'text' && format !== 'json') {
+    return refuse(verb, `--format is text or json, not ${JSON.stringify(format)}`, exitCodes.usage);
+  }
+  try {
+    const [story, other] = logs.map((log) => new Story(journalAt(log, incarnation)));
+    const given = answer(story!, other ?? story!);
+    if (typeof given === 'string') return refuse(verb, given, exitCodes.expectationMissing);
+    process.stdout.write(format === 'json' ? `${JSON.stringify(given.json)}\n` : given.text);
+    return given.code ?? exitCodes.same;
+  } catch (thrown) {
+    if (!(thrown instanceof JournalError)) throw thrown;
+    return refuse(verb, thrown.message, exitCodeOf(thrown));
+  }
+}
+
+/** `DIR@000003` is the third start in a journal, so that two starts of one node can be compared. */
+const CHOSEN = /^(.+)@(\d+)$/;
+
+export function journalAt(log: string, incarnation: string | undefined): Journal {
+  const [, directory = log, chosen = incarnation] = CHOSEN.exec(log) ?? [];
+  return readJournal(directory, chosen === undefined ? {} : { incarnation: chosen });
+}
+
+function refuse(verb: string, reason: string, code: number): number {
+  process.stderr.write(`statelet ${verb}: ${reason}\n`);
+  return code;
+}

@@ -1,0 +1,150 @@
+/**
+ * Why it took so long until healthz answered, or until a pod was Running: the chain of causes that ended there. Pure.
+ *
+ * A link is an input of the node: the answer of an operation, the end of a timer, news of a stream. Its time is what went by
+ * since its cause. While an operation is under way somebody works for us; a timer and a stream are mere waiting. What
+ * actors do with an input is one turn and takes no time of the kernel's clock.
+ */
+import { duration, lastOf } from '../../visualizer/words.ts';
+import { actorName, type Moment, type PodStory, type Story } from './story.ts';
+import { table } from './table.ts';
+
+export interface Link {
+  readonly n: number;
+  readonly kind: 'start' | 'operation' | 'timer' | 'news' | 'input';
+  /** Milliseconds after the start of the incarnation. */
+  readonly atMs: number;
+  readonly tookMs: number;
+  readonly actor: string;
+  readonly what: string;
+  /** What actors told each other in this turn because of it, as `actor: event`. */
+  readonly followed: readonly string[];
+}
+
+export interface CriticalChain {
+  readonly incarnation: string;
+  readonly goal: string;
+  readonly totalMs: number;
+  readonly workingMs: number;
+  readonly waitingMs: number;
+  /** From the first cause to the goal. */
+  readonly links: readonly Link[];
+  /** False when older segments, which hold the first causes, are gone. */
+  readonly whole: boolean;
+}
+
+export interface Goal {
+  readonly name: string;
+  readonly n: number;
+}
+
+/** The goal by its name on the command line; a string says why there is none. */
+export function goalOf(story: Story, target: string | undefined): Goal | string {
+  if (target === undefined || target === 'healthz') {
+    return story.healthz ? { name: 'healthz answers', n: story.healthz.n } : 'healthz never answered in this journal';
+  }
+  const found = podNamed(story, target.replace(/^pod\//, ''));
+  if (typeof found === 'string') return found;
+  if (!found.running) return `pod ${found.namespace}/${found.name} was never Running in this journal`;
+  return { name: `pod ${found.namespace}/${found.name} is Running`, n: found.running.n };
+}
+
+/** `name`, `namespace/name`, a uid, or the name in a manifest, which the node name follows. The last of that name wins. */
+export function podNamed({ pods, header }: Story, name: string): PodStory | string {
+  const isMeant = (pod: PodStory): boolean =>
+    [pod.name, `${pod.namespace}/${pod.name}`, pod.uid].some((known) => known === name) ||
+    pod.name === `${name}-${header.node}`;
+  const found = [...pods.values()].findLast(isMeant);
+  if (found) return found;
+  const known = [...pods.values()].map((pod) => pod.name).join(', ');
+  return `there is no pod ${name} in this journal; it has ${known || 'none'}`;
+}
+
+export function criticalChain(story: Story, goal: Goal): CriticalChain {
+  const path = causesOf(story, goal.n);
+  const links: Link[] = [];
+  let previous = path[0];
+  for (const moment of path) {
+    const kind = kindOf(moment, story);
+    if (kind === undefined || links.length === 0) {
+      if (links.length === 0) links.push(linkOf(moment, kind ?? 'input', 0, story));
+      else if (moment.k === 'message') links.push(withMessage(links.pop()!, moment, story));
+    } else links.push(linkOf(moment, kind, moment.t - previous!.t, story));
+    previous = moment;
+  }
+  const spent = (kinds: readonly Link['kind'][]): number =>
+    links.reduce((sum, { kind, tookMs }) => sum + (kinds.includes(kind) ? tookMs : 0), 0);
+  return {
+    incarnation: story.header.incarnation,
+    goal: goal.name,
+    totalMs: (path.at(-1)?.t ?? story.started) - (path[0]?.t ?? story.started),
+    workingMs: spent(['operation']),
+    waitingMs: spent(['timer', 'news', 'input']),
+    links,
+    whole: path[0]?.k === 'header',
+  };
+}
+
+/** From the first cause that is known to the record itself; a cause is always older than what it caused. */
+export function causesOf({ moments }: Story, n: number): Moment[] {
+  const path: Moment[] = [];
+  for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.unshift(at);
+  return path;
+}
+
+function kindOf({ k, cause }: Moment, { moments }: Story): Link['kind'] | undefined {
+  if (k === 'header') return 'start';
+  if (k === 'result') return 'operation';
+  if (k === 'timer') return 'timer';
+  if (k !== 'in') return undefined;
+  return cause !== undefined && moments.get(cause)?.k === 'effect' ? 'news' : 'input';
+}
+
+function linkOf(moment: Moment, kind: Link['kind'], tookMs: number, story: Story): Link {
+  const { n, t } = moment;
+  return {
+    n,
+    kind,
+    atMs: t - story.started,
+    tookMs,
+    actor: actorName(moment.actor, story),
+    what: moment.text,
+    followed: [],
+  };
+}
+
+const withMessage = (link: Link, { actor, what }: Moment, story: Story): Link => ({
+  ...link,
+  followed: [...link.followed, `${actorName(actor, story)}: ${shortEvent(what)}`],
+});
+
+/** `xstate.done.actor.x` is `x is done` for people. */
+function shortEvent(type: string): string {
+  if (type === 'xstate.init') return 'starts';
+  return type.startsWith('xstate.done.actor.') ? `${lastOf(type.slice('xstate.done.actor.'.length))} is done` : type;
+}
+
+export function describeChain(chain: CriticalChain): string {
+  const share = (ms: number): string => (chain.totalMs === 0 ? '0' : ((ms / chain.totalMs) * 100).toFixed(0));
+  const head = [
+    `${chain.goal} after ${duration(chain.totalMs)}`,
+    `working ${duration(chain.workingMs)} (${share(chain.workingMs)}%)`,
+    `waiting ${duration(chain.waitingMs)} (${share(chain.waitingMs)}%)`,
+  ].join(', ');
+  const note = chain.whole ? '' : 'The first causes are in segments that are gone.\n';
+  const rows = chain.links.map(({ atMs, tookMs, kind, actor, what, followed }) => [
+    `@${duration(atMs)}`,
+    kind === 'start' ? '' : `+${duration(tookMs)}`,
+    kind === 'operation' ? 'work' : kind === 'start' ? '' : 'wait',
+    actor,
+    [what, ...followed.slice(-1)].join(' → '),
+  ]);
+  const columns = [
+    { title: 'AT', align: 'right' },
+    { title: 'TOOK', align: 'right' },
+    { title: '' },
+    { title: 'ACTOR' },
+    { title: 'WHAT' },
+  ] as const;
+  return `${head}\n${note}\n${table(columns, rows)}`;
+}

@@ -1,0 +1,148 @@
+/**
+ * Two starts side by side: how long each phase took in both, phases that only one had, and the first decision that differs.
+ * Pure.
+ *
+ * Decisions are compared actor by actor, as the order between actors is the world's and not ours. Where one journal simply
+ * ends earlier there is no difference. Times, numbers and payloads are not compared: `replay` does that for one world.
+ */
+import { duration } from '../../visualizer/words.ts';
+import { phaseName, startupPhases, startupTime } from './startup-time.ts';
+import { actorName, type Moment, type Story } from './story.ts';
+import { table } from './table.ts';
+
+export interface ComparedPhase {
+  readonly name: string;
+  /** Absent: that start did not have the phase. */
+  readonly aMs?: number;
+  readonly bMs?: number;
+  readonly onlyIn?: 'a' | 'b';
+}
+
+export interface DifferingDecision {
+  readonly actor: string;
+  readonly a: string;
+  readonly b: string;
+  /** Numbers of the records. */
+  readonly an: number;
+  readonly bn: number;
+  readonly aAtMs: number;
+  readonly bAtMs: number;
+}
+
+export interface Comparison {
+  readonly a: string;
+  readonly b: string;
+  readonly aTotalMs: number;
+  readonly bTotalMs: number;
+  readonly phases: readonly ComparedPhase[];
+  readonly firstDifference: DifferingDecision | null;
+  /** Same phases, and no decision that differs. */
+  readonly same: boolean;
+}
+
+export function compare(a: Story, b: Story): Comparison {
+  const [inA, inB] = [timesOf(a), timesOf(b)];
+  const phases = aligned([...inA.keys()], [...inB.keys()]).map((name) =>
+    comparedPhase(name, inA.get(name), inB.get(name)),
+  );
+  const firstDifference = firstDifferenceOf(a, b);
+  return {
+    a: a.header.incarnation,
+    b: b.header.incarnation,
+    aTotalMs: startupTime(a).totalMs,
+    bTotalMs: startupTime(b).totalMs,
+    phases,
+    firstDifference,
+    same: firstDifference === null && phases.every(({ onlyIn }) => onlyIn === undefined),
+  };
+}
+
+function comparedPhase(name: string, aMs: number | undefined, bMs: number | undefined): ComparedPhase {
+  const onlyIn = bMs === undefined ? 'a' : 'b';
+  return {
+    name,
+    ...(aMs === undefined ? {} : { aMs }),
+    ...(bMs === undefined ? {} : { bMs }),
+    ...(aMs === undefined || bMs === undefined ? { onlyIn } : {}),
+  };
+}
+
+/** Milliseconds by phase, all visits together; the phases in which starting ends take none. */
+function timesOf(story: Story): Map<string, number> {
+  const times = new Map<string, number>();
+  const goals = new Set(startupTime(story).phases.flatMap(({ name, tookMs }) => (tookMs === undefined ? [name] : [])));
+  for (const visit of startupPhases(story)) {
+    const name = phaseName(visit);
+    const took = goals.has(name) ? 0 : (visit.left ?? story.ended) - visit.entered;
+    times.set(name, (times.get(name) ?? 0) + took);
+  }
+  return times;
+}
+
+/** The order of both: a phase that only `b` has comes after the one that it followed there. */
+function aligned(a: readonly string[], b: readonly string[]): string[] {
+  const names = [...a];
+  b.forEach((name, at) => {
+    if (!names.includes(name)) names.splice(at === 0 ? 0 : names.indexOf(b[at - 1]!) + 1, 0, name);
+  });
+  return names;
+}
+
+function firstDifferenceOf(a: Story, b: Story): DifferingDecision | null {
+  const [inA, inB] = [decisionsOf(a), decisionsOf(b)];
+  const differences = [...inA].flatMap(([actor, ours]) => {
+    const theirs = inB.get(actor) ?? [];
+    const at = ours.findIndex(
+      (moment, i) => theirs[i] !== undefined && decisionText(moment) !== decisionText(theirs[i]),
+    );
+    return at === -1 ? [] : [differing(a, b, ours[at]!, theirs[at]!)];
+  });
+  return differences.sort((one, other) => one.an - other.an)[0] ?? null;
+}
+
+/** What each actor decided, in its order. Requests of one turn have no order among each other that matters. */
+function decisionsOf({ moments }: Story): Map<string, Moment[]> {
+  const decided = [...moments.values()].filter(({ k }) => k === 'state' || k === 'effect');
+  return Map.groupBy(decided, ({ actor }) => actor);
+}
+
+const decisionText = ({ k, what }: Moment): string => (k === 'effect' ? `asks for ${what}` : `goes to ${what}`);
+
+const differing = (a: Story, b: Story, ours: Moment, theirs: Moment): DifferingDecision => ({
+  actor: actorName(ours.actor, a),
+  a: decisionText(ours),
+  b: decisionText(theirs),
+  an: ours.n,
+  bn: theirs.n,
+  aAtMs: ours.t - a.started,
+  bAtMs: theirs.t - b.started,
+});
+
+export function describeComparison(report: Comparison): string {
+  const { a, b, aTotalMs, bTotalMs, phases, firstDifference } = report;
+  const right = (title: string) => ({ title, align: 'right' }) as const;
+  const took = (ms: number | undefined): string => (ms === undefined ? '-' : duration(ms));
+  const rows = phases.map(({ name, aMs, bMs, onlyIn }) => [
+    took(aMs),
+    took(bMs),
+    change((bMs ?? 0) - (aMs ?? 0)),
+    name,
+    onlyIn === undefined ? '' : `only in ${onlyIn}`,
+  ]);
+  const total = [duration(aTotalMs), duration(bTotalMs), change(bTotalMs - aTotalMs), 'total', ''];
+  const head = `a: incarnation ${a}, b: incarnation ${b}\n\n`;
+  const columns = [right('A'), right('B'), right('CHANGE'), { title: 'PHASE' }, { title: '' }];
+  return head + table(columns, [...rows, total]) + describeDifference(firstDifference);
+}
+
+const change = (ms: number): string => (ms === 0 ? '' : `${ms < 0 ? '-' : '+'}${duration(Math.abs(ms))}`);
+
+function describeDifference(difference: DifferingDecision | null): string {
+  if (difference === null) return '\nEvery actor decided the same.\n';
+  const { actor, a, b, an, bn, aAtMs, bAtMs } = difference;
+  return [
+    `\nFirst decision that differs: ${actor}\n`,
+    `  a  ${a} (record ${an}, +${duration(aAtMs)})\n`,
+    `  b  ${b} (record ${bn}, +${duration(bAtMs)})\n`,
+  ].join('');
+}

@@ -1,0 +1,114 @@
+/**
+ * How long starting took: the phases of the supervisor in their order, and when its goals were reached. Pure.
+ *
+ * Shares are of the time to the last phase of starting; phases of the two halves of `startKubelet` overlap, so that shares
+ * may add up to more than a whole.
+ */
+import type { PhaseView } from '../../actors/server/visualizer-protocol.ts';
+import { duration } from '../../visualizer/words.ts';
+import type { Story } from './story.ts';
+import { table } from './table.ts';
+
+export interface TimedPhase {
+  readonly name: string;
+  readonly steps?: string;
+  readonly waitsFor?: string;
+  /** Milliseconds after the start of the incarnation. */
+  readonly enteredMs: number;
+  /** Absent of a phase that starting ends in. */
+  readonly tookMs?: number;
+  readonly share?: number;
+  /** It waits still, at the end of the journal. */
+  readonly open: boolean;
+}
+
+export interface StartupTime {
+  readonly incarnation: string;
+  readonly totalMs: number;
+  readonly complete: boolean;
+  /** Why it ended, if it failed. */
+  readonly failure?: string;
+  readonly healthzMs?: number;
+  readonly synchronizingMs?: number;
+  readonly firstPod?: { readonly name: string; readonly runningMs: number };
+  readonly phases: readonly TimedPhase[];
+}
+
+const PREFIX = 'alive.startup.';
+const SYNCHRONIZING = 'startKubelet.kubeletRun.synchronizing';
+/** The two places where starting ends; the node stays in them until it stops. */
+const GOALS: readonly string[] = [SYNCHRONIZING, 'startKubelet.serving.blocked'];
+
+export const phaseName = ({ name }: Pick<PhaseView, 'name'>): string =>
+  name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name;
+
+/** Visits of the phases of starting; states of the subsystems are none. */
+export const startupPhases = ({ phases }: Story): readonly PhaseView[] =>
+  phases.filter(({ name }) => name.startsWith(PREFIX));
+
+const isGoal = (visit: PhaseView): boolean => GOALS.includes(phaseName(visit));
+
+export function startupTime(story: Story): StartupTime {
+  const visits = startupPhases(story);
+  const since = (t: number): number => t - story.started;
+  const synchronizing = visits.find((visit) => phaseName(visit) === SYNCHRONIZING);
+  const [pod] = [...story.pods.values()].filter(({ running }) => running).sort((a, b) => a.running!.n - b.running!.n);
+  const reached = visits.filter(isGoal);
+  const complete = reached.length === GOALS.length;
+  const end = complete ? Math.max(...reached.map(({ entered }) => entered)) : lastEnd(visits, story);
+  const totalMs = since(end);
+  return {
+    incarnation: story.header.incarnation,
+    totalMs,
+    complete,
+    ...(story.failure ? { failure: story.failure.message } : {}),
+    ...(story.healthz ? { healthzMs: since(story.healthz.t) } : {}),
+    ...(synchronizing ? { synchronizingMs: since(synchronizing.entered) } : {}),
+    ...(pod ? { firstPod: { name: `${pod.namespace}/${pod.name}`, runningMs: since(pod.running!.t) } } : {}),
+    phases: visits.map((visit) => timed(visit, story, totalMs)),
+  };
+}
+
+/** A start that failed ends with its last phase; one that still waits, with the journal. */
+const lastEnd = (visits: readonly PhaseView[], { started, ended }: Story): number =>
+  Math.max(started, ...visits.map(({ left }) => left ?? ended));
+
+function timed(visit: PhaseView, { started, ended }: Story, totalMs: number): TimedPhase {
+  const { steps, waitsFor } = visit;
+  const took = isGoal(visit) ? undefined : (visit.left ?? ended) - visit.entered;
+  return {
+    name: phaseName(visit),
+    ...(steps === undefined ? {} : { steps }),
+    ...(waitsFor === undefined ? {} : { waitsFor }),
+    enteredMs: visit.entered - started,
+    ...(took === undefined ? {} : { tookMs: took, share: totalMs > 0 ? took / totalMs : 0 }),
+    open: visit.left === undefined && took !== undefined,
+  };
+}
+
+export function describeStartupTime(time: StartupTime): string {
+  const { healthzMs, synchronizingMs, firstPod } = time;
+  const goals = [
+    ...(healthzMs === undefined ? [] : [`${duration(healthzMs)} to healthz`]),
+    ...(synchronizingMs === undefined ? [] : [`${duration(synchronizingMs)} to synchronizing`]),
+    ...(firstPod ? [`${duration(firstPod.runningMs)} to the first pod running (${firstPod.name})`] : []),
+  ];
+  const head = time.complete ? 'Startup finished' : time.failure === undefined ? 'Startup goes on' : 'Startup failed';
+  const reason = time.complete || time.failure === undefined ? '' : `${time.failure}\n`;
+  const rows = time.phases.map(({ name, enteredMs, tookMs, share, open, waitsFor }) => [
+    `+${duration(enteredMs)}`,
+    tookMs === undefined ? 'reached' : duration(tookMs),
+    share === undefined ? '' : `${(share * 100).toFixed(1)}%`,
+    name,
+    `${waitsFor ?? ''}${open ? ' (still)' : ''}`,
+  ]);
+  const columns = [
+    { title: 'AT', align: 'right' },
+    { title: 'TOOK', align: 'right' },
+    { title: 'SHARE', align: 'right' },
+    { title: 'PHASE' },
+    { title: 'WAITED FOR' },
+  ] as const;
+  const first = `${head} after ${duration(time.totalMs)}${goals.length > 0 ? `: ${goals.join(', ')}` : ''}`;
+  return `${first}\n${reason}\n${table(columns, rows)}`;
+}

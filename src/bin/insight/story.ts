@@ -1,0 +1,249 @@
+/**
+ * A journal read once, as a story: what happened when, to whom and why, without the payloads.
+ *
+ * Owns: the moments with their causes, the operations with their times, the visits of the supervisor's phases, the pods and
+ * their status. Hears: the records of one incarnation, in order. Invariants: nothing is run, so that a journal of any
+ * build can be read; a state that this build's charts do not have is a phase without explanation, never an error.
+ */
+
+import { actorOf, type CauseSource, History } from '../../actors/server/visualizer-history.ts';
+import { described, isNamed, type Phase, Phases } from '../../actors/server/visualizer-phases.ts';
+import type { PhaseView } from '../../actors/server/visualizer-protocol.ts';
+import type { AnyStateNode } from '../../kernel/active-states.ts';
+import type { Checkpoint } from '../../kernel/checkpoint.ts';
+import type { Journal } from '../../kernel/journal/reader.ts';
+import type { OperationClass } from '../../kernel/operation.ts';
+import type { HeaderRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import { kubeletMachine } from '../../machines/kubelet.ts';
+import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
+
+export const ROOT = kubeletMachine.id;
+
+/** One record without its payload. */
+export interface Moment {
+  readonly n: number;
+  readonly t: number;
+  readonly k: KernelRecord['k'];
+  /** For requests and their results the actor that asked. */
+  readonly actor: string;
+  /** Type of the event, name of the operation, text of the line, value of the state. */
+  readonly what: string;
+  /** One line for people. */
+  readonly text: string;
+  readonly cause: number | undefined;
+  /** Number of the request, of those and their results. */
+  readonly request?: number;
+}
+
+export interface Operation {
+  readonly id: number;
+  readonly name: string;
+  /** Address of the request. */
+  readonly at: string;
+  readonly class: OperationClass;
+  readonly began: number;
+  readonly n: number;
+  readonly ended?: number;
+  readonly end?: 'done' | 'failed' | 'cancelled';
+  readonly error?: string;
+}
+
+export interface ActorState {
+  readonly value: unknown;
+  readonly status: string;
+  /** When each active state was entered, by its path, and by which record. */
+  readonly since: ReadonlyMap<string, { readonly t: number; readonly n: number }>;
+}
+
+export interface PodStory {
+  readonly uid: string;
+  readonly name: string;
+  readonly namespace: string;
+  /** Last status that was told, as far as people ask for it. */
+  phase: string;
+  status: Readonly<Record<string, unknown>>;
+  /** When it was first Running, and the record that said so. */
+  running: { readonly t: number; readonly n: number } | undefined;
+  readonly firstSeen: number;
+}
+
+export class Story implements CauseSource {
+  readonly header: HeaderRecord;
+  /** Number of the first record that is left; 0 if the journal begins with its incarnation. */
+  readonly begins: number;
+  started: number;
+  ended: number;
+  readonly moments = new Map<number, Moment>();
+  readonly operations = new Map<number, Operation>();
+  readonly actors = new Map<string, ActorState>();
+  readonly pods = new Map<string, PodStory>();
+  healthz: { readonly t: number; readonly n: number } | undefined;
+  /** The supervisor's last words. */
+  failure: { readonly n: number; readonly message: string } | undefined;
+  private readonly phaseVisits = new Phases();
+  /** Causes within the turn that is being read. */
+  private history = new History(this);
+
+  constructor({ header, checkpoint, records }: Pick<Journal, 'header' | 'checkpoint' | 'records'>) {
+    this.header = header;
+    this.begins = checkpoint ? checkpoint.after + 1 : 0;
+    this.started = header.t;
+    this.ended = header.t;
+    if (checkpoint) this.adopt(checkpoint.state as Checkpoint);
+    for (const record of records) this.take(record);
+  }
+
+  get phases(): readonly PhaseView[] {
+    return this.phaseVisits.list();
+  }
+
+  // ---- reading ------------------------------------------------------------------------------------------------------
+
+  private adopt(state: Checkpoint): void {
+    this.ended = state.t;
+    const seed = (address: string, snapshot: PersistedSnapshot): void => {
+      if (snapshot.value !== undefined)
+        this.entered(address, snapshot.value, snapshot.status, state.t, this.begins - 1);
+      for (const [id, child] of Object.entries(snapshot.children ?? {})) seed(`${address}/${id}`, child.snapshot);
+    };
+    seed(ROOT, state.root as PersistedSnapshot);
+    for (const { id, name, at, class: cls } of state.effects) {
+      this.operations.set(id, { id, name, at, class: cls, began: state.t, n: this.begins - 1 });
+    }
+  }
+
+  private take(record: JournalRecord): void {
+    if (record.k === 'dropped' || record.k === 'gap') return;
+    if ('t' in record) this.ended = record.t;
+    if (record.k === 'end') {
+      this.history = new History(this);
+      return;
+    }
+    const { cause } = this.history.read(record, 0, this.ended, ROOT);
+    this.moments.set(record.n, this.momentOf(record, cause));
+    this.learn(record);
+  }
+
+  private momentOf(record: KernelRecord, cause: number | undefined): Moment {
+    const actor = actorOf(record) ?? ROOT;
+    const before = record.k === 'state' ? this.actors.get(record.at)?.value : undefined;
+    const request = record.k === 'effect' || record.k === 'result' ? { request: record.id } : {};
+    const moment = { n: record.n, t: this.ended, k: record.k, actor, what: whatOf(record), cause, ...request };
+    return { ...moment, text: recordText(record, before) };
+  }
+
+  private learn(record: KernelRecord): void {
+    if (record.k === 'state') this.entered(record.at, record.value, record.status ?? 'active', this.ended, record.n);
+    else if (record.k === 'effect') {
+      const { id, name, at, class: cls, n } = record;
+      this.operations.set(id, { id, name, at, class: cls, began: this.ended, n });
+    } else if (record.k === 'result') {
+      const failed = record.error ? { error: record.error.message } : {};
+      this.settle(record.id, { end: record.error ? 'failed' : 'done', ...failed });
+    } else if (record.k === 'cancel') this.settle(record.id, { end: 'cancelled' });
+    else if (record.k === 'log' && record.at === ROOT && record.text === 'command failed') {
+      this.failure = { n: record.n, message: String(record.fields?.['err']) };
+    } else if (record.k === 'message') this.heard(record.to, record.event, record.n);
+  }
+
+  private settle(id: number, end: Pick<Operation, 'end' | 'error'>): void {
+    const operation = this.operations.get(id);
+    if (operation) this.operations.set(id, { ...operation, ...end, ended: this.ended });
+  }
+
+  private entered(address: string, value: unknown, status: string, t: number, n: number): void {
+    const former = this.actors.get(address)?.since;
+    const since = new Map(pathsOf(value).map((path) => [path, former?.get(path) ?? { t, n }] as const));
+    this.actors.set(address, { value, status, since });
+    if (address === ROOT) this.phaseVisits.nowIn(status === 'active' ? phasesIn(value) : [], t, n);
+  }
+
+  private heard(to: string, event: Readonly<Record<string, unknown>>, n: number): void {
+    const at = { t: this.ended, n };
+    if (to === ROOT && event['type'] === 'healthz.serving') this.healthz ??= at;
+    if (to !== `${ROOT}/status` || event['type'] !== 'status.changed') return;
+    const { pod, status } = event as unknown as StatusChanged;
+    const known = this.pods.get(pod.uid) ?? { ...pod, phase: '', status, running: undefined, firstSeen: this.ended };
+    known.phase = String(status['phase']);
+    known.status = status;
+    if (known.phase === 'Running') known.running ??= at;
+    this.pods.set(pod.uid, known);
+  }
+
+  // ---- CauseSource --------------------------------------------------------------------------------------------------
+
+  armedBy(address: string, event: string): number | undefined {
+    const states = [...(this.actors.get(address)?.since ?? [])].filter(([path]) => event.endsWith(`.${path}`));
+    return states.sort(([a], [b]) => b.length - a.length)[0]?.[1].n;
+  }
+
+  requestedBy(id: number): number | undefined {
+    return this.operations.get(id)?.n;
+  }
+}
+
+interface PersistedSnapshot {
+  readonly value?: unknown;
+  readonly status: string;
+  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
+}
+
+interface StatusChanged {
+  readonly pod: { readonly uid: string; readonly name: string; readonly namespace: string };
+  readonly status: Readonly<Record<string, unknown>>;
+}
+
+function whatOf(record: KernelRecord): string {
+  switch (record.k) {
+    case 'in':
+    case 'message':
+      return record.event.type;
+    case 'timer':
+      return record.event;
+    case 'effect':
+    case 'result':
+      return record.name;
+    case 'log':
+      return record.text;
+    case 'state':
+      return stateText(record.value);
+    default:
+      return record.k;
+  }
+}
+
+/** Every active state by its path, parents before children. */
+function pathsOf(value: unknown, prefix = ''): string[] {
+  if (typeof value === 'string') return [prefix + value];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, below]) => [prefix + key, ...pathsOf(below, `${prefix}${key}.`)]);
+}
+
+/** The phases among the active states of the supervisor: the ones that this build's chart names, and any it does not know. */
+function phasesIn(value: unknown): Phase[] {
+  return pathsOf(value).flatMap((path) => {
+    let node: AnyStateNode | undefined = kubeletMachine.root as AnyStateNode;
+    for (const key of path.split('.')) node = node?.states[key] as AnyStateNode | undefined;
+    if (node) return isNamed(node) ? [described(node)] : [];
+    return [{ id: `${ROOT}.${path}`, name: path, depth: 0 }];
+  });
+}
+
+/** `pod-<uid>` and `container-<name>` by the names that people use. */
+export function actorName(address: string, { pods }: Pick<Story, 'pods'>): string {
+  const steps = address.split('/').slice(1);
+  const named = steps.map((step) => {
+    const pod = step.startsWith('pod-') ? pods.get(step.slice('pod-'.length)) : undefined;
+    return pod ? `pod/${pod.name}` : step.replace(/^container-/, '');
+  });
+  const from = named.findIndex((step) => step.startsWith('pod/'));
+  return named.slice(Math.max(from, 0)).map(decoded).join('/') || lastOf(address);
+}
+
+function decoded(step: string): string {
+  try {
+    return decodeURIComponent(step);
+  } catch {
+    return step;
+  }
+}

@@ -1,0 +1,240 @@
+/**
+ * What the start, a pod or a container is in now, since when, what it waits for, and the decisions that led there. Pure.
+ *
+ * "Now" is the end of the journal. Deadlines of timers are not in the records: they are known when this build replays the
+ * journal, and left out otherwise.
+ */
+import type { PendingTimer } from '../../kernel/clock.ts';
+import { duration, eventText, stateText } from '../../visualizer/words.ts';
+import { causesOf, podNamed } from './critical-chain.ts';
+import { phaseName, startupPhases } from './startup-time.ts';
+import { type ActorState, actorName, type Moment, type Operation, type PodStory, ROOT, type Story } from './story.ts';
+import { table } from './table.ts';
+
+/** Decisions that are told; older ones are in the journal. */
+const DECISIONS_MAX = 8;
+/** Links of a chain of causes that are told: the input that began it, and what it made others say. */
+const CAUSES_MAX = 3;
+
+export interface ActiveSince {
+  readonly actor: string;
+  readonly state: string;
+  readonly sinceMs: number;
+  readonly forMs: number;
+  readonly waitsFor?: string;
+}
+
+export interface Wait {
+  readonly actor: string;
+  readonly kind: 'operation' | 'timer';
+  readonly what: string;
+  readonly sinceMs?: number;
+  readonly forMs?: number;
+  /** Of a timer: when it will be due, after the start. */
+  readonly dueMs?: number;
+}
+
+export interface Decision {
+  readonly n: number;
+  readonly atMs: number;
+  readonly actor: string;
+  readonly what: string;
+  /** What led to it, the nearest first. */
+  readonly because: readonly string[];
+}
+
+export interface Why {
+  readonly incarnation: string;
+  readonly subject: string;
+  /** One sentence. */
+  readonly summary: string;
+  readonly states: readonly ActiveSince[];
+  readonly waits: readonly Wait[];
+  /** False: this build does not replay the journal, so that timers are not known. */
+  readonly timersKnown: boolean;
+  readonly decisions: readonly Decision[];
+}
+
+/** Timers at the end of the journal, or undefined. */
+export type KnownTimers = readonly PendingTimer[] | undefined;
+
+/** A string says why there is no answer. */
+export function why(story: Story, subject: string, timers: KnownTimers): Why | string {
+  if (subject === 'startup') return whyStartup(story, timers);
+  const [kind, name = '', container, ...more] = subject.split('/');
+  if (kind !== 'pod' || name === '' || more.length > 0) {
+    return `${JSON.stringify(subject)} is not startup, pod/NAME or pod/NAME/CONTAINER`;
+  }
+  const pod = podNamed(story, name);
+  return typeof pod === 'string' ? pod : whyPod(story, pod, container, timers);
+}
+
+function whyStartup(story: Story, timers: KnownTimers): Why {
+  const visits = startupPhases(story);
+  const open = visits.filter(({ left }) => left === undefined);
+  const last = Math.max(-1, ...visits.map(({ leftBy }) => leftBy ?? -1));
+  const shown = open.length > 0 ? open : visits.filter(({ leftBy }) => leftBy === last);
+  const states = shown.map((visit) => ({
+    actor: ROOT,
+    state: phaseName(visit),
+    sinceMs: visit.entered - story.started,
+    forMs: (visit.left ?? story.ended) - visit.entered,
+    ...(visit.waitsFor === undefined ? {} : { waitsFor: visit.waitsFor }),
+  }));
+  const isStarting = (actor: string): boolean => actor.split('/').length <= 2;
+  return {
+    ...common(story, timers, isStarting, (actor) => actor === ROOT),
+    subject: 'startup',
+    summary: startupSummary(story, states),
+    states,
+  };
+}
+
+function startupSummary(story: Story, states: readonly ActiveSince[]): string {
+  const names = states.map(({ state }) => state).join(' and ');
+  if (story.failure) return `Starting failed in ${names}: ${story.failure.message}`;
+  if (story.actors.get(ROOT)?.status !== 'active') return `The node stopped; starting had come to ${names}`;
+  const waiting = states.filter(({ waitsFor }) => waitsFor !== undefined);
+  if (waiting.length === 0) return `Starting is complete: ${names}`;
+  return waiting
+    .map(({ state, waitsFor, forMs }) => `${state} has waited ${duration(forMs)} for ${waitsFor}`)
+    .join('; ');
+}
+
+function whyPod(story: Story, pod: PodStory, container: string | undefined, timers: KnownTimers): Why | string {
+  const address = `${ROOT}/pods/pod-${pod.uid}`;
+  const own = container === undefined ? address : `${address}/container-${container}`;
+  const isOwn = (actor: string): boolean => actor === own || actor.startsWith(`${own}/`);
+  const states = [...story.actors]
+    .filter(([actor]) => isOwn(actor))
+    .flatMap(([actor, state]) => statesOf(story, actor, state));
+  if (states.length === 0) return `pod ${pod.namespace}/${pod.name} has no container ${container} in this journal`;
+  const names = `${pod.namespace}/${pod.name}${container === undefined ? '' : `/${container}`}`;
+  return {
+    ...common(story, timers, isOwn, isOwn),
+    subject: `pod ${names}`,
+    summary: `${names} is ${pod.phase}${reasonsOf(pod, container)}`,
+    states,
+  };
+}
+
+interface ContainerStatus {
+  readonly name: string;
+  readonly state?: { readonly waiting?: Reason; readonly terminated?: Reason & { readonly exitCode: number } };
+}
+interface Reason {
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+/** Why containers do not run, as the pod's status tells it. */
+function reasonsOf({ status }: PodStory, container: string | undefined): string {
+  const fields = ['initContainerStatuses', 'containerStatuses'] as const;
+  const all = fields.flatMap((field) => (status[field] ?? []) as readonly ContainerStatus[]);
+  const said = all
+    .filter(({ name }) => container === undefined || name === container)
+    .flatMap(({ name, state }) => {
+      const { waiting, terminated } = state ?? {};
+      if (waiting?.reason) return [`${name} waits: ${[waiting.reason, waiting.message].filter(Boolean).join(': ')}`];
+      return terminated ? [`${name} ended with ${terminated.exitCode} (${terminated.reason ?? 'no reason'})`] : [];
+    });
+  return said.length === 0 ? '' : `; ${said.join('; ')}`;
+}
+
+function statesOf(story: Story, actor: string, { value, status, since }: ActorState) {
+  const entered = Math.max(story.started, ...[...since.values()].map(({ t }) => t));
+  const state = stateText(value);
+  const sinceMs = entered - story.started;
+  const shown = status === 'active' ? state : `${state} (${status})`;
+  return [{ actor: actorName(actor, story), state: shown, sinceMs, forMs: story.ended - entered }];
+}
+
+type Parts = 'incarnation' | 'waits' | 'timersKnown' | 'decisions';
+
+function common(
+  story: Story,
+  timers: KnownTimers,
+  waits: (actor: string) => boolean,
+  decides: (actor: string) => boolean,
+): Pick<Why, Parts> {
+  // An image is pulled by another actor, for a pod: the pod waits for it, too.
+  const isAwaited = (operation: Operation): boolean =>
+    waits(asker(operation)) || causesOf(story, operation.n).some(({ actor }) => actor !== ROOT && waits(actor));
+  const asker = ({ at }: Operation): string => at.slice(0, at.lastIndexOf('/'));
+  const open = [...story.operations.values()].filter(
+    (operation) => operation.end === undefined && operation.class !== 'stream' && isAwaited(operation),
+  );
+  const due = (timers ?? []).filter(({ target }) => waits(target));
+  const decided = [...story.moments.values()].filter(
+    ({ k, actor }) => (k === 'state' || k === 'effect') && decides(actor),
+  );
+  return {
+    incarnation: story.header.incarnation,
+    waits: [
+      ...open.map((operation) => ({
+        actor: actorName(asker(operation), story),
+        kind: 'operation' as const,
+        what: operation.name,
+        sinceMs: operation.began - story.started,
+        forMs: story.ended - operation.began,
+      })),
+      ...due.map(({ target, event, due: at }) => ({
+        actor: actorName(target, story),
+        kind: 'timer' as const,
+        what: eventText(event.type),
+        dueMs: at - story.started,
+      })),
+    ],
+    timersKnown: timers !== undefined,
+    decisions: decided.slice(-DECISIONS_MAX).map((moment) => decision(moment, story)),
+  };
+}
+
+function decision(moment: Moment, story: Story): Decision {
+  const causes = causesOf(story, moment.n).slice(0, -1).toReversed();
+  const input = causes.findIndex(({ k }) => ['in', 'timer', 'result', 'header'].includes(k));
+  const because = causes.slice(0, Math.min(input === -1 ? CAUSES_MAX : input + 1, CAUSES_MAX));
+  return {
+    n: moment.n,
+    atMs: moment.t - story.started,
+    actor: actorName(moment.actor, story),
+    what: moment.k === 'effect' ? `asks for ${moment.what}` : moment.text,
+    because: because.map((cause) => causeText(cause, moment.actor, story)),
+  };
+}
+
+function causeText({ k, actor, what, text }: Moment, heardBy: string, story: Story): string {
+  const said = k === 'in' || k === 'message' ? eventText(what) : text;
+  return actor === heardBy ? said : `${actorName(actor, story)}: ${said}`;
+}
+
+export function describeWhy(report: Why): string {
+  const states = report.states.map(({ actor, state, sinceMs, forMs, waitsFor }) => [
+    `  ${actor}`,
+    state,
+    `since +${duration(sinceMs)}`,
+    `(${duration(forMs)})`,
+    waitsFor === undefined ? '' : `waits for ${waitsFor}`,
+  ]);
+  const waits = report.waits.map(({ actor, kind, what, forMs, dueMs }) => [
+    `  ${actor}`,
+    kind,
+    what,
+    forMs === undefined ? `due at +${duration(dueMs ?? 0)}` : `for ${duration(forMs)}`,
+  ]);
+  const decisions = report.decisions.map(({ atMs, actor, what, because }) =>
+    [`  +${duration(atMs)}  ${actor}: ${what}\n`, ...because.map((cause) => `      ← ${cause}\n`)].join(''),
+  );
+  const plain = (rows: readonly string[][], width: number) =>
+    table(
+      Array.from({ length: width }, () => ({ title: '' })),
+      rows,
+    );
+  const unknown = report.timersKnown ? '' : '  timers are not known: this build does not replay the journal\n';
+  return [
+    `${report.summary}\n`,
+    `\nNow\n${plain(states, 5)}`,
+    `\nOpen\n${waits.length === 0 ? '  no operation and no timer\n' : plain(waits, 4)}${unknown}`,
+    `\nLast decisions\n${decisions.join('')}`,
+  ].join('');
+}
