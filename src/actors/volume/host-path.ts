@@ -8,6 +8,7 @@
 import { constants, type Stats } from 'node:fs';
 import { mkdir, open, stat } from 'node:fs/promises';
 import { getSystemErrorMap } from 'node:util';
+import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { HostPathType } from '../../machines/operations/volume.ts';
 import { errnoOf } from '../host/beneath.ts';
@@ -68,30 +69,46 @@ function goError(call: string, path: string, error: unknown): OperationError {
 
 // ---- strangers ------------------------------------------------------------------------------------------------------
 
-let waiting = 0;
+const slots = pLimit(STRANGER_CALLS_MAX);
+/** Calls that were given up and still hold a slot. */
+let stuck = 0;
 
-/** Does what may never come back; gives up on it after a while, and refuses when too many are stuck already. */
-export async function withStranger<T>(what: string, work: () => Promise<T>, timeoutMs = STRANGER_TIMEOUT_MS) {
-  if (waiting >= STRANGER_CALLS_MAX) {
-    throw new OperationError(`not looking at ${what}: other file systems do not answer`, {
-      code: 'EBUSY',
-      retriable: true,
-    });
-  }
-  waiting++;
-  const done = work().finally(() => waiting--);
-  return await inTime(done, what, timeoutMs);
-}
-
-async function inTime<T>(done: Promise<T>, what: string, timeoutMs: number): Promise<T> {
+/**
+ * Does what may never come back. It is given up after a while; what comes of it later is handed to `dispose`. While
+ * every slot is held by a call that was given up, nobody waits.
+ */
+export async function withStranger<T>(
+  what: string,
+  work: () => Promise<T>,
+  { timeoutMs = STRANGER_TIMEOUT_MS, dispose = () => {} }: StrangerOptions<T> = {},
+): Promise<T> {
+  if (stuck >= STRANGER_CALLS_MAX)
+    throw unanswered(`not looking at ${what}: other file systems do not answer`, 'EBUSY');
   const deadline = Promise.withResolvers<never>();
+  let state: 'queued' | 'running' | 'given up' = 'queued';
   const timer = setTimeout(() => {
-    const message = `${what} did not answer within ${timeoutMs} ms`;
-    deadline.reject(new OperationError(message, { code: 'ETIMEDOUT', retriable: true }));
+    if (state === 'running') stuck++;
+    const late = state;
+    state = 'given up';
+    deadline.reject(unanswered(`${what} did not answer within ${timeoutMs} ms`, 'ETIMEDOUT'));
+    if (late === 'running') void done.then(dispose, () => {}).finally(() => stuck--);
   }, timeoutMs);
+  const done = slots(async () => {
+    if (state === 'given up') throw unanswered(`${what} was given up`, 'ETIMEDOUT');
+    state = 'running';
+    return await work();
+  });
   try {
     return await Promise.race([done, deadline.promise]);
   } finally {
     clearTimeout(timer);
   }
 }
+
+interface StrangerOptions<T> {
+  readonly timeoutMs?: number;
+  readonly dispose?: (late: T) => unknown;
+}
+
+const unanswered = (message: string, code: string): OperationError =>
+  new OperationError(message, { code, retriable: true });

@@ -46,7 +46,9 @@ export async function bindSubPaths(
 
 async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Promise<void> {
   const what = `subPath ${subPath.subPath} of volume ${subPath.volume}`;
-  const source = await withStranger(what, () => openSubPath(subPath.volumePath, subPath.subPath));
+  const source = await withStranger(what, () => openSubPath(subPath.volumePath, subPath.subPath), {
+    dispose: (late) => late.close(),
+  });
   try {
     await bind(root, source, subPath.target, mounter);
   } finally {

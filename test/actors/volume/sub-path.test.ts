@@ -95,15 +95,21 @@ describe('where a sub-path leads', () => {
 });
 
 describe('a file system that does not answer', () => {
+  it('is no reason to refuse many who ask at once', async () => {
+    const all = Array.from({ length: 10 }, (_, at) => withStranger(`file ${at}`, async () => at));
+    expect(await Promise.all(all)).toEqual(Array.from({ length: 10 }, (_, at) => at));
+  });
+
   it('costs only those who ask for it', async () => {
     const late = Promise.withResolvers<void>();
     const stuck = Array.from({ length: STRANGER_CALLS_MAX }, (_, at) =>
-      withStranger(`nfs ${at}`, () => late.promise, 20),
+      withStranger(`nfs ${at}`, () => late.promise, { timeoutMs: 20 }),
     );
+    const queued = withStranger('queued', async () => 'never begun', { timeoutMs: 20 });
+    for (const each of [...stuck, queued]) await expect(each).rejects.toThrow('did not answer within 20 ms');
     await expect(withStranger('another', async () => 'fine')).rejects.toThrow('other file systems do not answer');
-    for (const each of stuck) await expect(each).rejects.toThrow('did not answer within 20 ms');
     late.resolve();
-    await late.promise;
+    await new Promise(setImmediate);
     expect(await withStranger('another', async () => 'fine')).toBe('fine');
   });
 });
