@@ -104,7 +104,11 @@ test('every bad file has its message, and every good pod is there', async () => 
   writeFileSync(join(folder, '.12-hidden.yaml'), pod('hidden'));
   writeFileSync(join(folder, '12-backup.yaml~'), pod('backup'));
 
-  const stream = openStream(manifestPort(new Vault(Buffer.alloc(32))), { path: folder, nodeName: 'node1', periodMs: 600_000 });
+  const stream = openStream(manifestPort(new Vault(Buffer.alloc(32))), {
+    path: folder,
+    nodeName: 'node1',
+    periodMs: 600_000,
+  });
   const said = await stream.until(() => true);
   const merged = mergeManifests(said.manifests, 'node1');
 

@@ -38,7 +38,8 @@ async function manifestFolder(): Promise<string> {
   return folder;
 }
 
-const follow = (path: string, periodMs = NEVER_MS) => openStream(manifestPort(new Vault(Buffer.alloc(32))), { path, nodeName: 'node1', periodMs });
+const follow = (path: string, periodMs = NEVER_MS) =>
+  openStream(manifestPort(new Vault(Buffer.alloc(32))), { path, nodeName: 'node1', periodMs });
 type Stream = ReturnType<typeof follow>;
 type Item = Stream['items'][number];
 const names = (item: Item | undefined) => item?.manifests.map(({ file }) => file.split('/').at(-1));
