@@ -35,11 +35,15 @@ export function exchangeText(address: string, thrown: Error): string {
   const { code = '', syscall = '', message } = firstOf(thrown);
   if (syscall === 'connect' || LOOKUP_CODES.has(code)) return dialText(address, thrown);
   if (isPlainAnswer(thrown)) return 'http: server gave HTTP response to HTTPS client';
-  if (code.startsWith('HPE_')) return `net/http: HTTP/1.x transport connection broken: ${message}`;
+  if (code.startsWith('HPE_')) return 'net/http: HTTP/1.x transport connection broken: malformed HTTP response';
   if (code === 'ECONNRESET' && message === 'socket hang up') return 'EOF';
   const text = SYSTEM_TEXTS[code];
   return text === undefined ? message : `read tcp ${address}: read: ${text}`;
 }
+
+/** What went wrong between the headers of an answer and its end. */
+export const bodyText = (thrown: Error): string =>
+  String((thrown as SocketError).code).startsWith('HPE_') ? 'malformed chunked encoding' : 'unexpected EOF';
 
 /** The server does not speak TLS. */
 export const isPlainAnswer = (thrown: Error): boolean => {

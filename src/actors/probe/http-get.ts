@@ -9,7 +9,7 @@ import * as http from 'node:http';
 import * as https from 'node:https';
 import type { Header } from '../../machines/operations/probe.ts';
 import { OUTPUT_MAX_BYTES } from './attempt.ts';
-import { exchangeText, hostPort, isPlainAnswer } from './go-errors.ts';
+import { bodyText, exchangeText, hostPort, isPlainAnswer } from './go-errors.ts';
 
 const REDIRECTS_MAX = 10;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
@@ -94,18 +94,19 @@ function get(
     } catch (error) {
       return fail(error as Error);
     }
-    request.once('error', fail);
+    request.on('error', fail);
     request.once('response', (response) => {
       const location = redirectOf(response, url, followsElsewhere);
       if (location !== null) {
         request.destroy();
         return resolve({ location });
       }
-      const end = (answer: Answer): void => {
+      const failBody = (error: Error): void => resolve(failed('body', url, isLate() ? LATE_BODY : bodyText(error)));
+      request.off('error', fail).on('error', failBody);
+      readBody(response.on('error', failBody), (answer) => {
         resolve(answer);
         request.destroy();
-      };
-      readBody(response, isLate, end);
+      });
     });
     request.end();
   });
@@ -122,7 +123,7 @@ function redirectOf({ statusCode = 0, headers }: http.IncomingMessage, url: URL,
   return elsewhere || target === null || target.hostname === url.hostname ? location : null;
 }
 
-function readBody(response: http.IncomingMessage, isLate: () => boolean, answer: (answer: Answer) => void): void {
+function readBody(response: http.IncomingMessage, answer: (answer: Answer) => void): void {
   const chunks: Buffer[] = [];
   let size = 0;
   const end = (): void => {
@@ -135,7 +136,6 @@ function readBody(response: http.IncomingMessage, isLate: () => boolean, answer:
     if (size > OUTPUT_MAX_BYTES) end();
   });
   response.once('end', end);
-  response.once('error', () => answer(failed('body', '', isLate() ? LATE_BODY : 'unexpected EOF')));
 }
 
 function addressOf({ protocol, hostname, port }: URL): string {

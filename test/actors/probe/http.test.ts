@@ -1,0 +1,259 @@
+/** HTTP probes against real servers, well-behaved ones and all others: a probe costs its time and 10 KiB, no more. */
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import type { IncomingHttpHeaders } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { perform, temporaryFolder } from '../../support/host-ports.ts';
+import { attempt, closedPort, httpServer, portsOf, rawServer } from './support.ts';
+
+const get = (port: number, path = '/', headers: { name: string; value: string }[] = []) =>
+  ({ kind: 'httpGet', url: `http://127.0.0.1:${port}${path}`, headers }) as const;
+const LATE = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
+
+describe('an answer', () => {
+  test.each([
+    [200, 'success'],
+    [204, 'success'],
+    [299, 'success'],
+    [400, 'failure'],
+    [404, 'failure'],
+    [500, 'failure'],
+    [599, 'failure'],
+  ])('of %i is %s', async (status, verdict) => {
+    const port = await httpServer((_, response) => response.writeHead(status).end('body'));
+    const output = verdict === 'failure' ? `HTTP probe failed with statuscode: ${status}` : '';
+    expect(await attempt(get(port))).toMatchObject({ verdict, output });
+  });
+
+  test('that never ends is read as far as it matters', async () => {
+    let sent = 0;
+    const port = await httpServer((_, response) => {
+      const more = (): void => {
+        while (!response.destroyed && response.write(Buffer.alloc(65_536))) sent += 65_536;
+        if (!response.destroyed) response.once('drain', more);
+      };
+      response.writeHead(200, { 'content-length': 10_000_000_000 });
+      more();
+    });
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'success' });
+    expect(sent).toBeLessThan(16 * 1024 * 1024);
+  });
+});
+
+describe('a request', () => {
+  async function headersOf(headers: { name: string; value: string }[]): Promise<IncomingHttpHeaders> {
+    let seen: IncomingHttpHeaders = {};
+    const port = await httpServer((request, response) => {
+      seen = request.headers;
+      response.end();
+    });
+    await attempt(get(port, '/', headers));
+    return seen;
+  }
+
+  test('says who asks, and keeps no connection', async () => {
+    const { host: _host, ...headers } = await headersOf([]);
+    expect(headers).toEqual({ 'user-agent': 'kube-probe/1.36', accept: '*/*', connection: 'close' });
+  });
+
+  test('has the headers that the probe wants, also instead of its own', async () => {
+    const wanted = { 'x-a': 'b', host: 'example.test', 'user-agent': 'mine', accept: 'text/plain' };
+    const headers = await headersOf(Object.entries(wanted).map(([name, value]) => ({ name, value })));
+    expect(headers).toMatchObject(wanted);
+  });
+
+  test('leaves out what is set to nothing', async () => {
+    const headers = await headersOf([
+      { name: 'Accept', value: '' },
+      { name: 'User-Agent', value: '' },
+    ]);
+    expect(Object.keys(headers).toSorted()).toEqual(['connection', 'host']);
+  });
+
+  test('with a header that HTTP forbids fails, and says so', async () => {
+    const port = await httpServer((_, response) => response.end());
+    const outcome = await attempt(get(port, '/', [{ name: 'X-A', value: 'a\r\nb: c' }]));
+    expect(outcome.verdict).toBe('failure');
+    expect(outcome.output).toContain('X-A'.toLowerCase());
+  });
+
+  test('ignores the proxies of the environment', async () => {
+    const before = process.env['http_proxy'];
+    process.env['http_proxy'] = `http://127.0.0.1:${await closedPort()}`;
+    onTestFinished(() => {
+      if (before === undefined) delete process.env['http_proxy'];
+      else process.env['http_proxy'] = before;
+    });
+    const port = await httpServer((_, response) => response.end());
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'success' });
+  });
+});
+
+describe('a redirect', () => {
+  test('on the same host is followed', async () => {
+    const port = await httpServer((request, response) =>
+      request.url === '/end' ? response.end() : response.writeHead(302, { location: '/end' }).end(),
+    );
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'success', result: null });
+  });
+
+  test('to another host is a success with a warning', async () => {
+    const port = await httpServer((_, response) =>
+      response.writeHead(302, { location: 'http://other.test/' }).end('x'),
+    );
+    expect(await attempt(get(port))).toEqual({
+      verdict: 'success',
+      result: 'warning',
+      output: 'Probe terminated redirects, Response body: x',
+    });
+  });
+
+  test('that comes back for ever ends', async () => {
+    let requests = 0;
+    const port = await httpServer((_, response) => {
+      requests++;
+      response.writeHead(307, { location: '/again' }).end();
+    });
+    const outcome = await attempt(get(port));
+    expect(outcome).toMatchObject({ verdict: 'failure' });
+    expect(outcome.output).toBe(`Get "http://127.0.0.1:${port}/again": stopped after 10 redirects`);
+    expect(requests).toBe(10);
+  });
+
+  test('to what is no HTTP fails', async () => {
+    const port = await httpServer((_, response) => response.writeHead(302, { location: 'file://127.0.0.1/x' }).end());
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'failure' });
+  });
+});
+
+describe('a server', () => {
+  test('that is not there', async () => {
+    const port = await closedPort();
+    const output = `Get "http://127.0.0.1:${port}/": dial tcp 127.0.0.1:${port}: connect: connection refused`;
+    expect(await attempt(get(port))).toEqual({ verdict: 'failure', result: 'failure', output });
+  });
+
+  test('that says nothing has the time of the probe', async () => {
+    const port = await rawServer(() => {});
+    const before = performance.now();
+    const outcome = await attempt(get(port));
+    expect(outcome).toMatchObject({ verdict: 'failure', output: `Get "http://127.0.0.1:${port}/": ${LATE}` });
+    expect(performance.now() - before).toBeLessThan(2_500);
+  });
+
+  test('that sends its headers a byte a time has no more', async () => {
+    const port = await rawServer((socket) => {
+      const timer = setInterval(() => socket.write('x'), 20);
+      socket.write('HTTP/1.1 200 OK\r\n');
+      socket.on('close', () => clearInterval(timer));
+    });
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'failure' });
+  });
+
+  test('that sends headers without end is cut off', async () => {
+    const port = await rawServer((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\n');
+      const more = (): void => {
+        while (!socket.destroyed && socket.write(`X-A: ${'a'.repeat(1_000)}\r\n`));
+        if (!socket.destroyed) socket.once('drain', more);
+      };
+      more();
+    });
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'failure' });
+  });
+
+  test('that hangs up', async () => {
+    const port = await rawServer((socket) => socket.once('data', () => socket.end()));
+    expect(await attempt(get(port))).toMatchObject({
+      verdict: 'failure',
+      output: `Get "http://127.0.0.1:${port}/": EOF`,
+    });
+  });
+
+  test.each([
+    ['speaks something else', 'SSH-2.0-OpenSSH\r\n'],
+    ['sends nonsense', '\u0000\u0001\u0002\r\n\r\n'],
+  ])('that %s', async (_, greeting) => {
+    const port = await rawServer((socket) => socket.end(greeting));
+    const outcome = await attempt(get(port));
+    expect(outcome).toMatchObject({ verdict: 'failure' });
+    expect(outcome.output).toContain('malformed');
+  });
+
+  test.each([
+    ['with a chunk that is none', 'transfer-encoding: chunked\r\n\r\nZZ\r\nhello'],
+    ['that ends too early', 'content-length: 100\r\n\r\nhello'],
+  ])('whose body is one %s judges nothing', async (_, rest) => {
+    const port = await rawServer((socket) => socket.once('data', () => socket.end(`HTTP/1.1 200 OK\r\n${rest}`)));
+    expect(await attempt(get(port))).toMatchObject({ verdict: null, result: 'errored' });
+  });
+});
+
+const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
+
+describe.skipIf(!hasOpenssl)('TLS', () => {
+  async function tlsServer(): Promise<number> {
+    const folder = await temporaryFolder();
+    const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')];
+    const made = [
+      '-newkey',
+      'rsa:2048',
+      '-nodes',
+      '-keyout',
+      key,
+      '-out',
+      cert,
+      '-days',
+      '1',
+      '-subj',
+      '/CN=other.test',
+    ];
+    spawnSync('openssl', ['req', '-x509', ...made]);
+    const server = createTlsServer({ key: readFileSync(key), cert: readFileSync(cert) }, (_, response) =>
+      response.end(),
+    );
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => server.close().closeAllConnections());
+    return (server.address() as AddressInfo).port;
+  }
+
+  test('is spoken with whoever answers, whatever its certificate', async () => {
+    const handler = { kind: 'httpGet', url: `https://127.0.0.1:${await tlsServer()}/`, headers: [] } as const;
+    expect(await attempt(handler)).toMatchObject({ verdict: 'success' });
+  });
+
+  test('with a server that does not speak it fails', async () => {
+    const port = await httpServer((_, response) => response.end());
+    const outcome = await attempt({ kind: 'httpGet', url: `https://127.0.0.1:${port}/`, headers: [] });
+    expect(outcome).toMatchObject({ verdict: 'failure' });
+    expect(outcome.output).toContain('http: server gave HTTP response to HTTPS client');
+  });
+});
+
+describe('a hook', () => {
+  const call = (url: string) => perform(portsOf()['probe.httpHook'], { url, headers: [] });
+
+  test('is content with any answer, and says who asks', async () => {
+    const agents: unknown[] = [];
+    const port = await httpServer((request, response) => {
+      agents.push(request.headers['user-agent']);
+      response.writeHead(500).end();
+    });
+    expect(await call(`http://127.0.0.1:${port}/`)).toEqual({ fellBack: false });
+    expect(agents).toEqual(['kube-lifecycle/1.36']);
+  });
+
+  test('over HTTPS falls back to HTTP where nobody speaks TLS', async () => {
+    const port = await httpServer((_, response) => response.end());
+    expect(await call(`https://127.0.0.1:${port}/`)).toEqual({ fellBack: true });
+  });
+
+  test('that nobody answers fails', async () => {
+    const port = await closedPort();
+    await expect(call(`http://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
+    await expect(call(`https://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
+  });
+});

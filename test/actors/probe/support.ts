@@ -1,0 +1,80 @@
+/** Servers that a test decides, on loopback, and one attempt of a probe against them. */
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { onTestFinished } from 'vitest';
+import { probePorts } from '../../../src/actors/probe/index.ts';
+import { criOperations } from '../../../src/machines/operations/cri.ts';
+import type { ProbeHandler, ProbeWatch } from '../../../src/machines/operations/probe.ts';
+import { type OpenStream, openStream } from '../../support/host-ports.ts';
+
+type Ports = ReturnType<typeof probePorts>;
+type Runtime = Parameters<typeof probePorts>[0];
+
+/** Fails the test that execs without a runtime. */
+const noRuntime: Runtime = {
+  'cri.execSync': () => Promise.reject(new Error(`${Object.keys(criOperations).length} operations, none of them here`)),
+};
+
+export const portsOf = (runtime: Runtime = noRuntime): Ports => probePorts(runtime);
+
+async function listening(server: Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+/** A server of HTTP; returns its port. */
+export function httpServer(answer: RequestListener): Promise<number> {
+  const server = createHttpServer(answer);
+  onTestFinished(() => server.close().closeAllConnections());
+  return listening(server);
+}
+
+/** A server of bytes; returns its port. */
+export function rawServer(onConnection: (socket: Socket) => void): Promise<number> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {}).on('close', () => sockets.delete(socket));
+    onConnection(socket);
+  });
+  onTestFinished(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return listening(server);
+}
+
+/** A port on which nobody listens. */
+export async function closedPort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise<void>((resolve) => server.close(() => resolve()));
+  return port;
+}
+
+const EACH_IS_A_VERDICT = { periodSeconds: 30, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 1 };
+
+export const watch = (
+  handler: ProbeHandler,
+  more: Partial<ProbeWatch> = {},
+  ports = portsOf(),
+): OpenStream<{ readonly type: string }> =>
+  openStream(ports['probe.watch'], { handler, verdict: null, ...EACH_IS_A_VERDICT, ...more });
+
+/** What one attempt comes to: the verdict (`null`: none), and what was said of it. */
+export async function attempt(
+  handler: ProbeHandler,
+  more: Partial<ProbeWatch> = {},
+  ports = portsOf(),
+): Promise<{ verdict: string | null; result: string | null; output: string }> {
+  const stream = openStream(ports['probe.watch'], { handler, verdict: null, ...EACH_IS_A_VERDICT, ...more });
+  const end = await stream.until((item) => item.type === 'probe.judged' || item.result === 'errored', 10_000);
+  const report = stream.items.find((item) => item.type === 'probe.reported');
+  await stream.close();
+  return {
+    verdict: end.type === 'probe.judged' ? end.verdict : null,
+    result: report?.result ?? null,
+    output: report?.output ?? '',
+  };
+}
