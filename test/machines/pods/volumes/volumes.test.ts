@@ -254,7 +254,7 @@ describe('a part of a volume', () => {
         subPaths: [{ container: 'app', volumePath: `${VOLUMES}/kubernetes.io~empty-dir/e`, subPath: 'logs/a', target }],
       },
     ]);
-    const [{ config }] = inputs('cri.createContainer') as [{ config: { mounts: { host_path: string }[] } }];
+    const [{ config }] = inputs('cri.createContainer') as unknown as [{ config: { mounts: { host_path: string }[] } }];
     expect(config.mounts[0]?.host_path).toBe(target);
   });
 
