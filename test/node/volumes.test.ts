@@ -1,0 +1,181 @@
+/**
+ * Volumes of real containers: what reaches them, what changes under them, what of a Secret is written anywhere, and
+ * what is left when they are gone.
+ */
+import { type Dirent, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { needsMounts } from '../actors/volume/support.ts';
+import { eventually, readText, SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+
+const CANARY = 'canary-5d0c1e77-do-not-write-me';
+const configMap = (name: string, data: Record<string, string>) => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name },
+  data,
+});
+const secret = (name: string, stringData: Record<string, string>) => ({
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name },
+  stringData,
+});
+
+const [embedded, containerd] = runtimes;
+if (!embedded || !containerd) throw new Error('both runtimes are tested');
+
+const mounts = (node: ObservedNode) =>
+  readText('/proc/self/mountinfo')
+    .split('\n')
+    .filter((line) => line.includes(node.directory));
+
+/** Every file below the node's folder that is not the volume itself or what its owner wrote. */
+function filesOf(node: ObservedNode): string[] {
+  const entries: Dirent[] = readdirSync(node.directory, { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((path) => !path.includes('/volumes/kubernetes.io~secret/') && !path.startsWith(node.manifests));
+}
+
+function filesWithCanary(node: ObservedNode): string[] {
+  const shapes = [CANARY, Buffer.from(CANARY).toString('base64').slice(0, -4)];
+  return filesOf(node).filter((path) => shapes.some((shape) => readFileSync(path).includes(shape)));
+}
+
+async function close(node: ObservedNode, runtime: RuntimeInUse): Promise<void> {
+  if (!node.isRunning) await node.start();
+  for (const name of readdirSync(node.manifests)) node.remove(name);
+  await eventually('every volume is gone', () => mounts(node).length === 0).catch(() => {});
+  await node.close();
+  await runtime.close();
+}
+
+const { skip } = requirement('containerd', containerd.unavailable);
+describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
+  let runtime: RuntimeInUse;
+  let node: ObservedNode;
+  beforeAll(async () => {
+    runtime = await containerd.start();
+    node = new ObservedNode(runtime);
+    await node.start();
+  });
+  afterAll(() => close(node, runtime));
+  const write = (name: string, script: string, volumes: readonly object[], container: object) => {
+    const pod = shellPod(name, node.image, script, { volumes });
+    const [only] = pod.spec.containers;
+    node.write(`${name}.json`, { ...pod, spec: { ...pod.spec, containers: [{ ...only, ...container }] } });
+  };
+  const said = (pod: string, text: string) =>
+    eventually(`${pod} says ${text}`, () => node.containerLog(pod, 'c').includes(text));
+
+  test('a ConfigMap that comes late starts its pod, and its changes reach the running container', async () => {
+    const script = "trap 'exit 0' TERM; while :; do echo read=$(cat /v/a); sleep 0.1; done";
+    const mount = { volumeMounts: [{ name: 'v', mountPath: '/v' }] };
+    write('reader', script, [{ name: 'v', configMap: { name: 'settings' } }], mount);
+    await eventually('it waits', () => node.log.includes('configmap \\"settings\\" not found'));
+    expect(await node.sandboxes('reader')).toBe(0);
+    node.write('settings.json', configMap('settings', { a: 'one' }));
+    await said('reader', 'read=one');
+    const before = await node.running('reader');
+    node.write('settings.json', configMap('settings', { a: 'two' }));
+    await said('reader', 'read=two');
+    expect(await node.instances('reader')).toEqual([before]);
+    expect(node.containerLog('reader', 'c')).not.toMatch(/read=$/m);
+  });
+
+  test('a Secret reaches file, variable and argument, and is written nowhere else', async () => {
+    node.write('token.json', secret('token', { pw: CANARY }));
+    const script = `echo lengths=$(cat /s/pw | wc -c),\${#PW},\${#0},$(stat -f -c %T /s); ${SLEEP}`;
+    write('keeper', script, [{ name: 's', secret: { secretName: 'token', defaultMode: 0o400 } }], {
+      volumeMounts: [{ name: 's', mountPath: '/s' }],
+      env: [{ name: 'PW', valueFrom: { secretKeyRef: { name: 'token', key: 'pw' } } }],
+      args: ['$(PW)'],
+    });
+    await said('keeper', `lengths=${CANARY.length},${CANARY.length},${CANARY.length},tmpfs`);
+    await eventually('the journal is written', () => node.journalText().includes('cri.startContainer'));
+    expect(filesOf(node).length).toBeGreaterThan(5);
+    expect(filesWithCanary(node)).toEqual([]);
+    expect(node.log).not.toContain(CANARY);
+    expect(JSON.stringify(await node.context('kubelet/pods'))).not.toContain(CANARY);
+  });
+
+  test('an error of the runtime does not tell a Secret', async () => {
+    node.write('command.json', secret('command', { program: CANARY }));
+    write('broken', '', [], {
+      env: [{ name: 'P', valueFrom: { secretKeyRef: { name: 'command', key: 'program' } } }],
+      command: ['$(P)'],
+    });
+    await eventually('it fails', () => node.log.includes('RunContainerError') || node.log.includes('executable file'));
+    expect(node.log).not.toContain(CANARY);
+    expect(filesWithCanary(node)).toEqual([]);
+    node.remove('broken.json');
+    await node.gone('broken');
+  });
+
+  test('a part of a volume is all that its container sees', async () => {
+    const mount = { volumeMounts: [{ name: 'e', mountPath: '/sub', subPathExpr: '$(POD)/b' }] };
+    const env = [{ name: 'POD', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } }];
+    write('part', `touch /sub/here; ls /sub; echo ready; ${SLEEP}`, [{ name: 'e', emptyDir: {} }], { ...mount, env });
+    await said('part', 'ready');
+    expect(readdirSync(join(node.rootDir, 'pods'), { recursive: true })).toContainEqual(
+      expect.stringMatching(/kubernetes\.io~empty-dir\/e\/part-node1\/b\/here$/),
+    );
+    expect(mounts(node).filter((line) => line.includes('/volume-subpaths/e/c/0 '))).toHaveLength(1);
+  });
+
+  test('nothing of a pod stays mounted or on disk, also when its agent was killed meanwhile', async () => {
+    const volumes = [
+      { name: 'm', emptyDir: { medium: 'Memory', sizeLimit: '1Mi' } },
+      { name: 'd', downwardAPI: { items: [{ path: 'n', fieldRef: { fieldPath: 'metadata.name' } }] } },
+    ];
+    const volumeMounts = [
+      { name: 'm', mountPath: '/m', subPath: 'x' },
+      { name: 'd', mountPath: '/d' },
+    ];
+    write('leaver', `cat /d/n; df -k /m | tail -1; ${SLEEP}`, volumes, { volumeMounts });
+    await said('leaver', 'leaver-node1');
+    await said('leaver', ' 1024 ');
+    const uid = (await node.context('kubelet/status')) as { pods: Record<string, { uid: string; name: string }> };
+    const pod = Object.values(uid.pods).find(({ name }) => name === 'leaver-node1')?.uid ?? '';
+    const folder = join(node.rootDir, 'pods', pod);
+    expect(mounts(node).filter((line) => line.includes(folder))).toHaveLength(3);
+    await node.stop('SIGKILL');
+    node.remove('leaver.json');
+    await node.start();
+    await node.gone('leaver');
+    await eventually('its folder is gone', () => !existsSync(folder));
+    expect(mounts(node).filter((line) => line.includes(folder))).toEqual([]);
+  });
+
+  test('the journals verify and replay', async () => {
+    await node.stop();
+    expect(node.journalFaults()).toEqual([]);
+  });
+});
+
+describe.skipIf(needsMounts)('volumes on the embedded runtime', () => {
+  let runtime: RuntimeInUse;
+  let node: ObservedNode;
+  beforeAll(async () => {
+    runtime = await embedded.start();
+    node = new ObservedNode(runtime);
+    await node.start();
+  });
+  afterAll(() => close(node, runtime));
+
+  test('a Secret is written to its volume only', async () => {
+    node.write('token.json', secret('token', { pw: CANARY }));
+    const volumes = [{ name: 's', secret: { secretName: 'token' } }];
+    node.write('keeper.json', shellPod('keeper', node.image, SLEEP, { volumes }));
+    await node.running('keeper');
+    const written = readdirSync(join(node.rootDir, 'pods'), { recursive: true, encoding: 'utf8' });
+    const file = written.find((path) => /kubernetes\.io~secret\/s\/\.\.\d[^/]*\/pw$/.test(path)) ?? '';
+    expect(readText(join(node.rootDir, 'pods', file))).toBe(CANARY);
+    expect(filesWithCanary(node)).toEqual([]);
+    expect(node.log).not.toContain(CANARY);
+  });
+});
