@@ -65,8 +65,13 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault): RuntimeConnectio
       connection = opened;
       return version;
     },
-    'runtime.watchStatus': async ({ input, signal, emit }) => {
-      await watchStatus(() => status(current(), signal), input.periodMs, signal, emit);
+    'runtime.watchStatus': async ({ input, signal, ...call }) => {
+      await watchStatus(
+        () => status(current(), signal),
+        input.periodMs,
+        signal,
+        (item) => call.emit(item),
+      );
       return null;
     },
   };
