@@ -1,6 +1,6 @@
 /**
- * Which operations cost the time: by name, how often they were asked for and how long their answers took, and the slowest
- * single requests. Streams are left out: an actor that listens does not wait for an end. Pure.
+ * Which operations cost the time: by name, how often they were asked for and how long their answers took, and the
+ * slowest single requests. Streams are left out: an actor that listens does not wait for an end. Pure.
  */
 import { duration } from '../../visualizer/words.ts';
 import { actorName, type Operation, type Story } from './story.ts';

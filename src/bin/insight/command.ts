@@ -1,5 +1,8 @@
-/** What the verbs that read a journal share: formats, reading, and an exit status for each way in which there is none. */
+/**
+ * What the verbs that read a journal share: formats, reading, and an exit status for each way in which there is none.
+ */
 import { JournalError } from '../../kernel/journal/index.ts';
+import { isBeingWritten } from '../../kernel/journal/owner.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
@@ -28,7 +31,7 @@ export function insight(
     return refuse(verb, `--format is text or json, not ${JSON.stringify(format)}`, exitCodes.usage);
   }
   try {
-    const [story, other] = logs.map((log) => new Story(journalAt(log, incarnation)));
+    const [story, other] = logs.map((log) => new Story(journalAt(log, incarnation), nowOf(log, incarnation)));
     const given = answer(story!, other ?? story!);
     if (typeof given === 'string') return refuse(verb, given, exitCodes.expectationMissing);
     process.stdout.write(format === 'json' ? `${JSON.stringify(given.json)}\n` : given.text);
@@ -46,6 +49,10 @@ export function journalAt(log: string, incarnation: string | undefined): Journal
   const [, directory = log, chosen = incarnation] = CHOSEN.exec(log) ?? [];
   return readJournal(directory, chosen === undefined ? {} : { incarnation: chosen });
 }
+
+/** The newest start in a directory that a daemon writes goes on; any other is over. */
+const nowOf = (log: string, incarnation: string | undefined): number =>
+  incarnation === undefined && isBeingWritten(log) ? Date.now() : 0;
 
 function refuse(verb: string, reason: string, code: number): number {
   process.stderr.write(`statelet ${verb}: ${reason}\n`);

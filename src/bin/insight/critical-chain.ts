@@ -1,9 +1,9 @@
 /**
  * Why it took so long until healthz answered, or until a pod was Running: the chain of causes that ended there. Pure.
  *
- * A link is an input of the node: the answer of an operation, the end of a timer, news of a stream. Its time is what went by
- * since its cause. While an operation is under way somebody works for us; a timer and a stream are mere waiting. What
- * actors do with an input is one turn and takes no time of the kernel's clock.
+ * A link is an input of the node: the answer of an operation, the end of a timer, news of a stream. Its time is what
+ * went by since its cause. While an operation is under way somebody works for us; a timer and a stream are mere
+ * waiting. What actors do with an input is one turn and takes no time of the kernel's clock.
  */
 import { duration, lastOf } from '../../visualizer/words.ts';
 import { actorName, type Moment, type PodStory, type Story } from './story.ts';
@@ -49,15 +49,19 @@ export function goalOf(story: Story, target: string | undefined): Goal | string 
   return { name: `pod ${found.namespace}/${found.name} is Running`, n: found.running.n };
 }
 
-/** `name`, `namespace/name`, a uid, or the name in a manifest, which the node name follows. The last of that name wins. */
-export function podNamed({ pods, header }: Story, name: string): PodStory | string {
-  const isMeant = (pod: PodStory): boolean =>
-    [pod.name, `${pod.namespace}/${pod.name}`, pod.uid].some((known) => known === name) ||
-    pod.name === `${name}-${header.node}`;
-  const found = [...pods.values()].findLast(isMeant);
-  if (found) return found;
-  const known = [...pods.values()].map((pod) => pod.name).join(', ');
-  return `there is no pod ${name} in this journal; it has ${known || 'none'}`;
+/**
+ * `name`, `namespace/name`, a uid, or the beginning of one name only (a manifest's name, which the node's name
+ * follows). Of several pods with one name the last is meant.
+ */
+export function podNamed({ pods }: Story, name: string): PodStory | string {
+  const all = [...pods.values()];
+  const exact = all.findLast((pod) => [pod.name, `${pod.namespace}/${pod.name}`, pod.uid].includes(name));
+  if (exact) return exact;
+  const begun = all.filter((pod) => pod.name.startsWith(`${name}-`));
+  const names = [...new Set(begun.map((pod) => pod.name))];
+  if (names.length === 1) return begun.at(-1)!;
+  if (names.length > 1) return `pod ${name} could be ${names.join(', ')}`;
+  return `there is no pod ${name} in this journal; it has ${all.map((pod) => pod.name).join(', ') || 'none'}`;
 }
 
 export function criticalChain(story: Story, goal: Goal): CriticalChain {
@@ -108,7 +112,7 @@ function linkOf(moment: Moment, kind: Link['kind'], tookMs: number, story: Story
     atMs: t - story.started,
     tookMs,
     actor: actorName(moment.actor, story),
-    what: moment.text,
+    what: kind === 'news' ? `${moment.what} from ${story.moments.get(moment.cause!)!.what}` : moment.text,
     followed: [],
   };
 }

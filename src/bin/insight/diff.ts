@@ -1,9 +1,10 @@
 /**
- * Two starts side by side: how long each phase took in both, phases that only one had, and the first decision that differs.
- * Pure.
+ * Two starts side by side: how long each phase took in both, phases that only one had, and the first decision that
+ * differs. Pure.
  *
- * Decisions are compared actor by actor, as the order between actors is the world's and not ours. Where one journal simply
- * ends earlier there is no difference. Times, numbers and payloads are not compared: `replay` does that for one world.
+ * Decisions are compared actor by actor, as the order between actors is the world's and not ours. Where one journal
+ * simply ends earlier there is no difference. Times, numbers and payloads are not compared: `replay` does that for one
+ * world.
  */
 import { duration } from '../../visualizer/words.ts';
 import { phaseName, startupPhases, startupTime } from './startup-time.ts';

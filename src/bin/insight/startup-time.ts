@@ -1,8 +1,8 @@
 /**
  * How long starting took: the phases of the supervisor in their order, and when its goals were reached. Pure.
  *
- * Shares are of the time to the last phase of starting; phases of the two halves of `startKubelet` overlap, so that shares
- * may add up to more than a whole.
+ * Shares are of the time to the last phase of starting; phases of the two halves of `startKubelet` overlap, so that
+ * shares may add up to more than a whole.
  */
 import type { PhaseView } from '../../actors/server/visualizer-protocol.ts';
 import { duration } from '../../visualizer/words.ts';

@@ -1,9 +1,9 @@
 /**
  * A journal read once, as a story: what happened when, to whom and why, without the payloads.
  *
- * Owns: the moments with their causes, the operations with their times, the visits of the supervisor's phases, the pods and
- * their status. Hears: the records of one incarnation, in order. Invariants: nothing is run, so that a journal of any
- * build can be read; a state that this build's charts do not have is a phase without explanation, never an error.
+ * Owns: the moments with their causes, the operations with their times, the visits of the supervisor's phases, the pods
+ * and their status. Hears: the records of one incarnation, in order. Invariants: nothing is run, so that a journal of
+ * any build can be read; a state that this build's charts do not have is a phase without explanation, never an error.
  */
 
 import { actorOf, type CauseSource, History } from '../../actors/server/visualizer-history.ts';
@@ -71,7 +71,8 @@ export class Story implements CauseSource {
   readonly header: HeaderRecord;
   /** Number of the first record that is left; 0 if the journal begins with its incarnation. */
   readonly begins: number;
-  started: number;
+  readonly started: number;
+  /** Time of the last record, or now. */
   ended: number;
   readonly moments = new Map<number, Moment>();
   readonly operations = new Map<number, Operation>();
@@ -84,13 +85,15 @@ export class Story implements CauseSource {
   /** Causes within the turn that is being read. */
   private history = new History(this);
 
-  constructor({ header, checkpoint, records }: Pick<Journal, 'header' | 'checkpoint' | 'records'>) {
+  /** `now`, of a node that runs: what waits at the end of its journal waits still. */
+  constructor({ header, checkpoint, records }: Pick<Journal, 'header' | 'checkpoint' | 'records'>, now = 0) {
     this.header = header;
     this.begins = checkpoint ? checkpoint.after + 1 : 0;
     this.started = header.t;
     this.ended = header.t;
     if (checkpoint) this.adopt(checkpoint.state as Checkpoint);
     for (const record of records) this.take(record);
+    this.ended = Math.max(this.ended, now);
   }
 
   get phases(): readonly PhaseView[] {
@@ -219,7 +222,10 @@ function pathsOf(value: unknown, prefix = ''): string[] {
   return Object.entries(value).flatMap(([key, below]) => [prefix + key, ...pathsOf(below, `${prefix}${key}.`)]);
 }
 
-/** The phases among the active states of the supervisor: the ones that this build's chart names, and any it does not know. */
+/**
+ * The phases among the active states of the supervisor: the ones that this build's chart names, and any it does not
+ * know.
+ */
 function phasesIn(value: unknown): Phase[] {
   return pathsOf(value).flatMap((path) => {
     let node: AnyStateNode | undefined = kubeletMachine.root as AnyStateNode;

@@ -1,4 +1,6 @@
-/** Columns of text for a terminal: as wide as their widest cell, numbers to the right, no space at the end of a line. */
+/**
+ * Columns of text for a terminal: as wide as their widest cell, numbers to the right, no space at the end of a line.
+ */
 
 export interface Column {
   readonly title: string;

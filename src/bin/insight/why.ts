@@ -1,8 +1,9 @@
 /**
- * What the start, a pod or a container is in now, since when, what it waits for, and the decisions that led there. Pure.
+ * What the start, a pod or a container is in now, since when, what it waits for, and the decisions that led there.
+ * Pure.
  *
- * "Now" is the end of the journal. Deadlines of timers are not in the records: they are known when this build replays the
- * journal, and left out otherwise.
+ * "Now" is the end of the journal. Deadlines of timers are not in the records: they are known when this build replays
+ * the journal, and left out otherwise.
  */
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { duration, eventText, stateText } from '../../visualizer/words.ts';

@@ -32,6 +32,24 @@ export function takeOwnership(directory: string): Owner {
   return { release: () => database.close() };
 }
 
+/**
+ * Whether somebody writes this journal now. Asks the lock only while its holder seems to live, so as not to be in the
+ * way.
+ */
+export function isBeingWritten(directory: string): boolean {
+  let database: DatabaseSync | undefined;
+  try {
+    process.kill(Number(JSON.parse(readFileSync(join(directory, 'owner.json'), 'utf8')).pid), 0);
+    database = new DatabaseSync(join(directory, 'owner.lock'), { readOnly: true, timeout: 0 });
+    database.prepare('SELECT * FROM sqlite_master').all();
+    return false;
+  } catch (error) {
+    return (error as { errcode?: number }).errcode === BUSY;
+  } finally {
+    database?.close();
+  }
+}
+
 function introduce(directory: string): void {
   try {
     writeFileSync(join(directory, 'owner.json'), `${JSON.stringify({ pid: process.pid, title: process.title })}\n`);

@@ -1,0 +1,120 @@
+/** The verbs that explain a journal, as processes, on the journal of a daemon: while it runs, and after two starts. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
+import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
+
+let node: TestNode;
+const FAILING = 'exit 3';
+
+beforeAll(async () => {
+  node = new TestNode();
+  node.write('web.json', shellPod('web', BUILT_IN_IMAGE, SLEEP));
+  node.write('bad.json', shellPod('bad', BUILT_IN_IMAGE, FAILING));
+  await node.start();
+  await eventually(
+    'web runs and bad is restarted',
+    () => /web-node1.*Running/.test(node.log) && /restarts=1/.test(node.log),
+  );
+  await node.stop();
+  await node.start();
+  await eventually('bad backs off', () =>
+    node.statelet('why', node.journal, 'pod/bad').stdout.includes('CrashLoopBackOff'),
+  );
+});
+afterAll(() => node.close());
+
+function json<T>(...argv: string[]): T {
+  const { code, stdout, stderr } = node.statelet(...argv, '--format=json');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return JSON.parse(stdout) as T;
+}
+
+describe('time', () => {
+  it('says when each goal was reached, as the log does', () => {
+    const { code, stdout } = node.statelet('time', node.journal, '--incarnation=000001');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      /^Startup finished after .* to healthz, .* to synchronizing, .* to the first pod running \(default\/\w+-node1\)\n/,
+    );
+    expect(stdout).toMatch(/run\.runtimeService +the container runtime to answer\n/);
+    const time = json<{ complete: boolean; healthzMs: number; totalMs: number }>('time', node.journal);
+    expect(time).toMatchObject({ complete: true, incarnation: '000002' });
+    expect(time.healthzMs).toBeGreaterThan(0);
+  });
+
+  it('says of a start that failed where and why', () => {
+    const directory = join(node.directory, 'failed');
+    const config = join(node.directory, 'failing.yaml');
+    writeFileSync(config, readFileSync(join(node.directory, 'config.yaml'), 'utf8').replace('AlwaysAllow', 'Open'));
+    const flags = [`--config=${config}`, `--root-dir=${directory}`, '--visualizer-port=off'];
+    expect(node.statelet('run', ...flags).code).toBe(1);
+    const { stdout } = node.statelet('time', join(directory, 'journal'));
+    expect(stdout).toMatch(/^Startup failed after .*\nfailed to run Kubelet: unknown authorization mode Open\n/);
+    const failed = json<{ summary: string }>('why', join(directory, 'journal'), 'startup');
+    expect(failed.summary).toMatch(
+      /^Starting failed in run\.\w+: failed to run Kubelet: unknown authorization mode Open$/,
+    );
+  });
+});
+
+it('blame lists what starting asked of the world', () => {
+  const { operations, slowest } = json<{ operations: { name: string; count: number }[]; slowest: { at: string }[] }>(
+    'blame',
+    node.journal,
+  );
+  expect(operations.find(({ name }) => name === 'runtime.connect')).toMatchObject({ count: 1, failures: 0 });
+  expect(slowest[0]!.at).toMatch(/^kubelet\//);
+  expect(node.statelet('blame', node.journal).stdout).toMatch(/OPERATION\n[^]*runtime\.connect/);
+});
+
+it.each([[], ['pod/web']])('critical-chain %j ends where it was asked for, with no time unaccounted for', (...goal) => {
+  const journal = `${node.journal}@000001`;
+  const chain = json<Record<'totalMs' | 'workingMs' | 'waitingMs', number>>('critical-chain', journal, ...goal);
+  expect(chain).toMatchObject({ whole: true });
+  expect(chain.workingMs + chain.waitingMs).toBe(chain.totalMs);
+  expect(node.statelet('critical-chain', journal, ...goal).stdout).toMatch(/ after .*working .*waiting /);
+});
+
+describe('why', () => {
+  it('knows the deadline of a back-off', () => {
+    const { waits, timersKnown } = json<{ waits: { kind: string; dueMs: number }[]; timersKnown: boolean }>(
+      'why',
+      node.journal,
+      'pod/bad/c',
+    );
+    expect(timersKnown).toBe(true);
+    expect(waits).toContainEqual(expect.objectContaining({ kind: 'timer', dueMs: expect.any(Number) }));
+  });
+
+  it('counts on while the daemon runs', async () => {
+    const age = () => json<{ states: { forMs: number }[] }>('why', node.journal, 'pod/web/c').states[0]!.forMs;
+    const before = age();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(age()).toBeGreaterThan(before + 50);
+  });
+
+  it.each([
+    [['why', 'pod/nope'], 8, /there is no pod nope in this journal; it has /],
+    [['why', 'nonsense'], 8, /is not startup, pod\/NAME or pod\/NAME\/CONTAINER/],
+    [['critical-chain', 'pod/nope'], 8, /there is no pod nope/],
+    [['why'], 2, /missing required argument 'subject'/],
+    [['time', '--format=xml'], 2, /--format is text or json/],
+    [['time', '--incarnation=000009'], 7, /it holds no incarnation 000009/],
+  ])('%j ends with %i', ([verb, ...rest], code, message) => {
+    const ended = node.statelet(verb!, node.journal, ...rest);
+    expect(ended).toMatchObject({ code, stdout: '' });
+    expect(ended.stderr).toMatch(message);
+  });
+});
+
+it('diff compares two starts of one node', () => {
+  const [first, second] = [`${node.journal}@000001`, `${node.journal}@000002`];
+  expect(node.statelet('diff', first, first)).toMatchObject({ code: 0 });
+  const { code, stdout } = node.statelet('diff', first, second);
+  expect(stdout).toMatch(/run\.runtimeService[^]*total\n/);
+  // The second start finds the pods of the first one: its pod decides otherwise.
+  expect(code).toBe(1);
+  expect(stdout).toMatch(/First decision that differs: pod\//);
+});
