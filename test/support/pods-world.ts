@@ -267,6 +267,13 @@ function criHandlers(world: PodsWorld): Handlers {
       const { takesMs, exitCode } = world.commands.get(command.join(' ')) ?? { takesMs: 0, exitCode: 0 };
       return world.time.arm(world.time.ms + takesMs, () => done({ exitCode, stdout: '', stderr: '' }));
     },
+    'probe.httpHook': ({ url }, done) => {
+      const answer = world.answers.get(url);
+      if (answer?.result === 'failure') throw new RuntimeError('HOOK_FAILED', answer.output);
+      return world.time.arm(world.time.ms + (world.commands.get(url)?.takesMs ?? 0), () =>
+        done({ fellBack: answer?.result === 'warning' }),
+      );
+    },
     'cri.podStatus': ({ uid }, done) => done(runtime.look(uid)),
     'cri.imageStatus': ({ image }, done) => done({ image: runtime.images.get(image) ?? null }),
     'cri.listImages': (_, done) => done({ images: [...runtime.images.values()] }),
@@ -326,6 +333,12 @@ function volumeHandlers(world: PodsWorld): Handlers {
     'volume.bindSubPaths': ({ subPaths }, done) => {
       for (const { target } of subPaths) world.folders.add(target);
       done({ failed: {} });
+    },
+    'volume.podFolders': ({ root }, done) => {
+      const below = [...world.folders].flatMap((path) =>
+        path.startsWith(`${root}/pods/`) ? [path.split('/')[5]!] : [],
+      );
+      done({ uids: [...new Set(below)] });
     },
     'volume.tearDown': ({ podDirectory }, done) => {
       for (const path of world.folders) {

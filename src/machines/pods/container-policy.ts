@@ -25,6 +25,8 @@ export interface ContainerInput {
   readonly facts: ContainerFacts | null;
   readonly memory: ContainerMemory | null;
   readonly maxBackoffMs: number;
+  /** Where its hooks find it; empty while its sandbox has no address. */
+  readonly podIP: string;
   /** It had its turn before: an init container of a pod that is initialised, a container of a pod that only ends. */
   readonly dormant: boolean;
 }
@@ -172,9 +174,13 @@ const RETRY_JITTER = 0.5;
 export const retryDelay = (failures: number, chance: number): number =>
   Math.round(Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + RETRY_JITTER * chance));
 
-/** A kill always leaves the container this much time, however long its hook took. */
+/** A kill always leaves the container this much time, however short its grace and however long its hook took. */
 const MIN_STOP_SECONDS = 2;
+
+/** How long the runtime waits between the stop signal and the kill. */
+export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
+  Math.max(MIN_STOP_SECONDS, stop?.graceSeconds ?? 0);
 
 /** The grace that a hook leaves. */
 export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
-  Math.max(MIN_STOP_SECONDS, graceSeconds - Math.floor(hookMs / 1_000));
+  Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));

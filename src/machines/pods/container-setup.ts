@@ -1,8 +1,18 @@
 /** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
-import { now, type PlainError, pick, random, sendParent, sendTo, type SecretHandle, setup, to } from '../../kernel/xstate.ts';
+import {
+  now,
+  type PlainError,
+  pick,
+  random,
+  type SecretHandle,
+  sendParent,
+  sendTo,
+  setup,
+  to,
+} from '../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
 import { operations } from '../operations/index.ts';
-import { type EventText, killMessages } from '../reasons.ts';
+import { containerEvents, type EventText, killMessages } from '../reasons.ts';
 import {
   type ContainerContext,
   type ContainerInput,
@@ -32,6 +42,7 @@ import {
   type ImageWanted,
   type MemoryMessage,
 } from './messages.ts';
+import { urlOf } from './prober-policy.ts';
 
 /** What the pod tells its container. */
 export type ContainerOrder =
@@ -40,6 +51,7 @@ export type ContainerOrder =
   | {
       readonly type: 'container.permitted';
       readonly podSandboxId: string;
+      readonly podIP: string;
       readonly config: ContainerConfig;
       readonly sandboxConfig: PodSandboxConfig;
       readonly secrets: readonly SecretHandle[];
@@ -47,6 +59,12 @@ export type ContainerOrder =
   | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
   | ({ readonly type: 'container.stop' } & ContainerStop)
   | { readonly type: 'images.started' };
+
+/** What a hook asks of the container itself. */
+export function hookRequest(hook: Hook | null, podIP: string) {
+  if (hook?.kind !== 'httpGet') throw new Error(`no request in a hook of kind ${hook?.kind ?? 'none'}`);
+  return { url: urlOf(hook, podIP), headers: hook.headers };
+}
 
 const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
 
@@ -62,6 +80,7 @@ export const containerSetup = setup({
     'cri.startContainer',
     'cri.stopContainer',
     'cri.execSync',
+    'probe.httpHook',
     'host.terminationMessage',
   ),
   guards: {
@@ -80,8 +99,10 @@ export const containerSetup = setup({
     hasPostStart: ({ context }) => context.wanted.postStart !== null,
     hasPreStop: ({ context }) => context.wanted.preStop !== null && (context.stop?.graceSeconds ?? 0) > 0,
     postStartExecs: ({ context }) => context.wanted.postStart?.kind === 'exec',
+    postStartGets: ({ context }) => context.wanted.postStart?.kind === 'httpGet',
     postStartSleeps: ({ context }) => context.wanted.postStart?.kind === 'sleep',
     preStopExecs: ({ context }) => context.wanted.preStop?.kind === 'exec',
+    preStopGets: ({ context }) => context.wanted.preStop?.kind === 'httpGet',
     preStopSleeps: ({ context }) => context.wanted.preStop?.kind === 'sleep',
     mayRestart: ({ context }) => mayRestart(context),
     mustStopAgain: ({ context, event }) =>
@@ -224,6 +245,19 @@ export const failPostStart = s.assign(({ context }) => ({
     after: 'exit' as const,
   },
 }));
+
+/** People learn that the server does not speak what the hook asks for. */
+export const sayFallback = s.enqueueActions(({ context, event, enqueue }) => {
+  const { output } = event as unknown as { output: { fellBack: boolean } };
+  const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
+  if (!output.fellBack || hook?.kind !== 'httpGet') return;
+  const text = containerEvents.lifecycleHttpFallback(`${hook.host || context.podIP}:${hook.port}`);
+  enqueue({ type: 'record', params: text });
+});
+
+export const notePlace = s.assign({
+  podIP: ({ context, event }) => (event.type === 'container.permitted' ? event.podIP : context.podIP),
+});
 
 export const beginHook = s.assign({ hookBeganAtMs: (args) => now(args) });
 

@@ -5,8 +5,8 @@
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
  *   turn), `container.configured`, `container.stop` of its pod; `image.*` of `images` through its pod.
- * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` for hooks,
- *   `host.terminationMessage`.
+ * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
+ *   hooks, `host.terminationMessage`.
  *   Tells its pod every change; `eventRecorder` what people see; `memory` what a restart must not forget.
  * Invariants:
  *   T1 a container that runs as wanted is never touched.
@@ -17,23 +17,26 @@
  */
 import { line, type PlainError } from '../../kernel/xstate.ts';
 import { containerEvents, waitingReasons } from '../reasons.ts';
-import { initialContext, podOf } from './container-policy.ts';
+import { initialContext, podOf, stopSeconds } from './container-policy.ts';
 import {
   beginHook,
   configure,
   endHook,
   failed,
   failPostStart,
+  hookRequest,
   imageFailed,
   imageReady,
   nextInstance,
   noteMessage,
+  notePlace,
   noteStop,
   observe,
   refused,
   replace,
   replaceUnknown,
   containerSetup as s,
+  sayFallback,
   sayStopped,
   take,
 } from './container-setup.ts';
@@ -70,7 +73,10 @@ const waiting = s.createStateConfig({
     turn: {
       entry: 'askTurn',
       on: {
-        'container.permitted': [{ guard: 'isCreated', target: 'starting', actions: take }, { target: 'creating' }],
+        'container.permitted': [
+          { guard: 'isCreated', target: 'starting', actions: [take, notePlace] },
+          { target: 'creating', actions: notePlace },
+        ],
         'container.refused': {
           target: 'failed',
           actions: [refused, { type: 'record', params: ({ event }) => containerEvents.failed(event.message) }],
@@ -167,6 +173,7 @@ const started = s.createStateConfig({
     choosing: {
       always: [
         { guard: 'postStartExecs', target: 'executing' },
+        { guard: 'postStartGets', target: 'requesting' },
         { guard: 'postStartSleeps', target: 'sleeping' },
         { guard: 'hasPostStart', target: 'failed' },
         { target: '#container.running' },
@@ -185,6 +192,15 @@ const started = s.createStateConfig({
           { guard: ({ event }) => event.output.exitCode === 0, target: '#container.running' },
           { target: 'failed' },
         ],
+        onError: 'failed',
+      },
+    },
+    requesting: {
+      invoke: {
+        id: 'postStart',
+        src: 'probe.httpHook',
+        input: ({ context }) => hookRequest(context.wanted.postStart, context.podIP),
+        onDone: { target: '#container.running', actions: sayFallback },
         onError: 'failed',
       },
     },
@@ -253,6 +269,7 @@ const preStop = s.createStateConfig({
     choosing: {
       always: [
         { guard: 'preStopExecs', target: 'executing' },
+        { guard: 'preStopGets', target: 'requesting' },
         { guard: 'preStopSleeps', target: 'sleeping' },
         { target: '#container.stopping.asking', actions: hookFailed },
       ],
@@ -270,6 +287,16 @@ const preStop = s.createStateConfig({
           { guard: ({ event }) => event.output.exitCode === 0, target: '#container.stopping.asking' },
           { target: '#container.stopping.asking', actions: hookFailed },
         ],
+        onError: { target: '#container.stopping.asking', actions: hookFailed },
+      },
+      after: { grace: { target: '#container.stopping.asking', actions: hookFailed } },
+    },
+    requesting: {
+      invoke: {
+        id: 'preStop',
+        src: 'probe.httpHook',
+        input: ({ context }) => hookRequest(context.wanted.preStop, context.podIP),
+        onDone: { target: '#container.stopping.asking', actions: sayFallback },
         onError: { target: '#container.stopping.asking', actions: hookFailed },
       },
       after: { grace: { target: '#container.stopping.asking', actions: hookFailed } },
@@ -300,7 +327,7 @@ const stopping = s.createStateConfig({
       invoke: {
         id: 'stop',
         src: 'cri.stopContainer',
-        input: ({ context }) => ({ containerId: context.id, timeoutSeconds: context.stop?.graceSeconds ?? 0 }),
+        input: ({ context }) => ({ containerId: context.id, timeoutSeconds: stopSeconds(context) }),
         onDone: '#container.stopped',
         onError: [
           { guard: ({ event }) => (event.error as PlainError).code === 'NOT_FOUND', target: '#container.stopped' },

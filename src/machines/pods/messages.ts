@@ -9,6 +9,7 @@ import type { Container, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { SoftState } from '../operations/host.ts';
 import type { EventText } from '../reasons.ts';
+import type { HttpRequest } from './prober-policy.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 
 export type Source = 'file' | 'http' | 'api';
@@ -176,7 +177,8 @@ export interface ContainerWanted {
 export type Hook =
   | { readonly kind: 'exec'; readonly command: readonly string[] }
   | { readonly kind: 'sleep'; readonly seconds: number }
-  /** `httpGet` and `tcpSocket` need a client of their own; such a hook fails and says so. */
+  | ({ readonly kind: 'httpGet' } & HttpRequest)
+  /** `tcpSocket`, which was never a hook, or a port that the container does not have: it fails and says so. */
   | { readonly kind: 'unsupported' };
 
 // ---- prober -> pod --------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import type { ContainerOrder } from './container-setup.ts';
 import { eventRecorded } from './messages.ts';
 import { permission } from './pod-files.ts';
 import {
+  addressesOf,
   containerInput,
   impossibility,
   isRegularTurn,
@@ -102,7 +103,7 @@ export const permit = s.enqueueActions((args) => {
     containers[name] = { ...containers[name]!, wish: null };
     const answer = permission(context, member);
     if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
-    else order(enqueue, name, { type: 'container.permitted', ...answer });
+    else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
   }
   const initialised = context.initialised || isRegularTurn(members);
   enqueue.assign({ containers, initialised, writing: [], unbound: {} });

@@ -5,7 +5,7 @@ import type { SecretHandle } from '../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
 import type { SubPath } from '../operations/volume.ts';
 import { waitingReasons } from '../reasons.ts';
-import { type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
+import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 import {
   type ContainerConfigInput,
   containerConfig,
@@ -18,11 +18,7 @@ import {
   subPaths,
   terminationLogFile,
 } from './spec/index.ts';
-import { podIPs } from './status/index.ts';
 import { environmentReferences, handlesIn } from './volumes/objects.ts';
-
-export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
-  pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
 
 export function foldersOf(context: PodContext) {
   const { node } = context;

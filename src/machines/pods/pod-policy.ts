@@ -20,10 +20,10 @@ import type {
   ProbedInstance,
 } from './messages.ts';
 import { hasStarted, probeResults } from './probe-plan.ts';
-import type { ProbedState } from './prober-policy.ts';
+import { httpRequest, type ProbedState } from './prober-policy.ts';
 import { factsOf, isAlive, milliseconds, sandboxesOf } from './runtime-facts.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy, sandboxConfig } from './spec/index.ts';
-import { isTerminalPhase, needsSandbox, type PodStage, podStatus, shouldRestart } from './status/index.ts';
+import { isTerminalPhase, needsSandbox, type PodStage, podIPs, podStatus, shouldRestart } from './status/index.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 
 export interface PodInput extends PodRef {
@@ -114,6 +114,9 @@ export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
 
 export const refOf = ({ uid, name, namespace }: PodRef): ObjectReference => ({ kind: 'Pod', namespace, name, uid });
 
+export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
+  pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
+
 // ---- containers -----------------------------------------------------------------------------------------------------
 
 export interface Member {
@@ -139,14 +142,16 @@ export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted
   restartPolicy: restartPolicyOf(pod, container, kind),
   restartPolicyRules: container.restartPolicyRules ?? [],
   graceSeconds: pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
-  postStart: hookOf(container.lifecycle?.postStart),
-  preStop: hookOf(container.lifecycle?.preStop),
+  postStart: hookOf(container, container.lifecycle?.postStart),
+  preStop: hookOf(container, container.lifecycle?.preStop),
 });
 
-function hookOf(handler: LifecycleHandler | undefined): Hook | null {
+function hookOf(container: Container, handler: LifecycleHandler | undefined): Hook | null {
   if (handler === undefined) return null;
   if (handler.exec) return { kind: 'exec', command: handler.exec.command ?? [] };
-  return handler.sleep ? { kind: 'sleep', seconds: handler.sleep.seconds } : { kind: 'unsupported' };
+  if (handler.sleep) return { kind: 'sleep', seconds: handler.sleep.seconds };
+  const request = handler.httpGet && httpRequest(handler.httpGet, container);
+  return request && !('error' in request) ? { kind: 'httpGet', ...request } : { kind: 'unsupported' };
 }
 
 /** A plain init container runs to success: `Always` means for it what `OnFailure` means. */
@@ -168,6 +173,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
     facts: facts && facts.finishedAtMs > nowMs ? { ...facts, finishedAtMs: nowMs } : facts,
     memory: memory[member.container.name] ?? null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
+    podIP: addressesOf(context)[0] ?? '',
     dormant: kill !== null || context.stage !== 'sync' || (initialised && member.kind === 'init'),
   };
 }
@@ -194,6 +200,7 @@ export function strangerInput(context: PodContext, name: string): ContainerInput
     facts: factsOf(context.runtime, name),
     memory: null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
+    podIP: '',
     dormant: true,
   };
 }

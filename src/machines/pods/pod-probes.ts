@@ -7,20 +7,17 @@
 import { now, random, to } from '../../kernel/xstate.ts';
 import { containerFieldPath, killMessages } from '../reasons.ts';
 import { type MemoryMessage, type ProberReport } from './messages.ts';
-import { type PodContext, refOf } from './pod-policy.ts';
+import { addressesOf, type PodContext, refOf } from './pod-policy.ts';
 import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
 import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
 import type { ProberInput } from './prober.ts';
-import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf } from './prober-policy.ts';
-import { podIPs } from './status/index.ts';
+import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from './prober-policy.ts';
 
 const DEFAULT_GRACE_SECONDS = 30;
 
 function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chance: number): ProberInput {
   const { container, facts, kind, state } = plan;
   const probe = probeOf(container, kind)!;
-  const addresses =
-    context.pod?.spec.hostNetwork === true ? context.node.nodeIPs : podIPs(context.runtime, context.node);
   const isKnown = context.probes[container.name]?.id === facts.id;
   const memberKind = context.containers[container.name]!.kind;
   return {
@@ -28,15 +25,9 @@ function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chanc
     container: container.name,
     containerId: facts.id,
     ref: { ...refOf(context), fieldPath: containerFieldPath(memberKind, container.name) },
-    asked: handlerOf(probe, container, facts.id, addresses[0] ?? ''),
+    asked: handlerOf(probe, container, facts.id, addressesOf(context)[0] ?? ''),
     delayMs: firstDelay(probe, facts, nowMs, isKnown ? 0 : chance),
-    watch: {
-      periodSeconds: probe.periodSeconds ?? 10,
-      timeoutSeconds: probe.timeoutSeconds ?? 1,
-      successThreshold: probe.successThreshold ?? 1,
-      failureThreshold: probe.failureThreshold ?? 3,
-      verdict: firstVerdict(kind, state),
-    },
+    watch: watchOf(probe, firstVerdict(kind, state)),
   };
 }
 

@@ -15,6 +15,7 @@ import {
   type RuntimeMessage,
   type StatusMessage,
 } from './messages.ts';
+import { subPathsOf } from './pod-files.ts';
 import {
   allGone,
   anyAlive,
@@ -31,7 +32,6 @@ import {
   statusOf,
   turnsOf,
 } from './pod-policy.ts';
-import { subPathsOf } from './pod-files.ts';
 import { proberChanges } from './probe-plan.ts';
 import { proberMachine } from './prober.ts';
 import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';

@@ -10,7 +10,7 @@
  *      (and not started) until a probe says so.
  */
 import type { Container, HTTPGetAction, Pod, Probe } from '../api/pod.ts';
-import type { Header, ProbeHandler, Verdict } from '../operations/probe.ts';
+import type { Header, ProbeHandler, ProbeWatch, Verdict } from '../operations/probe.ts';
 import type { ContainerFacts, ContainerView, ProbedInstance } from './messages.ts';
 import { expand } from './spec/expansion.ts';
 
@@ -81,6 +81,15 @@ export function firstDelay(probe: Probe, { startedAtMs }: ContainerFacts, nowMs:
   return Math.max(spreadMs, (probe.initialDelaySeconds ?? 0) * 1_000 - ageMs);
 }
 
+/** How often, how long, how many in a row: as the API defaults what the spec leaves open. */
+export const watchOf = (probe: Probe, verdict: Verdict | null): Omit<ProbeWatch, 'handler'> => ({
+  periodSeconds: probe.periodSeconds ?? 10,
+  timeoutSeconds: probe.timeoutSeconds ?? 1,
+  successThreshold: probe.successThreshold ?? 1,
+  failureThreshold: probe.failureThreshold ?? 3,
+  verdict,
+});
+
 // ---- handlers -------------------------------------------------------------------------------------------------------
 
 /** A probe as it is asked, or why it cannot be. */
@@ -102,18 +111,36 @@ export function handlerOf(probe: Probe, container: Container, containerId: strin
   return { handler: { kind: 'grpc', host: podIP, port: grpc.port, service: grpc.service ?? '' } };
 }
 
-export function httpHandler(
-  { host, port: wanted, path = '/', scheme = 'HTTP', httpHeaders = [] }: HTTPGetAction,
+function httpHandler(action: HTTPGetAction, container: Container, podIP: string): Asked {
+  const request = httpRequest(action, container);
+  if ('error' in request) return request;
+  return { handler: { kind: 'httpGet', url: urlOf(request, podIP), headers: request.headers } };
+}
+
+/** A GET as the spec wants it; only the address of the pod is still open. */
+export interface HttpRequest {
+  readonly scheme: string;
+  /** Empty: the pod's address. */
+  readonly host: string;
+  readonly port: number;
+  readonly path: string;
+  readonly headers: readonly Header[];
+}
+
+export function httpRequest(
+  { host = '', port: wanted, path = '/', scheme = 'HTTP', httpHeaders = [] }: HTTPGetAction,
   container: Container,
-  podIP: string,
-): Extract<Asked, { error: string }> | { readonly handler: Extract<ProbeHandler, { kind: 'httpGet' }> } {
+): HttpRequest | { readonly error: string } {
   const port = portOf(wanted, container);
   if ('error' in port) return port;
+  const headers = httpHeaders.map(({ name, value }) => ({ name, value }));
+  return { scheme: scheme.toLowerCase(), host, port: port.port, path, headers };
+}
+
+export function urlOf({ scheme, host, port, path }: HttpRequest, podIP: string): string {
   const name = host || podIP;
-  const authority = `${name.includes(':') ? `[${name}]` : name}:${port.port}`;
-  const url = `${scheme.toLowerCase()}://${authority}${path.startsWith('/') ? '' : '/'}${path}`;
-  const headers: readonly Header[] = httpHeaders.map(({ name: header, value }) => ({ name: header, value }));
-  return { handler: { kind: 'httpGet', url, headers } };
+  const authority = `${name.includes(':') ? `[${name}]` : name}:${port}`;
+  return `${scheme}://${authority}${path.startsWith('/') ? '' : '/'}${path}`;
 }
 
 const PORT_MAX = 65_535;

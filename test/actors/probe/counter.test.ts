@@ -15,7 +15,8 @@ const RESULTS: Readonly<Record<string, Attempt>> = {
 /** What is said after each attempt: verdicts in capitals, reports as the letter of their result. */
 function said(attempts: string, verdict: Verdict | null, successThreshold: number, failureThreshold: number): string {
   let state = newTally(verdict, 0);
-  return [...attempts]
+  return attempts
+    .split('')
     .map((letter, index) => {
       const step = tally(state, { successThreshold, failureThreshold }, RESULTS[letter]!, index * 1_000);
       state = step.tally;

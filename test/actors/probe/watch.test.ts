@@ -4,6 +4,7 @@ import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
+import { eventually } from '../../support/daemon.ts';
 import { FakeRuntime, type Handlers, never, Refusal } from '../cri/fake-runtime.ts';
 import { attempt, closedPort, httpServer, portsOf, rawServer, watch } from './support.ts';
 
@@ -46,7 +47,7 @@ describe('gRPC', () => {
     if (check) {
       server.addService(service, {
         Check: (call: grpc.ServerUnaryCall<{ service: string }, object>, answer: grpc.sendUnaryData<object>) =>
-          check(call.request.service, String(call.metadata.get('user-agent')[0]), answer as never),
+          check(call.request.service, String(call.metadata.get('user-agent')[0]), answer),
       });
     }
     onTestFinished(() => server.forceShutdown());
@@ -184,7 +185,7 @@ describe('a watch', () => {
     });
     const stream = watch(asking(port), { periodSeconds: 0.05, verdict: 'failure', failureThreshold: 2 });
     await stream.until(({ type }) => type === 'probe.judged');
-    while (requests < 6) await new Promise((resolve) => setTimeout(resolve, 10));
+    await eventually('six requests', () => requests >= 6);
     expect(stream.items).toEqual([{ type: 'probe.judged', verdict: 'success' }]);
     status = 503;
     const output = 'HTTP probe failed with statuscode: 503';

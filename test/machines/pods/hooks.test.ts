@@ -3,10 +3,12 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../support/pods-node.ts';
 
 let node: PodsNode;
-function boot(lifecycle: object, spec: Record<string, unknown> = {}): PodsNode {
+function boot(lifecycle: object, spec: Record<string, unknown> = {}, ports: object[] = []): PodsNode {
   node = new PodsNode();
   node.world.runtime.images.set('app:1', image('app:1'));
-  node.world.setManifests([manifest({ uid: 'u1', spec, containers: [{ name: 'app', image: 'app:1', lifecycle }] })]);
+  node.world.setManifests([
+    manifest({ uid: 'u1', spec, containers: [{ name: 'app', image: 'app:1', lifecycle, ports }] }),
+  ]);
   node.world.commands.set('slow', { takesMs: 3_000, exitCode: 0 }).set('bad', { takesMs: 10, exitCode: 1 });
   node.world.commands.set('endless', { takesMs: Number.MAX_SAFE_INTEGER / 10_000, exitCode: 0 });
   return node.boot();
@@ -58,10 +60,32 @@ describe('preStop', () => {
     expect(stopInputs()).toMatchObject([{ timeoutSeconds: 26 }]);
   });
 
+  it('gets from its own pod, also by the name of a port', () => {
+    const httpGet = { path: 'bye', port: 'web' };
+    boot({ preStop: { httpGet } }, {}, [{ name: 'web', containerPort: 81 }]).until('running', running);
+    node.world.commands.set('http://10.0.0.1:81/bye', { takesMs: 4_000, exitCode: 0 });
+    expect(Math.round(removalTakes() / 1_000)).toBe(4);
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 26 }]);
+    expect(node.events().filter((each) => each.includes('Hook'))).toEqual([]);
+  });
+
+  it('that gets no answer has the grace and no more', () => {
+    boot({ preStop: { httpGet: { port: 81 } } }, { terminationGracePeriodSeconds: 5 }).until('running', running);
+    node.world.commands.set('http://10.0.0.1:81/', { takesMs: 1_000_000, exitCode: 0 });
+    expect(Math.round(removalTakes() / 1_000)).toBe(5);
+    expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
+  });
+
   it('of a kind that cannot be run says so', () => {
-    boot({ preStop: { httpGet: { path: '/', port: 80 } } }).until('Running', running);
+    boot({ preStop: { httpGet: { path: '/', port: 'nowhere' } } }).until('Running', running);
     expect(removalTakes()).toBeLessThan(1_000);
     expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
+  });
+
+  it('leaves two seconds even where the grace is shorter', () => {
+    boot({}, { terminationGracePeriodSeconds: 1 }).until('running', running);
+    removalTakes();
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 2 }]);
   });
 });
 
@@ -71,6 +95,23 @@ describe('postStart', () => {
     node.run(60_000);
     expect(node.world.callsOf('cri.execSync')).toHaveLength(1);
     expect(node.world.runtime.started).toEqual(['web-node/app#0']);
+  });
+
+  it('gets over HTTP, and tells when HTTPS was not spoken', () => {
+    boot({ postStart: { httpGet: { scheme: 'HTTPS', port: 443, host: 'example.test' } } });
+    node.world.answers.set('https://example.test:443/', { result: 'warning', output: '' });
+    node.until('Running', running);
+    node.run(1_000);
+    expect(node.events()).toContain(
+      'LifecycleHTTPFallback: request to HTTPS lifecycle hook example.test:443 got HTTP response, retry with HTTP succeeded',
+    );
+  });
+
+  it('that gets no answer ends the container', () => {
+    boot({ postStart: { httpGet: { port: 80 } } });
+    node.world.answers.set('http://10.0.0.1:80/', { result: 'failure', output: 'connection refused' });
+    node.until('Running again', () => node.world.runtime.started.length === 2);
+    expect(node.events()).toContain('FailedPostStartHook: PostStartHook failed');
   });
 
   it('that fails ends the container, which then follows its restart policy and back-off', () => {
