@@ -19,7 +19,11 @@ const ROUNDS = 3;
 /** The machine of the study: 8 states in a ring, a guard and an assign on every event. */
 const names = ['pending', 'sandbox', 'image', 'create', 'start', 'running', 'failed', 'backOff'] as const;
 const podMachine = setup({
-  types: { input: {} as { name: string }, context: {} as { name: string; steps: number }, events: {} as { type: 'step'; by: number } },
+  types: {
+    input: {} as { name: string },
+    context: {} as { name: string; steps: number },
+    events: {} as { type: 'step'; by: number },
+  },
   guards: { isPositive: ({ event }) => event.by > 0 },
 }).createMachine({
   id: 'pod',
@@ -54,7 +58,10 @@ const nodeMachine = setup({
     route: {
       actions: [
         assign({ routed: ({ context }) => context.routed + 1 }),
-        sendTo(({ event, self }) => self.getSnapshot().children[`pod-${event.pod}`]!, ({ event }) => ({ type: 'step', by: event.by })),
+        sendTo(
+          ({ event, self }) => self.getSnapshot().children[`pod-${event.pod}`]!,
+          ({ event }) => ({ type: 'step', by: event.by }),
+        ),
       ],
     },
   },
@@ -100,7 +107,10 @@ async function measure(sink: JournalSink, direct: boolean): Promise<number> {
 
 async function recordAndReplay(): Promise<number> {
   const records: KernelRecord[] = [];
-  const keep = { ...silent, append: (record: KernelRecord) => void records.push(JSON.parse(JSON.stringify(record)) as KernelRecord) };
+  const keep = {
+    ...silent,
+    append: (record: KernelRecord) => void records.push(JSON.parse(JSON.stringify(record)) as KernelRecord),
+  };
   await measure(keep, true);
   const before = process.cpuUsage();
   const report = replay({ machine: nodeMachine, records });
@@ -109,14 +119,19 @@ async function recordAndReplay(): Promise<number> {
 }
 
 const best = (values: number[]) => Math.min(...values);
-const rows: Record<string, number[]> = { 'no journal, direct': [], 'journal, direct': [], 'no journal, routed': [], 'journal, routed': [] };
+const rows: Record<string, number[]> = {
+  'no journal, direct': [],
+  'journal, direct': [],
+  'no journal, routed': [],
+  'journal, routed': [],
+};
 const speeds: number[] = [];
 for (let round = 0; round < ROUNDS; round++) {
   for (const direct of [true, false]) {
     const kind = direct ? 'direct' : 'routed';
     rows[`no journal, ${kind}`]!.push(await measure(silent, direct));
     const directory = mkdtempSync(join(tmpdir(), 'statelet-bench-'));
-    rows[`journal, ${kind}`]!.push(await measure(openJournal({ directory }), direct));
+    rows[`journal, ${kind}`]!.push(await measure(openJournal({ directory, incarnation: header.incarnation }), direct));
     rmSync(directory, { recursive: true });
   }
   speeds.push(await recordAndReplay());
@@ -124,6 +139,8 @@ for (let round = 0; round < ROUNDS; round++) {
 console.log(`kernel, ${PODS} pods, ${INPUTS} inputs, best of ${ROUNDS} rounds, CPU of the whole process`);
 for (const [name, values] of Object.entries(rows)) {
   const control = best(rows[`no journal, ${name.endsWith('direct') ? 'direct' : 'routed'}`]!);
-  console.log(`  ${name.padEnd(20)} ${best(values).toFixed(1).padStart(6)} us an input   ${(best(values) / control).toFixed(2)} x control`);
+  console.log(
+    `  ${name.padEnd(20)} ${best(values).toFixed(1).padStart(6)} us an input   ${(best(values) / control).toFixed(2)} x control`,
+  );
 }
 console.log(`  replay with comparison ${Math.max(...speeds).toLocaleString('en')} inputs/s`);
