@@ -1,14 +1,16 @@
 /**
- * `volume.tearDown`: takes the volumes of a pod away, whoever set them up: this agent, or one that crashed.
+ * `volume.tearDown` and `volume.podFolders`: finds what pods left, and takes the volumes of a pod away, whoever set
+ * them up: this agent, or one that crashed.
  *
  * Decides by what the kernel says is mounted, not by what is remembered. Invariants: first every mount below the pod's
  * folder goes, the last one first; only then is anything removed, without following a link and without entering
  * another file system; nothing outside the pod's folder is touched.
  */
+import { readdir } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/operations/volume.ts';
-import { openParent } from '../host/beneath.ts';
+import { errnoOf, openParent } from '../host/beneath.ts';
 import { type Mounter, mountsBelow } from './mounter.ts';
 import { realPath } from './set-up.ts';
 import { fdPath, removeTree } from './tree.ts';
@@ -33,6 +35,20 @@ export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mo
     }
   }
   return null;
+}
+
+/** Pods of whom something is left, whether anybody knows them or not. */
+export async function podFolders(root: string): Promise<readonly string[]> {
+  try {
+    const entries = await readdir(`${root}/pods`, { withFileTypes: true });
+    return entries
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name)
+      .toSorted();
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
 }
 
 async function exists(root: string, podDirectory: string): Promise<boolean> {

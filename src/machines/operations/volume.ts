@@ -4,7 +4,7 @@
  * Invariants: every path lies below the pod's folder, but for those of `hostPath`; a value of a Secret is a handle that
  * only the port opens; doing one of these twice is doing it once.
  */
-import { idempotent, type SecretHandle } from '../../kernel/xstate.ts';
+import { idempotent, query, type SecretHandle } from '../../kernel/xstate.ts';
 
 /** One value of a ConfigMap or Secret: text, or bytes as base64. Of a Secret only the handle is known. */
 export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };
@@ -92,6 +92,8 @@ export const volumeOperations = {
     Place & { subPaths: readonly SubPath[] },
     { failed: Readonly<Record<string, string>> }
   >(),
+  /** The uids of all pods that have a folder below `root`. */
+  'volume.podFolders': query<{ root: string }, { uids: readonly string[] }>(),
   /** Unmounts everything below the pod's folder, then removes its volumes. */
   'volume.tearDown': idempotent<Place, null>(),
 };

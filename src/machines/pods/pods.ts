@@ -6,17 +6,19 @@
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `image.*` of `images`;
  *   `memory.loaded`.
- * Asks: `podConfig` for a pod whose actor lost it; `memory` for what is remembered of containers.
+ * Asks: `volume.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod whose actor lost it;
+ * `memory` for what is remembered of containers.
  * Invariants:
  *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
  *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards.
  *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
  */
-import { type AnyActorRef, assign, line, now, setup, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, assign, line, now, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { SoftState } from '../operations/host.ts';
+import { volumeOperations } from '../operations/volume.ts';
 import type {
   ConfigMessage,
   Ended,
@@ -86,7 +88,7 @@ type Event =
 
 const s = setup({
   types: { input: {} as PodsInput, context: {} as Context, events: {} as Event },
-  actors: { pod: podMachine },
+  actors: { pod: podMachine, ...pick(volumeOperations, 'volume.podFolders') },
 });
 
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
@@ -183,7 +185,12 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
 }
 
 /** A pod hears of its objects only what it does not know. */
-function tellObjects(enqueue: Enqueue, { uid, objectKeys, alive }: PodRecord, objects: ConfigObjects, known: ConfigObjects) {
+function tellObjects(
+  enqueue: Enqueue,
+  { uid, objectKeys, alive }: PodRecord,
+  objects: ConfigObjects,
+  known: ConfigObjects,
+) {
   if (alive && differ(withKeys(known, objectKeys), objects)) tell(enqueue, uid, { type: 'objects.changed', objects });
 }
 
@@ -217,6 +224,18 @@ function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
   enqueue(line('info', ['Ending a pod that nobody wants', { pod: `${namespace}/${name}`, uid }]));
   return kill(enqueue, { ...record, desired: false }, desired ? null : ORPHAN_GRACE_SECONDS);
 }
+
+/** Folders of pods that neither a source nor the runtime knows: their volumes and files go. */
+const endLeftovers = s.enqueueActions((args) => {
+  const { uids } = (args.event as unknown as { output: { uids: readonly string[] } }).output;
+  const records: Record<string, PodRecord> = { ...args.context.records };
+  for (const uid of uids.filter((each) => records[each] === undefined)) {
+    const ref = { uid, name: '', namespace: '' };
+    const added = start(args, ref, undefined, { runtime: emptyRuntime(uid, '', '', now(args)) });
+    records[uid] = endUnwanted(args.enqueue, added);
+  }
+  args.enqueue.assign({ records });
+});
 
 // ---- observed -------------------------------------------------------------------------------------------------------
 
@@ -333,6 +352,7 @@ export const podsMachine = s.createMachine({
     enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
     enqueue.sendTo(to('syncLoop'), { type: 'pods.started' });
   }),
+  initial: 'gathering',
   on: {
     'memory.loaded': { actions: assign({ memory: ({ event }) => event.state }) },
     'config.objects': { actions: takeObjects },
@@ -349,5 +369,25 @@ export const podsMachine = s.createMachine({
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: bury },
     'pod.respawn': { actions: respawn },
+  },
+  states: {
+    /** Waits until it is known who is wanted. */
+    gathering: { on: { 'pods.housekeeping': { target: 'lookingForLeftovers', actions: keepHouse } } },
+    lookingForLeftovers: {
+      invoke: {
+        id: 'podFolders',
+        src: 'volume.podFolders',
+        input: ({ context }) => ({ root: context.settings.rootDir }),
+        onDone: { target: 'keeping', actions: endLeftovers },
+        onError: {
+          target: 'keeping',
+          actions: line('warn', ({ event }) => [
+            'Cannot look for folders of pods that are gone',
+            { error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
+    keeping: {},
   },
 });

@@ -8,6 +8,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -269,5 +270,20 @@ describe.skipIf(needsMounts)('file systems of their own', () => {
     const volumes = join(room.podDirectory, 'volumes');
     await expect(removeTree(volumes, statSync(volumes).dev)).rejects.toThrow('on another file system');
     expect(readFileSync(join(room.path('empty-dir', 'm'), 'f'), 'utf8')).toBe('safe');
+  });
+});
+
+describe('folders of pods', () => {
+  it('are found, and nothing but folders', async () => {
+    mkdirSync(join(room.root, 'pods/a/volumes'), { recursive: true });
+    writeFileSync(join(room.root, 'pods/file'), '');
+    symlinkSync('/', join(room.root, 'pods/link'));
+    expect(await room.ask('volume.podFolders', {})).toEqual({ uids: ['a', 'u1'] });
+  });
+
+  it('need not be there', async () => {
+    rmSync(join(room.root, 'pods'), { recursive: true });
+    expect(await room.ask('volume.podFolders', {})).toEqual({ uids: [] });
+    expect(await room.ask('volume.tearDown', {})).toBeNull();
   });
 });

@@ -73,6 +73,7 @@ export const HEALTHY: Answers = {
   'host.setOpenFilesLimit': ok(null),
   'host.makeDirectories': ok(null),
   'host.notify': ok(null),
+  'volume.podFolders': ok({ uids: [] }),
   'runtime.exists': ok({ exists: true }),
   'runtime.startEmbedded': ok({ endpoint: 'unix:///var/lib/kubelet/embedded.sock' }),
   'runtime.connect': ok({ runtimeName: 'containerd', runtimeVersion: '2.1.0', runtimeApiVersion: 'v1' }),
