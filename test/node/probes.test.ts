@@ -1,0 +1,137 @@
+/** Probes and hooks on real containers: what the programs say decides what the world sees of their pod. */
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { eventually, readText, SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, type RuntimeChoice, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+
+for (const runtime of runtimes) {
+  const { skip } = requirement('containerd', runtime.unavailable);
+  describe.skipIf(skip)(`a node on ${runtime.name}`, () => probeCases(runtime));
+}
+
+function probeCases(choice: RuntimeChoice): void {
+  let runtime: RuntimeInUse;
+  let node: ObservedNode;
+  beforeAll(async () => {
+    runtime = await choice.start();
+    node = new ObservedNode(runtime);
+    await node.start();
+  });
+  afterAll(async () => {
+    await node.close();
+    await runtime.close();
+  });
+
+  /** A pod that sees the folder of the test under its own path. */
+  const pod = (name: string, script: string, container: object, spec: object = {}) => {
+    const { spec: made, ...rest } = shellPod(name, node.image, script);
+    const mounted = { volumeMounts: [{ name: 'shared', mountPath: node.directory }], ...container };
+    const volumes = [{ name: 'shared', hostPath: { path: node.directory } }];
+    return { ...rest, spec: { ...made, containers: [{ ...made.containers[0], ...mounted }], volumes, ...spec } };
+  };
+  const exists = (file: string, more: object = {}) => ({
+    exec: { command: ['test', '-f', node.file(file)] },
+    periodSeconds: 1,
+    ...more,
+  });
+  const container = async (name: string) => (await node.status(name))?.containerStatuses?.[0];
+  const ready = (name: string, wanted: boolean) =>
+    eventually(`${name} is ${wanted ? '' : 'not '}ready`, async () => (await container(name))?.ready === wanted);
+
+  test('readiness goes to and fro, and costs no restart', async () => {
+    node.write('ready.json', pod('ready', SLEEP, { readinessProbe: exists('is-ready', { failureThreshold: 1 }) }));
+    const before = await node.running('ready');
+    await eventually('the event', () => node.log.includes('Readiness probe failed'));
+    expect((await container('ready'))?.ready).toBe(false);
+    writeFileSync(node.file('is-ready'), '');
+    await ready('ready', true);
+    const status = await node.status('ready');
+    expect(status?.conditions).toContainEqual(expect.objectContaining({ type: 'Ready', status: 'True' }));
+    rmSync(node.file('is-ready'));
+    await ready('ready', false);
+    expect(await node.instances('ready')).toEqual([before]);
+  });
+
+  test('liveness that fails restarts the container, and only then', async () => {
+    writeFileSync(node.file('is-alive'), '');
+    node.write('alive.json', pod('alive', SLEEP, { livenessProbe: exists('is-alive', { failureThreshold: 2 }) }));
+    const before = await node.running('alive');
+    await sleep(2_500);
+    expect((await node.running('alive')).id).toBe(before.id);
+    rmSync(node.file('is-alive'));
+    await eventually('the restart', async () => (await node.running('alive')).attempt === 1);
+    writeFileSync(node.file('is-alive'), '');
+    expect(node.log).toContain('Container c failed liveness probe, will be restarted');
+  });
+
+  test('startup holds back the other probes until it succeeds', async () => {
+    const probes = {
+      startupProbe: exists('is-up', { failureThreshold: 60 }),
+      livenessProbe: exists('is-up', { failureThreshold: 1 }),
+    };
+    node.write('up.json', pod('up', SLEEP, probes));
+    const before = await node.running('up');
+    await sleep(2_500);
+    expect(await container('up')).toMatchObject({ started: false, ready: false, restartCount: 0 });
+    writeFileSync(node.file('is-up'), '');
+    await ready('up', true);
+    expect(await node.running('up')).toEqual(before);
+  });
+
+  test('a command that hangs fails in its time', async () => {
+    const readinessProbe = { exec: { command: ['sleep', '600'] }, periodSeconds: 1, failureThreshold: 1 };
+    node.write('hangs.json', pod('hangs', SLEEP, { readinessProbe }));
+    await eventually('the event', () => /probe failed: command timed out: .*sleep 600/.test(node.log));
+    node.remove('hangs.json');
+    await node.gone('hangs');
+  });
+
+  test('a restart of the daemon takes no readiness away', async () => {
+    writeFileSync(node.file('stays'), '');
+    const probe = exists('stays', { periodSeconds: 60 });
+    node.write('stays.json', pod('stays', SLEEP, { readinessProbe: probe }));
+    await ready('stays', true);
+    await sleep(1_500);
+    const before = await node.running('stays');
+    await node.stop();
+    await node.start();
+    await eventually('its status', async () => (await container('stays'))?.state?.running !== undefined);
+    expect((await container('stays'))?.ready).toBe(true);
+    expect(await node.running('stays')).toEqual(before);
+  });
+
+  test('hooks run after the start and before the end', async () => {
+    const [begun, ended] = [node.file('begun'), node.file('ended')];
+    const hook = (file: string) => ({ exec: { command: ['sh', '-c', `echo hook > ${file}`] } });
+    const lifecycle = { postStart: hook(begun), preStop: hook(ended) };
+    node.write('hooks.json', pod('hooks', SLEEP, { lifecycle }, { terminationGracePeriodSeconds: 10 }));
+    await eventually('postStart', () => existsSync(begun));
+    await node.untilPhase('hooks', 'Running');
+    expect(existsSync(ended)).toBe(false);
+    node.remove('hooks.json');
+    await node.gone('hooks');
+    expect(readText(ended)).toBe('hook\n');
+  });
+
+  test('probes that say the same again and again write nothing', async () => {
+    for (const name of ['a', 'b', 'c']) {
+      const probes = { readinessProbe: exists('config.yaml'), livenessProbe: exists('config.yaml') };
+      node.write(`${name}.json`, pod(name, SLEEP, probes));
+    }
+    for (const name of ['a', 'b', 'c']) await ready(name, true);
+    for (const name of ['ready', 'alive', 'up']) node.remove(`${name}.json`);
+    for (const name of ['ready', 'alive', 'up']) await node.gone(name);
+    await sleep(2_000);
+    const before = node.journalText().length;
+    await sleep(4_000);
+    const written = node.journalText().slice(before);
+    expect(written.split('\n').filter((line) => line.includes('probe'))).toEqual([]);
+  });
+
+  test('what was recorded verifies and replays', async () => {
+    await node.stop();
+    expect(node.journalFaults()).toEqual([]);
+  });
+}
