@@ -3,6 +3,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
+import type { Blame } from '../../src/bin/insight/blame.ts';
+import type { CriticalChain } from '../../src/bin/insight/critical-chain.ts';
+import type { StartupTime } from '../../src/bin/insight/startup-time.ts';
+import type { Why } from '../../src/bin/insight/why.ts';
 import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 
 let node: TestNode;
@@ -13,10 +17,7 @@ beforeAll(async () => {
   node.write('web.json', shellPod('web', BUILT_IN_IMAGE, SLEEP));
   node.write('bad.json', shellPod('bad', BUILT_IN_IMAGE, FAILING));
   await node.start();
-  await eventually(
-    'web runs and bad is restarted',
-    () => /web-node1.*Running/.test(node.log) && /restarts=1/.test(node.log),
-  );
+  await eventually('web runs', () => /web-node1.*Running/.test(node.log));
   await node.stop();
   await node.start();
   await eventually('bad backs off', () =>
@@ -25,10 +26,20 @@ beforeAll(async () => {
 });
 afterAll(() => node.close());
 
-function json<T>(...argv: string[]): T {
+function json(...argv: string[]): unknown {
   const { code, stdout, stderr } = node.statelet(...argv, '--format=json');
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  return JSON.parse(stdout) as T;
+  return JSON.parse(stdout);
+}
+
+/** The journal of a start that its configuration ends. */
+function failedJournal(): string {
+  const directory = join(node.directory, 'failed');
+  const config = join(node.directory, 'failing.yaml');
+  writeFileSync(config, readFileSync(join(node.directory, 'config.yaml'), 'utf8').replace('AlwaysAllow', 'Open'));
+  const flags = [`--config=${config}`, `--root-dir=${directory}`, '--visualizer-port=off'];
+  expect(node.statelet('run', ...flags).code).toBe(1);
+  return join(directory, 'journal');
 }
 
 describe('time', () => {
@@ -39,20 +50,15 @@ describe('time', () => {
       /^Startup finished after .* to healthz, .* to synchronizing, .* to the first pod running \(default\/\w+-node1\)\n/,
     );
     expect(stdout).toMatch(/run\.runtimeService +the container runtime to answer\n/);
-    const time = json<{ complete: boolean; healthzMs: number; totalMs: number }>('time', node.journal);
+    const time = json('time', node.journal) as StartupTime;
     expect(time).toMatchObject({ complete: true, incarnation: '000002' });
-    expect(time.healthzMs).toBeGreaterThan(0);
+    expect(time.healthzMs).toBeLessThanOrEqual(time.totalMs);
   });
 
   it('says of a start that failed where and why', () => {
-    const directory = join(node.directory, 'failed');
-    const config = join(node.directory, 'failing.yaml');
-    writeFileSync(config, readFileSync(join(node.directory, 'config.yaml'), 'utf8').replace('AlwaysAllow', 'Open'));
-    const flags = [`--config=${config}`, `--root-dir=${directory}`, '--visualizer-port=off'];
-    expect(node.statelet('run', ...flags).code).toBe(1);
-    const { stdout } = node.statelet('time', join(directory, 'journal'));
+    const { stdout } = node.statelet('time', failedJournal());
     expect(stdout).toMatch(/^Startup failed after .*\nfailed to run Kubelet: unknown authorization mode Open\n/);
-    const failed = json<{ summary: string }>('why', join(directory, 'journal'), 'startup');
+    const failed = json('why', failedJournal(), 'startup') as Why;
     expect(failed.summary).toMatch(
       /^Starting failed in run\.\w+: failed to run Kubelet: unknown authorization mode Open$/,
     );
@@ -60,10 +66,7 @@ describe('time', () => {
 });
 
 it('blame lists what starting asked of the world', () => {
-  const { operations, slowest } = json<{ operations: { name: string; count: number }[]; slowest: { at: string }[] }>(
-    'blame',
-    node.journal,
-  );
+  const { operations, slowest } = json('blame', node.journal) as Blame;
   expect(operations.find(({ name }) => name === 'runtime.connect')).toMatchObject({ count: 1, failures: 0 });
   expect(slowest[0]!.at).toMatch(/^kubelet\//);
   expect(node.statelet('blame', node.journal).stdout).toMatch(/OPERATION\n[^]*runtime\.connect/);
@@ -71,7 +74,7 @@ it('blame lists what starting asked of the world', () => {
 
 it.each([[], ['pod/web']])('critical-chain %j ends where it was asked for, with no time unaccounted for', (...goal) => {
   const journal = `${node.journal}@000001`;
-  const chain = json<Record<'totalMs' | 'workingMs' | 'waitingMs', number>>('critical-chain', journal, ...goal);
+  const chain = json('critical-chain', journal, ...goal) as CriticalChain;
   expect(chain).toMatchObject({ whole: true });
   expect(chain.workingMs + chain.waitingMs).toBe(chain.totalMs);
   expect(node.statelet('critical-chain', journal, ...goal).stdout).toMatch(/ after .*working .*waiting /);
@@ -79,17 +82,13 @@ it.each([[], ['pod/web']])('critical-chain %j ends where it was asked for, with 
 
 describe('why', () => {
   it('knows the deadline of a back-off', () => {
-    const { waits, timersKnown } = json<{ waits: { kind: string; dueMs: number }[]; timersKnown: boolean }>(
-      'why',
-      node.journal,
-      'pod/bad/c',
-    );
+    const { waits, timersKnown } = json('why', node.journal, 'pod/bad/c') as Why;
     expect(timersKnown).toBe(true);
     expect(waits).toContainEqual(expect.objectContaining({ kind: 'timer', dueMs: expect.any(Number) }));
   });
 
   it('counts on while the daemon runs', async () => {
-    const age = () => json<{ states: { forMs: number }[] }>('why', node.journal, 'pod/web/c').states[0]!.forMs;
+    const age = () => (json('why', node.journal, 'pod/web/c') as Why).states[0]!.forMs;
     const before = age();
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(age()).toBeGreaterThan(before + 50);
@@ -109,12 +108,21 @@ describe('why', () => {
   });
 });
 
-it('diff compares two starts of one node', () => {
-  const [first, second] = [`${node.journal}@000001`, `${node.journal}@000002`];
-  expect(node.statelet('diff', first, first)).toMatchObject({ code: 0 });
-  const { code, stdout } = node.statelet('diff', first, second);
-  expect(stdout).toMatch(/run\.runtimeService[^]*total\n/);
-  // The second start finds the pods of the first one: its pod decides otherwise.
-  expect(code).toBe(1);
-  expect(stdout).toMatch(/First decision that differs: pod\//);
+describe('diff', () => {
+  it('compares two starts of one node', () => {
+    const [first, second] = [`${node.journal}@000001`, `${node.journal}@000002`];
+    const same = node.statelet('diff', first, first);
+    expect(same.code).toBe(0);
+    expect(same.stdout).toMatch(/^a: incarnation 000001, b: incarnation 000001\n[^]*Every actor decided the same\.\n$/);
+    expect(node.statelet('diff', first, second).stdout).toMatch(
+      /A +B +CHANGE +PHASE\n[^]*run\.runtimeService[^]*total\n/,
+    );
+  });
+
+  it('ends with 1 when one start did not come as far', () => {
+    const failed = failedJournal();
+    const { code, stdout } = node.statelet('diff', `${node.journal}@000001`, failed);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/ - +\S+ +\S*s +startKubelet\.kubeletRun\.waitingForRuntime +only in a\n/);
+  });
 });

@@ -2,9 +2,9 @@
  * Two starts side by side: how long each phase took in both, phases that only one had, and the first decision that
  * differs. Pure.
  *
- * Decisions are compared actor by actor, as the order between actors is the world's and not ours. Where one journal
- * simply ends earlier there is no difference. Times, numbers and payloads are not compared: `replay` does that for one
- * world.
+ * Decisions are compared region by region of each actor's chart, as the order between them is the world's and not ours.
+ * Where one journal simply ends earlier there is no difference. Times, numbers and payloads are not compared: `replay`
+ * does that for one world.
  */
 import { duration } from '../../visualizer/words.ts';
 import { phaseName, startupPhases, startupTime } from './startup-time.ts';
@@ -21,6 +21,7 @@ export interface ComparedPhase {
 
 export interface DifferingDecision {
   readonly actor: string;
+  /** State that it went to. */
   readonly a: string;
   readonly b: string;
   /** Numbers of the records. */
@@ -89,38 +90,51 @@ function aligned(a: readonly string[], b: readonly string[]): string[] {
   return names;
 }
 
+/** One region of an actor's chart went to another state. */
+interface Step {
+  readonly moment: Moment;
+  readonly state: string;
+}
+
 function firstDifferenceOf(a: Story, b: Story): DifferingDecision | null {
-  const [inA, inB] = [decisionsOf(a), decisionsOf(b)];
-  const differences = [...inA].flatMap(([actor, ours]) => {
-    const theirs = inB.get(actor) ?? [];
-    const at = ours.findIndex(
-      (moment, i) => theirs[i] !== undefined && decisionText(moment) !== decisionText(theirs[i]),
-    );
+  const [inA, inB] = [stepsOf(a), stepsOf(b)];
+  const differences = [...inA].flatMap(([region, ours]) => {
+    const theirs = inB.get(region) ?? [];
+    const at = ours.findIndex(({ state }, i) => theirs[i] !== undefined && state !== theirs[i].state);
     return at === -1 ? [] : [differing(a, b, ours[at]!, theirs[at]!)];
   });
   return differences.sort((one, other) => one.an - other.an)[0] ?? null;
 }
 
-/** What each actor decided, in its order. Requests of one turn have no order among each other that matters. */
-function decisionsOf({ moments }: Story): Map<string, Moment[]> {
-  const decided = [...moments.values()].filter(({ k }) => k === 'state' || k === 'effect');
-  return Map.groupBy(decided, ({ actor }) => actor);
+/** The states of each region of each actor, in order; what two regions do at the same time has no order that matters. */
+function stepsOf({ moments }: Story): Map<string, Step[]> {
+  const before = new Map<string, ReadonlySet<string>>();
+  const steps = new Map<string, Step[]>();
+  for (const moment of moments.values()) {
+    if (moment.k !== 'state') continue;
+    const states = new Set(moment.what.split(' | '));
+    for (const state of states) {
+      if (before.get(moment.actor)?.has(state)) continue;
+      const region = `${moment.actor} ${state.slice(0, Math.max(0, state.lastIndexOf('.')))}`;
+      steps.set(region, [...(steps.get(region) ?? []), { moment, state }]);
+    }
+    before.set(moment.actor, states);
+  }
+  return steps;
 }
 
-const decisionText = ({ k, what }: Moment): string => (k === 'effect' ? `asks for ${what}` : `goes to ${what}`);
-
-const differing = (a: Story, b: Story, ours: Moment, theirs: Moment): DifferingDecision => ({
-  actor: actorName(ours.actor, a),
-  a: decisionText(ours),
-  b: decisionText(theirs),
-  an: ours.n,
-  bn: theirs.n,
-  aAtMs: ours.t - a.started,
-  bAtMs: theirs.t - b.started,
+const differing = (a: Story, b: Story, ours: Step, theirs: Step): DifferingDecision => ({
+  actor: actorName(ours.moment.actor, a),
+  a: ours.state,
+  b: theirs.state,
+  an: ours.moment.n,
+  bn: theirs.moment.n,
+  aAtMs: ours.moment.t - a.started,
+  bAtMs: theirs.moment.t - b.started,
 });
 
 export function describeComparison(report: Comparison): string {
-  const { a, b, aTotalMs, bTotalMs, phases, firstDifference } = report;
+  const { a, b, aTotalMs, bTotalMs, phases } = report;
   const right = (title: string) => ({ title, align: 'right' }) as const;
   const took = (ms: number | undefined): string => (ms === undefined ? '-' : duration(ms));
   const rows = phases.map(({ name, aMs, bMs, onlyIn }) => [
@@ -133,17 +147,18 @@ export function describeComparison(report: Comparison): string {
   const total = [duration(aTotalMs), duration(bTotalMs), change(bTotalMs - aTotalMs), 'total', ''];
   const head = `a: incarnation ${a}, b: incarnation ${b}\n\n`;
   const columns = [right('A'), right('B'), right('CHANGE'), { title: 'PHASE' }, { title: '' }];
-  return head + table(columns, [...rows, total]) + describeDifference(firstDifference);
+  return head + table(columns, [...rows, total]) + describeDifference(report);
 }
 
 const change = (ms: number): string => (ms === 0 ? '' : `${ms < 0 ? '-' : '+'}${duration(Math.abs(ms))}`);
 
-function describeDifference(difference: DifferingDecision | null): string {
-  if (difference === null) return '\nEvery actor decided the same.\n';
-  const { actor, a, b, an, bn, aAtMs, bAtMs } = difference;
+function describeDifference({ firstDifference, same }: Comparison): string {
+  if (same) return '\nEvery actor decided the same.\n';
+  if (firstDifference === null) return '\nAs far as both go, every actor decided the same.\n';
+  const { actor, a, b, an, bn, aAtMs, bAtMs } = firstDifference;
   return [
     `\nFirst decision that differs: ${actor}\n`,
-    `  a  ${a} (record ${an}, +${duration(aAtMs)})\n`,
-    `  b  ${b} (record ${bn}, +${duration(bAtMs)})\n`,
+    `  a  goes to ${a} (record ${an}, +${duration(aAtMs)})\n`,
+    `  b  goes to ${b} (record ${bn}, +${duration(bAtMs)})\n`,
   ].join('');
 }

@@ -55,7 +55,8 @@ export function startupTime(story: Story): StartupTime {
   const [pod] = [...story.pods.values()].filter(({ running }) => running).sort((a, b) => a.running!.n - b.running!.n);
   const reached = visits.filter(isGoal);
   const complete = reached.length === GOALS.length;
-  const end = complete ? Math.max(...reached.map(({ entered }) => entered)) : lastEnd(visits, story);
+  const goals = [...reached.map(({ entered }) => entered), story.healthz?.t ?? story.started];
+  const end = complete ? Math.max(...goals) : lastEnd(visits, story);
   const totalMs = since(end);
   return {
     incarnation: story.header.incarnation,
