@@ -12,7 +12,15 @@
  *   L3 no housekeeping while the runtime is down.
  */
 import { line, sendParent, setup, to } from '../../kernel/xstate.ts';
-import type { ConfigMessage, ObjectsTold, PodsMessage, RuntimeHealth, RuntimeMessage, Source, SourceReady } from './messages.ts';
+import type {
+  ConfigMessage,
+  ObjectsTold,
+  PodsMessage,
+  RuntimeHealth,
+  RuntimeMessage,
+  Source,
+  SourceReady,
+} from './messages.ts';
 
 /** A slow look after leftovers; every need of a faster one has its own event. The kubelet looks every 2 s. */
 export const HOUSEKEEPING_MS = 60_000;
