@@ -14,9 +14,6 @@ import { table } from './table.ts';
 
 /** Decisions that are told; older ones are in the journal. */
 const DECISIONS_MAX = 8;
-/** Links of a chain of causes that are told: the input that began it, and what it made others say. */
-const CAUSES_MAX = 3;
-
 export interface ActiveSince {
   readonly actor: string;
   readonly state: string;
@@ -40,7 +37,7 @@ export interface Decision {
   readonly atMs: number;
   readonly actor: string;
   readonly what: string;
-  /** What led to it, the nearest first. */
+  /** What the actor heard, and the input of the node that began it. */
   readonly because: readonly string[];
 }
 
@@ -193,8 +190,8 @@ function common(
 
 function decision(moment: Moment, story: Story): Decision {
   const causes = causesOf(story, moment.n).slice(0, -1).toReversed();
-  const input = causes.findIndex(({ k }) => ['in', 'timer', 'result', 'header'].includes(k));
-  const because = causes.slice(0, Math.min(input === -1 ? CAUSES_MAX : input + 1, CAUSES_MAX));
+  const began = causes.findIndex(({ k }) => ['in', 'timer', 'result', 'header'].includes(k));
+  const because = causes.filter((_, at) => at === 0 || at === began);
   return {
     n: moment.n,
     atMs: moment.t - story.started,
@@ -204,8 +201,10 @@ function decision(moment: Moment, story: Story): Decision {
   };
 }
 
-function causeText({ k, actor, what, text }: Moment, heardBy: string, story: Story): string {
-  const said = k === 'in' || k === 'message' ? eventText(what) : text;
+function causeText({ k, actor, what, text, cause }: Moment, heardBy: string, story: Story): string {
+  const stream = k === 'in' && cause !== undefined ? story.moments.get(cause) : undefined;
+  const from = stream?.k === 'effect' ? ` from ${stream.what}` : '';
+  const said = k === 'in' || k === 'message' ? `${eventText(what)}${from}` : text;
   return actor === heardBy ? said : `${actorName(actor, story)}: ${said}`;
 }
 
