@@ -1,0 +1,297 @@
+/** What volumes need of the node, table by table: media, files, references. */
+import { describe, expect, it } from 'vitest';
+import type { Pod, PodSpec, Volume } from '../../../../src/machines/api/pod.ts';
+import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
+import type { ConfigObject } from '../../../../src/machines/operations/volume.ts';
+import {
+  type ConfigObjects,
+  differ,
+  environmentReferences,
+  handlesIn,
+  objectKey,
+  objectKeysOf,
+} from '../../../../src/machines/pods/volumes/objects.ts';
+import { volumePlan } from '../../../../src/machines/pods/volumes/plan.ts';
+import { settings } from '../../../support/pods-node.ts';
+
+const podOf = (spec: Partial<PodSpec>, labels = {}): Pod => ({
+  metadata: { name: 'p', namespace: 'default', uid: 'u1', labels },
+  spec: { containers: [{ name: 'c' }], ...spec },
+});
+const HANDLE = { $secret: `§${'h'.repeat(22)}`, len: 3 };
+const object = (kind: ConfigObject['kind'], name: string, data: ConfigObject['data']): ConfigObjects => ({
+  [objectKey(kind, 'default', name)]: { kind, namespace: 'default', name, version: JSON.stringify(data), data },
+});
+const objects = {
+  ...object('ConfigMap', 'cm', { a: { text: '1' }, b: { base64: 'gAH/' } }),
+  ...object('Secret', 's', { p: { text: HANDLE } }),
+};
+const MEMORY = { memoryCapacityBytes: '1000', allocatable: {} } as Partial<NodeSettings>;
+
+function plan(volume: Omit<Volume, 'name'>, spec: Partial<PodSpec> = {}, node: Partial<NodeSettings> = MEMORY) {
+  const pod = podOf({ ...spec, volumes: [{ name: 'v', ...volume }] }, { k: 'v"' });
+  return volumePlan({ pod, node: { ...settings, ...node }, objects });
+}
+const only = (...args: Parameters<typeof plan>) => plan(...args).setUps[0];
+const failure = (...args: Parameters<typeof plan>) => plan(...args).failures[0]?.message;
+const mountOf = (...args: Parameters<typeof plan>) => {
+  const setUp = only(...args);
+  return setUp === undefined || setUp.kind === 'host' ? null : setUp.mount;
+};
+const filesOf = (...args: Parameters<typeof plan>) => {
+  const setUp = only(...args);
+  return setUp?.kind === 'files' ? setUp.files.map(({ path, mode }) => `${path} ${mode.toString(8)}`) : [];
+};
+const limited = (memory: string) => ({ containers: [{ name: 'c', resources: { limits: { memory } } }] });
+
+describe('where a volume lies', () => {
+  it.each([
+    ['emptyDir', { emptyDir: {} }, 'empty-dir', undefined],
+    ['configMap', { configMap: { name: 'cm' } }, 'configmap', true],
+    ['secret', { secret: { secretName: 's' } }, 'secret', true],
+    ['downwardAPI', { downwardAPI: {} }, 'downward-api', true],
+    ['projected', { projected: { sources: [] } }, 'projected', true],
+  ])('%s', (_, volume, plugin, readOnly) => {
+    const { mounted, failures } = plan(volume);
+    expect(failures).toEqual([]);
+    expect(mounted['v']).toEqual({
+      hostPath: `/var/lib/kubelet/pods/u1/volumes/kubernetes.io~${plugin}/v`,
+      ...(readOnly === undefined ? {} : { readOnly }),
+    });
+  });
+
+  it('hostPath: where its author says, and only a type is checked', () => {
+    expect(plan({ hostPath: { path: '/x' } })).toEqual({
+      mounted: { v: { hostPath: '/x' } },
+      setUps: [],
+      failures: [],
+    });
+    expect(plan({ hostPath: { path: '/x', type: '' } }).setUps).toEqual([]);
+    expect(only({ hostPath: { path: '/x', type: 'File' } })).toEqual({
+      kind: 'host',
+      name: 'v',
+      path: '/x',
+      type: 'File',
+    });
+  });
+
+  it.each([
+    ['nfs', { nfs: { server: 's', path: '/' } }],
+    ['persistentVolumeClaim', { persistentVolumeClaim: { claimName: 'x' } }],
+    ['csi', { csi: { driver: 'd' } }],
+    ['none', {}],
+  ])('%s is refused by name', (kind, volume) => {
+    expect(failure(volume)).toContain(`volume "v" is of kind ${kind}, which this node agent cannot set up`);
+  });
+});
+
+describe('medium', () => {
+  const memory = (sizeLimit?: string) => ({ emptyDir: { medium: 'Memory', ...(sizeLimit ? { sizeLimit } : {}) } });
+
+  it.each([
+    ['none: the disk', { emptyDir: {} }, {}, null],
+    ['Memory: what the node has', memory(), {}, 'size=1000'],
+    ['the limit of the volume', memory('500'), {}, 'size=500'],
+    ['the limit of the pod', memory('500'), limited('300'), 'size=300'],
+    [
+      'a container without a limit has no limit',
+      memory(),
+      { containers: [...limited('300').containers, { name: 'd' }] },
+      'size=1000',
+    ],
+    ['never more than the node has', memory('2Ki'), limited('2Ki'), 'size=1000'],
+    ['no limit of nothing', memory('0'), {}, 'size=1000'],
+  ])('%s', (_, volume, spec, size) => {
+    const mount = mountOf(volume, spec);
+    expect(mount && { ...mount }).toEqual(
+      size === null ? null : { type: 'tmpfs', options: [size, 'noswap'], optional: false },
+    );
+  });
+
+  it('secrets lie in memory where that is possible, config maps on disk', () => {
+    expect(mountOf({ secret: { secretName: 's' } })).toMatchObject({ type: 'tmpfs', optional: true });
+    expect(mountOf({ projected: { sources: [] } })).toMatchObject({ type: 'tmpfs', optional: true });
+    expect(mountOf({ downwardAPI: {} })).toMatchObject({ type: 'tmpfs', optional: true });
+    expect(mountOf({ configMap: { name: 'cm' } })).toBeNull();
+  });
+
+  it.each([
+    ['HugePages-2Mi', {}, ['pagesize=2097152']],
+    ['HugePages-1Gi', {}, ['pagesize=1073741824']],
+    [
+      'HugePages',
+      { containers: [{ name: 'c', resources: { limits: { 'hugepages-2Mi': '4Mi' } } }] },
+      ['pagesize=2097152'],
+    ],
+  ])('%s', (medium, spec, options) => {
+    const node = { ...MEMORY, hugePageSizes: ['2MB', '1GB'] };
+    expect(mountOf({ emptyDir: { medium } }, spec, node)).toEqual({ type: 'hugetlbfs', options, optional: false });
+  });
+
+  it.each([
+    ['HugePages-2Mi', 'this node has no huge pages of 2Mi'],
+    ['HugePages', 'asks for 0'],
+    ['Optane', 'unknown storage medium "Optane"'],
+  ])('%s is refused where there is none', (medium, message) => {
+    expect(failure({ emptyDir: { medium } })).toContain(message);
+  });
+
+  it('fsGroup goes with the volume', () => {
+    expect(only({ emptyDir: {} }, { securityContext: { fsGroup: 7 } })).toMatchObject({ groupId: 7 });
+    expect(only({ emptyDir: {} })).toMatchObject({ groupId: null });
+  });
+});
+
+describe('files', () => {
+  it.each<[string, Omit<Volume, 'name'>, string[]]>([
+    ['every key', { configMap: { name: 'cm' } }, ['a 644', 'b 644']],
+    ['defaultMode', { configMap: { name: 'cm', defaultMode: 0o400 } }, ['a 400', 'b 400']],
+    [
+      'items only, each with its mode',
+      { configMap: { name: 'cm', items: [{ key: 'a', path: 'x/y', mode: 0o600 }] } },
+      ['x/y 600'],
+    ],
+    ['an optional object that is missing', { secret: { secretName: 'no', optional: true } }, []],
+    [
+      'an optional key that is missing',
+      { configMap: { name: 'cm', optional: true, items: [{ key: 'z', path: 'z' }] } },
+      [],
+    ],
+    [
+      'one name written twice',
+      {
+        configMap: {
+          name: 'cm',
+          items: [
+            { key: 'a', path: 'x//y' },
+            { key: 'b', path: './x/y' },
+          ],
+        },
+      },
+      ['x/y 644'],
+    ],
+    [
+      'the later source',
+      {
+        projected: {
+          defaultMode: 0o440,
+          sources: [{ configMap: { name: 'cm' } }, { secret: { name: 's', items: [{ key: 'p', path: 'a' }] } }],
+        },
+      },
+      ['a 440', 'b 440'],
+    ],
+  ])('%s', (_, volume, files) => expect(filesOf(volume)).toEqual(files));
+
+  it('of a projected volume are of the later source', () => {
+    const sources = [{ configMap: { name: 'cm' } }, { secret: { name: 's', items: [{ key: 'p', path: 'a' }] } }];
+    expect(only({ projected: { sources } })).toMatchObject({ files: [{ path: 'a', content: { text: HANDLE } }, {}] });
+  });
+
+  it('tell a pod about itself', () => {
+    const items = [
+      { path: 'l', fieldRef: { fieldPath: 'metadata.labels' } },
+      { path: 'm', resourceFieldRef: { containerName: 'c', resource: 'limits.memory', divisor: '1' } },
+    ];
+    expect(only({ downwardAPI: { items } }, limited('300'))).toMatchObject({
+      files: [{ content: { text: 'k="v\\""' } }, { content: { text: '300' } }],
+    });
+  });
+
+  it.each([
+    ['a missing object', { configMap: { name: 'no' } }, 'configmap "no" not found'],
+    ['a missing secret', { secret: { secretName: 'no' } }, 'secret "no" not found'],
+    [
+      'a missing key',
+      { configMap: { name: 'cm', items: [{ key: 'zz', path: 'z' }] } },
+      'configmap references non-existent config key: zz',
+    ],
+    [
+      'a missing secret key',
+      { secret: { secretName: 's', items: [{ key: 'zz', path: 'z' }] } },
+      'references non-existent secret key: zz',
+    ],
+    [
+      'a key that every object has',
+      { configMap: { name: 'cm', items: [{ key: 'constructor', path: 'z' }] } },
+      'non-existent config key: constructor',
+    ],
+    [
+      'a token',
+      { projected: { sources: [{ serviceAccountToken: { path: 't' } }] } },
+      'serviceAccountToken needs an API server',
+    ],
+    ['an absolute path', { configMap: { name: 'cm', items: [{ key: 'a', path: '/x' }] } }, 'must be relative path'],
+    [
+      'a path upwards',
+      { configMap: { name: 'cm', items: [{ key: 'a', path: 'x/../../y' }] } },
+      "must not contain '..'",
+    ],
+    [
+      'a name of the writer',
+      { configMap: { name: 'cm', items: [{ key: 'a', path: '..data' }] } },
+      "must not start with '..'",
+    ],
+    ['no path', { configMap: { name: 'cm', items: [{ key: 'a', path: '' }] } }, 'must not be empty'],
+    ['a dot', { configMap: { name: 'cm', items: [{ key: 'a', path: './.' }] } }, 'must name a file'],
+    [
+      'a long name',
+      { configMap: { name: 'cm', items: [{ key: 'a', path: 'ä'.repeat(128) }] } },
+      'less than or equal to 255',
+    ],
+    [
+      'a long path',
+      { configMap: { name: 'cm', items: [{ key: 'a', path: 'a/'.repeat(2100) }] } },
+      'less than or equal to 4096',
+    ],
+  ] as [string, Omit<Volume, 'name'>, string][])('%s is the reason to wait', (_, volume, message) => {
+    expect(failure(volume)).toContain(message);
+    expect(plan(volume).setUps).toEqual([]);
+  });
+});
+
+describe('the objects of a pod', () => {
+  it('are named once each, wherever they are named', () => {
+    const env = [
+      { name: 'A', valueFrom: { configMapKeyRef: { name: 'e', key: 'k' } } },
+      { name: 'B', valueFrom: { secretKeyRef: { name: 's', key: 'k' } } },
+    ];
+    const volumes = [
+      { name: '1', configMap: { name: 'e' } },
+      { name: '2', secret: { secretName: 's' } },
+      { name: '3', projected: { sources: [{ secret: { name: 't' } }, { configMap: { name: 'f' } }] } },
+    ];
+    const initContainers = [{ name: 'i', envFrom: [{ configMapRef: { name: 'g' } }, { secretRef: { name: 'u' } }] }];
+    expect(objectKeysOf(podOf({ volumes, initContainers, containers: [{ name: 'c', env }] }))).toEqual([
+      'ConfigMap/default/e',
+      'ConfigMap/default/f',
+      'ConfigMap/default/g',
+      'Secret/default/s',
+      'Secret/default/t',
+      'Secret/default/u',
+    ]);
+  });
+
+  it('differ when one comes, goes or changes', () => {
+    const other = object('ConfigMap', 'cm', { a: { text: '2' } });
+    expect([differ(objects, objects), differ(objects, other), differ(objects, {}), differ({}, objects)]).toEqual([
+      false,
+      true,
+      true,
+      true,
+    ]);
+  });
+
+  it('become variables where they are text', () => {
+    expect(environmentReferences(objects)).toEqual({
+      configMaps: { cm: { a: '1' } },
+      secrets: { s: { p: HANDLE.$secret } },
+    });
+    const bytes = object('Secret', 's', { k: { base64: HANDLE } });
+    expect(environmentReferences(bytes).secrets).toEqual({ s: { k: null } });
+  });
+
+  it('are opened only where they are used', () => {
+    expect(handlesIn(`x${HANDLE.$secret}y`, objects)).toEqual([HANDLE]);
+    expect(handlesIn('{}', objects)).toEqual([]);
+  });
+});
