@@ -14,7 +14,7 @@ import { parseMounts } from '../host/machine.ts';
 import { type SystemCalls, systemCalls } from '../host/syscall.ts';
 
 /** After this a mount is given up; what it waits for is not coming back soon. */
-export const MOUNT_TIMEOUT_MS = 10_000;
+const MOUNT_TIMEOUT_MS = 10_000;
 /** File systems whose calls another machine or process answers. */
 const FOREIGN = /^(nfs|cifs|smb|fuse|9p|ceph|lustre|afs|autofs|gfs|ocfs|glusterfs|virtiofs|vboxsf)/;
 

@@ -111,7 +111,7 @@ async function makeVolumeFolder(root: string, path: string): Promise<void> {
   }
 }
 
-export async function openFolder(root: string, path: string): Promise<FileHandle> {
+async function openFolder(root: string, path: string): Promise<FileHandle> {
   const place = await openParent(root, path);
   if (!place) throw new OperationError(`${path} does not exist`, { code: 'ENOENT' });
   try {

@@ -92,7 +92,11 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
 export const subPathsOf = (context: PodContext): readonly SubPath[] =>
   membersOf(podOrName(context))
     .filter(({ container }) => context.writing.includes(container.name))
-    .flatMap((member) => subPaths(configInput(context, member)));
+    .flatMap((member) => subPaths(configInput(context, member)))
+    .filter((each) => !tellsSecret(context, each));
+
+/** A sub-path becomes the name of a folder: no place for a Secret. */
+const tellsSecret = ({ objects }: PodContext, { subPath }: SubPath): boolean => handlesIn(subPath, objects).length > 0;
 
 export interface Permission {
   readonly podSandboxId: string;
@@ -113,6 +117,8 @@ export function permission(context: PodContext, member: Member): Permission | Re
   if (Object.hasOwn(context.unbound, name)) return refusal(context.unbound[name] ?? '');
   const result = containerConfig(configInput(context, member));
   if ('error' in result) return result;
+  const secretive = subPaths(configInput(context, member)).find((each) => tellsSecret(context, each));
+  if (secretive) return refusal(`subPathExpr of volume "${secretive.volume}" must not hold a value of a Secret`);
   const sandbox = context.runtime?.sandboxes[0];
   return {
     podSandboxId: sandbox?.id ?? '',

@@ -284,6 +284,14 @@ describe('a part of a volume', () => {
     expect(config.mounts[0]?.host_path).toBe(target);
   });
 
+  it('is never named by a Secret', () => {
+    const env = [{ name: 'NAME', valueFrom: { secretKeyRef: { name: 's', key: 'p' } } }];
+    boot(spec, [object('Secret', 's', { p: { text: HANDLE } })], { ...subPath, env });
+    node.run(1_000);
+    expect(waiting()?.message).toBe('subPathExpr of volume "e" must not hold a value of a Secret');
+    expect(inputs('volume.bindSubPaths')).toEqual([]);
+  });
+
   it('that cannot be bound keeps its container waiting, with the reason', () => {
     boot(spec, [], { ...subPath, env: [] });
     node.run(1_000);
