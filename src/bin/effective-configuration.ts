@@ -1,8 +1,8 @@
 /**
  * What a kubelet with these arguments would run with on this machine, found out without changing anything on it.
  *
- * The same pure functions as the config loader's, in the same order; files are read by the daemon's own port. Credentials
- * are masked before anything else is done.
+ * The same pure functions as the config loader's, in the same order; files are read by the daemon's own port.
+ * Credentials are masked before anything else is done.
  */
 import { readConfiguration, readDropIns } from '../actors/host/configuration.ts';
 import { readCgroups } from '../actors/host/machine.ts';
@@ -53,7 +53,10 @@ export async function effectiveConfiguration(line: Given): Promise<Effective> {
   return { kind: 'effective', configuration, line, files, warnings };
 }
 
-/** What `run()` refuses for reasons of the configuration alone; with a kubeconfig, auth is not the configuration's alone. */
+/**
+ * What `run()` refuses for reasons of the configuration alone; with a kubeconfig, auth is not the configuration's
+ * alone.
+ */
 function refusalOfRun(
   { kubeconfig, nodeIP, cloudProvider }: KubeletFlags,
   { authentication, authorization }: KubeletConfiguration,

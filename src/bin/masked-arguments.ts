@@ -1,6 +1,7 @@
 /**
  * Takes the credentials out of a kubelet's arguments before they are written anywhere: the values of
- * `--manifest-url-header`, in each spelling that the flag has. Names of headers stay, and so does the number of arguments.
+ * `--manifest-url-header`, in each spelling that the flag has. Names of headers stay, and so does the number of
+ * arguments.
  */
 import { MASKED } from '../machines/startup/configuration/index.ts';
 

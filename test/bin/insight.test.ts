@@ -1,12 +1,13 @@
 /** What the verbs say of boots of the real supervisor in a scripted machine, where every time is known beforehand. */
 import { describe, expect, it } from 'vitest';
 import { blame, describeBlame } from '../../src/bin/insight/blame.ts';
+import { startIsGone } from '../../src/bin/insight/command.ts';
 import { criticalChain, describeChain, goalOf } from '../../src/bin/insight/critical-chain.ts';
 import { compare, describeComparison } from '../../src/bin/insight/diff.ts';
 import { describeStartupTime, startupTime } from '../../src/bin/insight/startup-time.ts';
 import { Story } from '../../src/bin/insight/story.ts';
 import { table } from '../../src/bin/insight/table.ts';
-import { describeWhy, type Why, why } from '../../src/bin/insight/why.ts';
+import { describeWhy, SUBJECT, type Why, why } from '../../src/bin/insight/why.ts';
 import type { HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
 import { BootNode, type BootOptions, fail } from '../machines/startup/boot-node.ts';
 import { image, manifest } from '../support/pods-node.ts';
@@ -204,12 +205,22 @@ describe('why', () => {
   });
 
   it.each([
-    ['pods', '"pods" is not startup, pod/NAME or pod/NAME/CONTAINER'],
     ['pod/nope', 'there is no pod nope in this journal'],
     [`pod/${podName}/nope`, 'has no container nope in this journal'],
   ])('%s is no subject', (subject, message) => {
     expect(why(boot().story, subject, [])).toContain(message);
   });
+});
+
+it.each([
+  ['startup', true],
+  ['pod/web', true],
+  ['pod/web/app', true],
+  ['pods', false],
+  ['pod/', false],
+  ['pod/a/b/c', false],
+])('why knows of %j that it can be asked: %s', (subject, can) => {
+  expect(SUBJECT.test(subject)).toBe(can);
 });
 
 describe('diff', () => {
@@ -257,6 +268,8 @@ describe('a journal whose first segments are gone', () => {
       records: node.records.slice(before),
     });
     expect(story.begins).toBe(before);
+    expect(startIsGone(story)).toBe(`incarnation i1 began before record ${before}, the first one that is left`);
+    expect(describeWhy(whyOf({ node, story }, 'startup'))).toContain(`The journal begins with record ${before};`);
     expect(story.actors.get('kubelet')).toMatchObject({ status: 'active' });
     expect(whyOf({ node, story }, 'startup').summary).toMatch(/^Starting is complete/);
     expect([...story.actors.keys()].some((address) => address.includes('/pod-u1/container-'))).toBe(true);

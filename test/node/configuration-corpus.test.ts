@@ -36,7 +36,7 @@ function runDaemon({ argv }: Case, directory: string) {
   const own = [`--journal-dir=${join(directory, 'journal')}`, '--visualizer-port=off'];
   const all = [STATELET, 'run', ...own, ...argv];
   const ended = spawnSync(process.execPath, all, { cwd: directory, encoding: 'utf8', timeout: CASE_TIMEOUT_MS });
-  return { exit: ended.status, stderr: salient(ended.stderr), stdout: lines(ended.stdout) };
+  return { exit: ended.status, stderr: salient(ended.stderr), stdout: lines(ended.stdout), raw: ended.stderr };
 }
 
 const lines = (text: string): string[] => (text === '' ? [] : text.replace(/\n$/, '').split('\n'));
@@ -58,8 +58,15 @@ function wantedOf({ argv, expect: { exit, stderr, stdout } }: Case) {
 describe('the daemon ends as the kubelet did', () => {
   it.each(sample.map((each) => [each.name, each] as const))('%s', async (_, raw) => {
     await withCase(raw, async (filled, directory) => {
-      expect(runDaemon(filled, directory)).toEqual(wantedOf(filled));
+      expect(runDaemon(filled, directory)).toMatchObject(wantedOf(filled));
     });
+  });
+});
+
+it('panics without the header of a log line, as the kubelet does', async () => {
+  const panicking = sample.find(({ expect: { exit } }) => exit === PANIC_STATUS)!;
+  await withCase(panicking, async (filled, directory) => {
+    expect(runDaemon(filled, directory).raw).toMatch(/^panic: failed to merge global and in-flight/m);
   });
 });
 

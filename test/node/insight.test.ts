@@ -96,7 +96,7 @@ describe('why', () => {
 
   it.each([
     [['why', 'pod/nope'], 8, /there is no pod nope in this journal; it has /],
-    [['why', 'nonsense'], 8, /is not startup, pod\/NAME or pod\/NAME\/CONTAINER/],
+    [['why', 'nonsense'], 2, /is not startup, pod\/NAME or pod\/NAME\/CONTAINER/],
     [['critical-chain', 'pod/nope'], 8, /there is no pod nope/],
     [['why'], 2, /missing required argument 'subject'/],
     [['time', '--format=xml'], 2, /--format is text or json/],

@@ -1,6 +1,6 @@
 /**
- * `statelet config print [kubelet flags]`: the configuration that a kubelet would run with here, and where each value came
- * from: default, file, drop-in or flag. Takes the arguments of `statelet run`; credentials are masked.
+ * `statelet config print [kubelet flags]`: the configuration that a kubelet would run with here, and where each value
+ * came from: default, file, drop-in or flag. Takes the arguments of `statelet run`; credentials are masked.
  */
 import { Document, isMap, isPair, isScalar, isSeq, type Pair, type YAMLMap } from 'yaml';
 import {

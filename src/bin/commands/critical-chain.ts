@@ -1,4 +1,7 @@
-/** `statelet critical-chain JOURNAL [pod/NAME]`: what had to happen before healthz answered, or before a pod was Running. */
+/**
+ * `statelet critical-chain JOURNAL [pod/NAME]`: what had to happen before healthz answered, or before a pod was
+ * Running.
+ */
 import { type InsightOptions, insight } from '../insight/command.ts';
 import { criticalChain, describeChain, goalOf } from '../insight/critical-chain.ts';
 

@@ -20,6 +20,12 @@ export interface Answer {
   readonly code?: number;
 }
 
+/** Of a journal whose first segments are gone the start cannot be told. */
+export const startIsGone = ({ header, begins }: Story): string | undefined =>
+  begins === 0
+    ? undefined
+    : `incarnation ${header.incarnation} began before record ${begins}, the first one that is left`;
+
 /** Reads each journal, lets `answer` speak of them, and prints; a string is why there is no answer. */
 export function insight(
   verb: string,
@@ -54,7 +60,7 @@ export function journalAt(log: string, incarnation: string | undefined): Journal
 const nowOf = (log: string, incarnation: string | undefined): number =>
   incarnation === undefined && isBeingWritten(log) ? Date.now() : 0;
 
-function refuse(verb: string, reason: string, code: number): number {
+export function refuse(verb: string, reason: string, code: number): number {
   process.stderr.write(`statelet ${verb}: ${reason}\n`);
   return code;
 }

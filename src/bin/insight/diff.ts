@@ -106,7 +106,7 @@ function firstDifferenceOf(a: Story, b: Story): DifferingDecision | null {
   return differences.sort((one, other) => one.an - other.an)[0] ?? null;
 }
 
-/** The states of each region of each actor, in order; what two regions do at the same time has no order that matters. */
+/** The states of each region of each actor, in order; between regions there is no order that matters. */
 function stepsOf({ moments }: Story): Map<string, Step[]> {
   const before = new Map<string, ReadonlySet<string>>();
   const steps = new Map<string, Step[]>();
@@ -116,7 +116,9 @@ function stepsOf({ moments }: Story): Map<string, Step[]> {
     for (const state of states) {
       if (before.get(moment.actor)?.has(state)) continue;
       const region = `${moment.actor} ${state.slice(0, Math.max(0, state.lastIndexOf('.')))}`;
-      steps.set(region, [...(steps.get(region) ?? []), { moment, state }]);
+      const known = steps.get(region);
+      if (known) known.push({ moment, state });
+      else steps.set(region, [{ moment, state }]);
     }
     before.set(moment.actor, states);
   }

@@ -44,6 +44,8 @@ export interface Decision {
 export interface Why {
   readonly incarnation: string;
   readonly subject: string;
+  /** Number of the first record that is left; what was so before it counts from there. */
+  readonly begins: number;
   /** One sentence. */
   readonly summary: string;
   readonly states: readonly ActiveSince[];
@@ -56,13 +58,13 @@ export interface Why {
 /** Timers at the end of the journal, or undefined. */
 export type KnownTimers = readonly PendingTimer[] | undefined;
 
-/** A string says why there is no answer. */
+/** What `why` can be asked about. */
+export const SUBJECT = /^(startup|pod\/[^/]+(\/[^/]+)?)$/;
+
+/** `subject` matches {@link SUBJECT}; a string says why there is no answer. */
 export function why(story: Story, subject: string, timers: KnownTimers): Why | string {
   if (subject === 'startup') return whyStartup(story, timers);
-  const [kind, name = '', container, ...more] = subject.split('/');
-  if (kind !== 'pod' || name === '' || more.length > 0) {
-    return `${JSON.stringify(subject)} is not startup, pod/NAME or pod/NAME/CONTAINER`;
-  }
+  const [, name = '', container] = subject.split('/');
   const pod = podNamed(story, name);
   return typeof pod === 'string' ? pod : whyPod(story, pod, container, timers);
 }
@@ -147,7 +149,7 @@ function statesOf(story: Story, actor: string, { value, status, since }: ActorSt
   return [{ actor: actorName(actor, story), state: shown, sinceMs, forMs: story.ended - entered }];
 }
 
-type Parts = 'incarnation' | 'waits' | 'timersKnown' | 'decisions';
+type Parts = 'incarnation' | 'begins' | 'waits' | 'timersKnown' | 'decisions';
 
 function common(
   story: Story,
@@ -168,6 +170,7 @@ function common(
   );
   return {
     incarnation: story.header.incarnation,
+    begins: story.begins,
     waits: [
       ...open.map((operation) => ({
         actor: actorName(asker(operation), story),
@@ -231,8 +234,9 @@ export function describeWhy(report: Why): string {
       rows,
     );
   const unknown = report.timersKnown ? '' : '  timers are not known: this build does not replay the journal\n';
+  const gone = report.begins === 0 ? '' : `The journal begins with record ${report.begins}; times count from there.\n`;
   return [
-    `${report.summary}\n`,
+    `${report.summary}\n${gone}`,
     `\nNow\n${plain(states, 5)}`,
     `\nOpen\n${waits.length === 0 ? '  no operation and no timer\n' : plain(waits, 4)}${unknown}`,
     `\nLast decisions\n${decisions.join('')}`,

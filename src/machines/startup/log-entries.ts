@@ -1,6 +1,6 @@
 /**
- * Decides which of upstream's stderr lines belong together: klog writes one header for an entry, and an error of several
- * lines stays in its entry (`err=<`, indented lines, ` >`). Pure.
+ * Decides which of upstream's stderr lines belong together: klog writes one header for an entry, and an error of
+ * several lines stays in its entry (`err=<`, indented lines, ` >`). Pure.
  */
 export interface LogEntry {
   /** The first line: what a list of entries shows. */
