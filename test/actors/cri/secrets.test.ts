@@ -1,0 +1,45 @@
+/** Handles on their way to the runtime, and the runtime's words on their way back. */
+import { expect, it } from 'vitest';
+import { withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
+import { Vault } from '../../../src/kernel/journal/index.ts';
+import { OperationError } from '../../../src/kernel/json.ts';
+
+const vault = new Vault(Buffer.alloc(32, 1));
+const password = vault.seal('p$&ss');
+const other = vault.seal('other');
+const config = {
+  command: ['sh', password.$secret],
+  args: [`--password=${password.$secret}`, '$(A)'],
+  envs: [{ key: 'A', value: `x${password.$secret}${password.$secret}y` }],
+  mounts: [{ host_path: password.$secret }],
+};
+
+it('opens variables, command and arguments, and nothing else', () => {
+  expect(withSecrets(config, [password], vault)).toEqual({
+    command: ['sh', 'p$&ss'],
+    args: ['--password=p$&ss', '$(A)'],
+    envs: [{ key: 'A', value: 'xp$&ssp$&ssy' }],
+    mounts: [{ host_path: password.$secret }],
+  });
+});
+
+it('opens only what it was told to', () => {
+  expect(withSecrets(config, [other], vault)).toEqual(config);
+  expect(withSecrets(config, [], vault)).toBe(config);
+});
+
+it('says that a value has to be fetched again', () => {
+  const unknown = { $secret: `§${'u'.repeat(22)}`, len: 1 };
+  expect(() => withSecrets(config, [unknown], vault)).toThrow(expect.objectContaining({ code: 'SECRET_NOT_HELD' }));
+});
+
+it('tells an error without the value, and as it was otherwise', () => {
+  const details = { name: 'ServiceError', code: 'UNKNOWN', retriable: true };
+  const error = withoutSecrets(new OperationError('exec: "p$&ss": not found', details), [password, other], vault);
+  expect(error).toMatchObject({ message: `exec: "${password.$secret}": not found`, ...details });
+});
+
+it('leaves alone what is no error of an operation', () => {
+  const error = new TypeError('p$&ss');
+  expect(withoutSecrets(error, [password], vault)).toBe(error);
+});
