@@ -9,7 +9,7 @@ import { table } from './table.ts';
 /** Single requests that are listed; more do not help a person. */
 const SLOWEST_MAX = 15;
 
-export interface BlamedOperation {
+interface BlamedOperation {
   readonly name: string;
   readonly count: number;
   readonly totalMs: number;
@@ -22,7 +22,7 @@ export interface BlamedOperation {
   readonly open: number;
 }
 
-export interface SlowRequest {
+interface SlowRequest {
   readonly name: string;
   /** Address of the request. */
   readonly at: string;

@@ -9,7 +9,7 @@ import { duration, lastOf } from '../../visualizer/words.ts';
 import { actorName, type Moment, type PodStory, type Story } from './story.ts';
 import { table } from './table.ts';
 
-export interface Link {
+interface Link {
   readonly n: number;
   readonly kind: 'start' | 'operation' | 'timer' | 'news' | 'input';
   /** Milliseconds after the start of the incarnation. */

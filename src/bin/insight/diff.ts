@@ -11,7 +11,7 @@ import { phaseName, startupPhases, startupTime } from './startup-time.ts';
 import { actorName, type Moment, type Story } from './story.ts';
 import { table } from './table.ts';
 
-export interface ComparedPhase {
+interface ComparedPhase {
   readonly name: string;
   /** Absent: that start did not have the phase. */
   readonly aMs?: number;
@@ -19,7 +19,7 @@ export interface ComparedPhase {
   readonly onlyIn?: 'a' | 'b';
 }
 
-export interface DifferingDecision {
+interface DifferingDecision {
   readonly actor: string;
   /** State that it went to. */
   readonly a: string;

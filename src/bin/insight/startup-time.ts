@@ -9,7 +9,7 @@ import { duration } from '../../visualizer/words.ts';
 import type { Story } from './story.ts';
 import { table } from './table.ts';
 
-export interface TimedPhase {
+interface TimedPhase {
   readonly name: string;
   readonly steps?: string;
   readonly waitsFor?: string;

@@ -14,7 +14,7 @@ import { table } from './table.ts';
 
 /** Decisions that are told; older ones are in the journal. */
 const DECISIONS_MAX = 8;
-export interface ActiveSince {
+interface ActiveSince {
   readonly actor: string;
   readonly state: string;
   readonly sinceMs: number;
@@ -22,7 +22,7 @@ export interface ActiveSince {
   readonly waitsFor?: string;
 }
 
-export interface Wait {
+interface Wait {
   readonly actor: string;
   readonly kind: 'operation' | 'timer';
   readonly what: string;
@@ -32,7 +32,7 @@ export interface Wait {
   readonly dueMs?: number;
 }
 
-export interface Decision {
+interface Decision {
   readonly n: number;
   readonly atMs: number;
   readonly actor: string;
