@@ -98,6 +98,19 @@ export const waitingMessages = {
     `Failed to apply default image tag "${image}": couldn't parse image name "${image}": ${error}`,
 } as const;
 
+/** Why a hook failed: the message of `PostStartHookError`. */
+export const hookMessages = {
+  exec: (command: readonly string[], container: string, pod: string, error: string, output: string): string =>
+    `Exec lifecycle hook ([${command.join(' ')}]) for Container "${container}" in Pod "${pod}" failed` +
+    ` - error: ${error}, message: ${JSON.stringify(output)}`,
+  exited: (command: readonly string[], exitCode: number, output: string): string =>
+    `command '${command.join(' ')}' exited with ${exitCode}: ${output}`,
+  http: (path: string, container: string, pod: string, error: string): string =>
+    `HTTP lifecycle hook (${path}) for Container "${container}" in Pod "${pod}" failed - error: ${error}`,
+  unsupported: (container: string, pod: string): string =>
+    `Cannot run handler: no supported lifecycle handler for Container "${container}" in Pod "${pod}"`,
+} as const;
+
 /** Why a kill is asked for: the message of the event `Killing`. */
 export const killMessages = {
   stopping: (container: string): string => `Stopping container ${container}`,

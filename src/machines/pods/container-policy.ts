@@ -1,7 +1,16 @@
 /**
  * What the machine of a container knows and the pure rules by which it decides. See `container.ts`.
  */
-import { containerFieldPath, UNKNOWN_EXIT_CODE, waitingMessages, waitingReasons } from '../reasons.ts';
+import type { OutputOf } from '../../kernel/xstate.ts';
+import type { Operations } from '../operations/index.ts';
+import {
+  containerFieldPath,
+  hookMessages,
+  killMessages,
+  UNKNOWN_EXIT_CODE,
+  waitingMessages,
+  waitingReasons,
+} from '../reasons.ts';
 import type {
   ContainerFacts,
   ContainerKind,
@@ -129,7 +138,9 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     stop: null,
     dormant: false,
     failures: 0,
-    ...backOffWords(backoffMs, context),
+    ...(stop?.message === killMessages.failedPostStartHook
+      ? { reason: waitingReasons.postStartHookError, message: context.message }
+      : backOffWords(backoffMs, context)),
   };
 }
 
@@ -141,6 +152,22 @@ const backOffWords = (backoffMs: number, container: ContainerInput | ContainerCo
         reason: waitingReasons.crashLoopBackOff,
         message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, podOf(container)),
       };
+
+/** Why the hook of its start failed, from how the call ended; `null`: it cannot be run at all. */
+export function hookMessage(context: ContainerContext, end: HookEnd | null): string {
+  const { name, wanted } = context;
+  const { postStart } = wanted;
+  const pod = podOf(context);
+  if (end === null || postStart === null) return hookMessages.unsupported(name, pod);
+  if (postStart.kind === 'httpGet')
+    return hookMessages.http(postStart.path, name, pod, 'error' in end ? end.error : '');
+  const command = postStart.kind === 'exec' ? postStart.command : [];
+  if ('error' in end) return hookMessages.exec(command, name, pod, end.error, '');
+  const output = end.stdout + end.stderr;
+  return hookMessages.exec(command, name, pod, hookMessages.exited(command, end.exitCode, output), output);
+}
+
+type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
 
 /** `name_namespace(uid)`: how upstream's messages name a pod. */
 export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string =>

@@ -18,6 +18,7 @@ import {
   type ContainerInput,
   type ContainerStop,
   hasExited,
+  hookMessage,
   isAliveInstance,
   isAsWanted,
   isBetween,
@@ -236,6 +237,12 @@ export const replaceUnknown = s.assign(({ context }) => ({
 /** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */
 export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
   enqueue({ type: 'tell', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
+});
+
+/** The hook of its start failed: how, for people. */
+export const noteHookFailure = s.assign(({ context, event }) => {
+  const { output, error } = event as unknown as { output?: never; error?: PlainError };
+  return { message: hookMessage(context, error ? { error: error.message } : (output ?? null)) };
 });
 
 export const failPostStart = s.assign(({ context }) => ({

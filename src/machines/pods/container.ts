@@ -21,10 +21,7 @@ import { initialContext, podOf, stopSeconds } from './container-policy.ts';
 import {
   beginHook,
   configure,
-  endHook,
   failed,
-  failPostStart,
-  hookRequest,
   imageFailed,
   imageReady,
   nextInstance,
@@ -36,10 +33,10 @@ import {
   replace,
   replaceUnknown,
   containerSetup as s,
-  sayFallback,
   sayStopped,
   take,
 } from './container-setup.ts';
+import { preStop, started } from './hooks.ts';
 
 /** How long the runtime may take to show the end of what it stopped before it is asked again. */
 const SHOW_END_MS = 2_000;
@@ -160,58 +157,6 @@ const waiting = s.createStateConfig({
   },
 });
 
-/** Waits for the hook that belongs to its start; the process runs meanwhile. */
-const started = s.createStateConfig({
-  entry: { type: 'tell', params: { phase: 'running', look: true } },
-  initial: 'choosing',
-  always: { guard: 'hasExited', target: 'exited' },
-  on: {
-    'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
-    'container.stop': { target: 'stopping', actions: noteStop },
-  },
-  states: {
-    choosing: {
-      always: [
-        { guard: 'postStartExecs', target: 'executing' },
-        { guard: 'postStartGets', target: 'requesting' },
-        { guard: 'postStartSleeps', target: 'sleeping' },
-        { guard: 'hasPostStart', target: 'failed' },
-        { target: '#container.running' },
-      ],
-    },
-    executing: {
-      invoke: {
-        id: 'postStart',
-        src: 'cri.execSync',
-        input: ({ context }) => ({
-          containerId: context.id,
-          command: context.wanted.postStart?.kind === 'exec' ? context.wanted.postStart.command : [],
-          timeoutSeconds: 0,
-        }),
-        onDone: [
-          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.running' },
-          { target: 'failed' },
-        ],
-        onError: 'failed',
-      },
-    },
-    requesting: {
-      invoke: {
-        id: 'postStart',
-        src: 'probe.httpHook',
-        input: ({ context }) => hookRequest(context.wanted.postStart, context.podIP),
-        onDone: { target: '#container.running', actions: sayFallback },
-        onError: 'failed',
-      },
-    },
-    sleeping: { after: { postStart: '#container.running' } },
-    failed: {
-      entry: { type: 'record', params: () => containerEvents.failedPostStartHook() },
-      always: { target: '#container.stopping', actions: failPostStart },
-    },
-  },
-});
-
 const running = s.createStateConfig({
   entry: { type: 'tell', params: { phase: 'running' } },
   always: [
@@ -257,51 +202,6 @@ const exited = s.createStateConfig({
         { target: '#container.ended' },
       ],
     },
-  },
-});
-
-const hookFailed = { type: 'record', params: () => containerEvents.failedPreStopHook() } as const;
-
-const preStop = s.createStateConfig({
-  initial: 'choosing',
-  exit: endHook,
-  states: {
-    choosing: {
-      always: [
-        { guard: 'preStopExecs', target: 'executing' },
-        { guard: 'preStopGets', target: 'requesting' },
-        { guard: 'preStopSleeps', target: 'sleeping' },
-        { target: '#container.stopping.asking', actions: hookFailed },
-      ],
-    },
-    executing: {
-      invoke: {
-        id: 'preStop',
-        src: 'cri.execSync',
-        input: ({ context }) => ({
-          containerId: context.id,
-          command: context.wanted.preStop?.kind === 'exec' ? context.wanted.preStop.command : [],
-          timeoutSeconds: context.stop?.graceSeconds ?? 0,
-        }),
-        onDone: [
-          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.stopping.asking' },
-          { target: '#container.stopping.asking', actions: hookFailed },
-        ],
-        onError: { target: '#container.stopping.asking', actions: hookFailed },
-      },
-      after: { grace: { target: '#container.stopping.asking', actions: hookFailed } },
-    },
-    requesting: {
-      invoke: {
-        id: 'preStop',
-        src: 'probe.httpHook',
-        input: ({ context }) => hookRequest(context.wanted.preStop, context.podIP),
-        onDone: { target: '#container.stopping.asking', actions: sayFallback },
-        onError: { target: '#container.stopping.asking', actions: hookFailed },
-      },
-      after: { grace: { target: '#container.stopping.asking', actions: hookFailed } },
-    },
-    sleeping: { after: { preStop: '#container.stopping.asking' } },
   },
 });
 

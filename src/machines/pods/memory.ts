@@ -2,7 +2,8 @@
  * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
  *
  * Decides: when to write. Owns: restart counts, back-offs and results of probes by container.
- * Hears: `memory.noted` of containers, `memory.probed` of pods, `memory.forgotten` of `pods`, `memory.wanted` of `pods`.
+ * Hears: `memory.noted` of containers, `memory.probed` of pods, `memory.forgotten` of `pods`, `memory.wanted` of
+ * `pods`.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
  * Invariants:
  *   M1 at most one write under way; what changes meanwhile is written by the next one.

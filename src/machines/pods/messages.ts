@@ -117,7 +117,8 @@ export type ContainerKind = 'init' | 'sidecar' | 'regular';
 
 /** What a pod keeps of each of its containers, as the container says it. */
 export interface ContainerView {
-  readonly phase: 'waiting' | 'running' | 'stopping' | 'ended';
+  /** `starting`: its process runs, and so does the hook of its start. The world does not see it before that is done. */
+  readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';
   /** Reason and message of `state.waiting`; empty when the container was not yet tried. */
   readonly reason: string;
   readonly message: string;

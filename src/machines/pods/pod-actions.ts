@@ -231,7 +231,7 @@ export const stopContainers = s.enqueueActions(({ context, enqueue }) => {
   const strangers = strangersOf(context);
   for (const name of [...nextToStop(next), ...strangers]) {
     const phase = next.containers[name]?.view.phase;
-    if (strangers.includes(name) || phase === 'waiting' || phase === 'running') {
+    if (strangers.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
       order(enqueue, name, stopOrder(name, context.kill?.graceSeconds ?? 1));
     }
   }

@@ -360,7 +360,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     pod,
     node,
     nowMs,
-    runtime: withMessages(context),
+    runtime: asSeen(context),
     previous: context.status,
     stage,
     waiting: Object.fromEntries(waiting),
@@ -370,14 +370,18 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   });
 }
 
-/** The runtime does not know what a container wrote before it ended. */
-function withMessages({ runtime, containers }: PodContext): PodRuntimeStatus | null {
+/** An instance whose start is not done is not there yet. What one wrote before it ended the runtime does not know. */
+function asSeen({ runtime, containers }: PodContext): PodRuntimeStatus | null {
   if (runtime === null) return null;
+  const starting = Object.entries(containers).flatMap(([name, { view }]) =>
+    view.phase === 'starting' ? (factsOf(runtime, name)?.id ?? []) : [],
+  );
   const said = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
-  if (said.length === 0) return runtime;
+  if (said.length === 0 && starting.length === 0) return runtime;
+  const seen = runtime.containers.filter(({ id }) => !starting.includes(id));
   return {
     ...runtime,
-    containers: runtime.containers.map((container) => {
+    containers: seen.map((container) => {
       const message = said.find(({ id }) => id === container.id)?.message;
       return message ? { ...container, message } : container;
     }),

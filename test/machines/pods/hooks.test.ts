@@ -14,6 +14,7 @@ function boot(lifecycle: object, spec: Record<string, unknown> = {}, ports: obje
   return node.boot();
 }
 const running = () => node.phase('u1') === 'Running';
+const started = () => node.world.runtime.started.length > 0;
 const gone = () => node.podState('u1') === undefined;
 const stopInputs = () =>
   node.sink.records.flatMap((each) => (each.k === 'effect' && each.name === 'cri.stopContainer' ? [each.input] : []));
@@ -97,6 +98,18 @@ describe('postStart', () => {
     expect(node.world.runtime.started).toEqual(['web-node/app#0']);
   });
 
+  it('is part of the start: until it is done the world does not see the container', () => {
+    boot({ postStart: { exec: { command: ['slow'] } } }).run(2_000);
+    expect(node.world.runtime.started).toHaveLength(1);
+    expect(node.phase('u1')).toBe('Pending');
+    expect(node.status('u1')?.containerStatuses?.[0]).toMatchObject({
+      ready: false,
+      state: { waiting: { reason: 'ContainerCreating' } },
+    });
+    node.run(2_000);
+    expect([node.phase('u1'), node.status('u1')?.containerStatuses?.[0]?.ready]).toEqual(['Running', true]);
+  });
+
   it('gets over HTTP, and tells when HTTPS was not spoken', () => {
     boot({ postStart: { httpGet: { scheme: 'HTTPS', port: 443, host: 'example.test' } } });
     node.world.answers.set('https://example.test:443/', { result: 'warning', output: '' });
@@ -126,6 +139,18 @@ describe('postStart', () => {
     expect(third! - second!).toBeGreaterThanOrEqual(10_000);
   });
 
+  it('that fails is why the next instance waits', () => {
+    boot({ postStart: { exec: { command: ['bad'] } } });
+    node.until('two starts', () => node.world.runtime.started.length === 2);
+    node.run(2_000);
+    expect(node.status('u1')?.containerStatuses?.[0]?.state?.waiting).toEqual({
+      reason: 'PostStartHookError',
+      message:
+        'Exec lifecycle hook ([bad]) for Container "app" in Pod "web-node_default(u1)" failed - error: ' +
+        `command 'bad' exited with 1: , message: ""`,
+    });
+  });
+
   it('that fails ends a pod that never restarts', () => {
     boot({ postStart: { exec: { command: ['bad'] } } }, { restartPolicy: 'Never' });
     node.until('Failed', () => node.phase('u1') === 'Failed');
@@ -134,7 +159,7 @@ describe('postStart', () => {
   });
 
   it('does not hold up a removal', () => {
-    boot({ postStart: { exec: { command: ['endless'] } } }).until('Running', running);
+    boot({ postStart: { exec: { command: ['endless'] } } }).until('the start', started);
     expect(removalTakes()).toBeLessThan(1_000);
   });
 });

@@ -1,5 +1,5 @@
 /** Probes over a model runtime: proves R1 to R4 of `prober-policy.ts` and B1, B2 of `prober.ts`. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../support/pods-node.ts';
 
 const FAIL = { result: 'failure', output: '' } as const;
@@ -22,8 +22,12 @@ const attempts = (asked: string) => node.world.attempts.filter((each) => each.as
 const stopInputs = () =>
   node.sink.records.flatMap((each) => (each.k === 'effect' && each.name === 'cri.stopContainer' ? [each.input] : []));
 
+let crashes: unknown[] = [];
+beforeEach(() => {
+  crashes = [];
+});
 afterEach(() => {
-  expect(node.crashes()).toEqual([]);
+  expect(node.crashes()).toEqual(crashes);
   node.assertReplays();
 });
 
@@ -228,6 +232,31 @@ describe('an idle node with probes', () => {
     node.run(40_000);
     expect(node.world.attempts.length - asked).toBe(80);
     expect(node.sink.records.length - records).toBe(0);
+  });
+
+  it('of more than the burst of reports says no more', () => {
+    boot({ readinessProbe: exec('ready') }).until('ready', isReady);
+    for (let n = 0; n < 100; n++) {
+      node.world.answers.set('ready', { result: 'failure', output: `at ${n}` });
+      node.run(1_000);
+    }
+    expect(node.sink.records.filter((each) => each.k === 'in' && each.event.type === 'probe.reported')).toHaveLength(
+      25,
+    );
+  });
+});
+
+describe('prober', () => {
+  it('comes again after a crash, and its pod lives on', () => {
+    const at = 'kubelet/pods/pod-u1/prober-app-readiness';
+    crashes = [expect.stringMatching(`^${at}: `)];
+    boot({ readinessProbe: exec('ready', { failureThreshold: 1 }) }).until('ready', isReady);
+    node.kernel.dispatch(at, { type: 'xstate.error.actor.watch' }, 'test');
+    node.run(100);
+    expect([isReady(), node.kernel.snapshotOf(at)]).toEqual([true, undefined]);
+    node.world.answers.set('ready', FAIL);
+    node.until('not ready', () => !isReady(), 15_000);
+    expect(node.world.runtime.started).toHaveLength(1);
   });
 
   it('watches again after a watch that failed', () => {
