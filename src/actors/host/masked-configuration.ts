@@ -1,10 +1,10 @@
 /**
  * Decides what of a configuration file may be told to machines, and so reach journal, log and visualizer.
  *
- * The values of the headers for the manifest URL are credentials: they end here. Invariants: whatever is below the field,
- * at any depth and in any case of its name, is masked and keeps its type, so that it is refused with the same words; the
- * same text elsewhere in the document (a YAML anchor) is masked, too; the raw text of a document that names the field is
- * never handed on, because a value can be spelt in many ways.
+ * The values of the headers for the manifest URL are credentials: they end here. Invariants: whatever is below the
+ * field, at any depth and in any case of its name, is masked and keeps its type, so that it is refused with the same
+ * words; the same text elsewhere in the document (a YAML anchor) is masked, too; the raw text of a document that names
+ * the field is never handed on, because a value can be spelt in many ways.
  */
 import type { Json } from '../../kernel/json.ts';
 import { isObject } from '../../machines/startup/configuration/decode.ts';

@@ -14,7 +14,7 @@ export const runtimeOperations = {
     { endpoint: string; imageEndpoint: string; requestTimeoutMs: number },
     { runtimeName: string; runtimeVersion: string; runtimeApiVersion: string }
   >(),
-  /** True when a socket exists at the endpoint. */
+  /** True when a socket that this user may use exists at the endpoint. */
   'runtime.exists': query<{ endpoint: string }, { exists: boolean }>(),
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
