@@ -115,6 +115,21 @@ function probeCases(choice: RuntimeChoice): void {
     expect(readText(ended)).toBe('hook\n');
   });
 
+  test.runIf(choice.name === 'containerd')('network probes and hooks find the pod at its own address', async () => {
+    const script = `trap 'exit 0' TERM; mkdir /w; echo ok > /w/ok; httpd -p 8080 -h /w; ${SLEEP}`;
+    const network = {
+      ports: [{ name: 'web', containerPort: 8080 }],
+      startupProbe: { tcpSocket: { port: 8080 }, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 30 },
+      readinessProbe: { httpGet: { path: '/ok', port: 'web' }, periodSeconds: 1, timeoutSeconds: 5 },
+      lifecycle: { preStop: { httpGet: { path: '/ok', port: 'web' } } },
+    };
+    node.write('web.json', pod('web', script, network, { terminationGracePeriodSeconds: 10 }));
+    await ready('web', true);
+    node.remove('web.json');
+    await node.gone('web');
+    expect(node.log).not.toContain('FailedPreStopHook');
+  });
+
   test('probes that say the same again and again write nothing', async () => {
     for (const name of ['a', 'b', 'c']) {
       const probes = { readinessProbe: exists('config.yaml'), livenessProbe: exists('config.yaml') };
