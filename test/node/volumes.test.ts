@@ -110,6 +110,7 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
       command: ['$(P)'],
     });
     await eventually('it fails', () => node.log.includes('RunContainerError') || node.log.includes('executable file'));
+    await eventually('its status is seen', () => node.journalText().includes('StartError'));
     expect(node.log).not.toContain(CANARY);
     expect(filesWithCanary(node)).toEqual([]);
     node.remove('broken.json');

@@ -17,7 +17,7 @@ import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } 
 import type { Outcome } from './expectations.ts';
 import { inspectPod } from './inspect.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
-import { withoutSecrets, withSecrets } from './secrets.ts';
+import { discreet, withoutSecrets, withSecrets } from './secrets.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
@@ -60,12 +60,12 @@ class Adapter {
   readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
 
   constructor(options: CriOptions) {
-    this.client = connectRuntime(options);
     this.timeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
     this.now = options.now ?? Date.now;
     this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
     this.warn = options.warn ?? (() => {});
     this.vault = options.vault ?? new Vault(randomBytes(32));
+    this.client = discreet(connectRuntime(options), (id) => this.secrets.get(id), this.vault);
   }
 
   limits(call: { readonly signal: AbortSignal }, timeoutMs: number | null = this.timeoutMs): CallOptions {

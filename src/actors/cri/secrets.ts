@@ -2,11 +2,16 @@
  * Values of Secrets on their way to the runtime: where a machine wrote a handle's name, the value leaves.
  *
  * Invariants: only the handles that a call names are opened, so a text that merely looks like one stays as it is; what
- * the runtime says about a container is told without the values that it was given.
+ * the runtime says about a container, in an error or in its status, is told without the values that it was given. A
+ * container is marked when it was given any: an agent that does not know them tells nothing of what is said about it.
  */
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
-import type { ContainerConfig } from '../../machines/api/cri.ts';
+import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
+import type { RuntimeClient } from './client.ts';
+
+const MARK = 'statelet.io/holds-secrets';
+const WITHHELD = 'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
 
 /** A copy of the configuration with the values in variables, command and arguments. */
 export function withSecrets(config: ContainerConfig, handles: readonly SecretHandle[], vault: Vault): ContainerConfig {
@@ -15,6 +20,7 @@ export function withSecrets(config: ContainerConfig, handles: readonly SecretHan
   const opened = (text: string): string => values.reduce((so, [name, value]) => so.replaceAll(name, () => value), text);
   return {
     ...config,
+    annotations: { ...config.annotations, [MARK]: 'true' },
     envs: (config.envs ?? []).map(({ key = '', value = '' }) => ({ key, value: opened(value) })),
     ...(config.command === undefined ? {} : { command: config.command.map(opened) }),
     ...(config.args === undefined ? {} : { args: config.args.map(opened) }),
@@ -27,10 +33,31 @@ const REDACTED_MIN_LENGTH = 4;
 /** The same error without the values. */
 export function withoutSecrets(error: unknown, handles: readonly SecretHandle[], vault: Vault): unknown {
   if (!(error instanceof OperationError) || handles.length === 0) return error;
-  const message = handles.reduce((text, handle) => {
-    const value = vault.open(handle);
-    return value.length < REDACTED_MIN_LENGTH ? text : text.replaceAll(value, handle.$secret);
-  }, error.message);
+  const message = redacted(error.message, handles, vault);
   const { name, code, retriable } = error;
   return new OperationError(message, { name, retriable, ...(code === undefined ? {} : { code }) });
+}
+
+const redacted = (message: string, handles: readonly SecretHandle[], vault: Vault): string =>
+  handles.reduce((text, handle) => {
+    const value = vault.open(handle);
+    return value.length < REDACTED_MIN_LENGTH ? text : text.replaceAll(value, handle.$secret);
+  }, message);
+
+/** A client whose statuses of containers tell no value. `secretsOf`: what a container was created with. */
+export function discreet(
+  client: RuntimeClient,
+  secretsOf: (containerId: string) => readonly SecretHandle[] | undefined,
+  vault: Vault,
+): RuntimeClient {
+  const call = async (...request: Parameters<RuntimeClient['call']>) => {
+    const response = await client.call(...request);
+    if (request[0] !== 'ContainerStatus') return response;
+    const { status } = response as { status?: ContainerStatus };
+    if (!status?.message || status.annotations?.[MARK] === undefined) return response;
+    const handles = secretsOf(status.id);
+    const message = handles === undefined ? WITHHELD : redacted(status.message, handles, vault);
+    return { ...response, status: { ...status, message } };
+  };
+  return { ...client, call };
 }

@@ -1,6 +1,7 @@
 /** Handles on their way to the runtime, and the runtime's words on their way back. */
 import { expect, it } from 'vitest';
-import { withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
+import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
+import { discreet, withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 
@@ -20,11 +21,12 @@ it('opens variables, command and arguments, and nothing else', () => {
     args: ['--password=p$&ss', '$(A)'],
     envs: [{ key: 'A', value: 'xp$&ssp$&ssy' }],
     mounts: [{ host_path: password.$secret }],
+    annotations: { 'statelet.io/holds-secrets': 'true' },
   });
 });
 
 it('opens only what it was told to', () => {
-  expect(withSecrets(config, [other], vault)).toEqual(config);
+  expect(withSecrets(config, [other], vault)).toMatchObject(config);
   expect(withSecrets(config, [], vault)).toBe(config);
 });
 
@@ -42,4 +44,17 @@ it('tells an error without the value, and as it was otherwise', () => {
 it('leaves alone what is no error of an operation', () => {
   const error = new TypeError('p$&ss');
   expect(withoutSecrets(error, [password], vault)).toBe(error);
+});
+
+it.each([
+  ['a container that it made', { 'statelet.io/holds-secrets': 'true' }, [password], `exec: "${password.$secret}"`],
+  ['one without secrets', {}, undefined, 'exec: "p$&ss"'],
+  ['one that another agent made', { 'statelet.io/holds-secrets': 'true' }, undefined, /may quote a Secret/],
+])('tells the status of %s', async (_, annotations, handles, message) => {
+  const status = { id: 'c1', message: 'exec: "p$&ss"', annotations };
+  const client = { call: () => Promise.resolve({ status, info: {} }) } as unknown as RuntimeClient;
+  const options = { timeoutMs: 1 };
+  const told = await discreet(client, () => handles, vault).call('ContainerStatus', { container_id: 'c1' }, options);
+  expect(told.status?.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
+  expect(told.status?.id).toBe('c1');
 });
