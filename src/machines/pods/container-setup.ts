@@ -114,6 +114,9 @@ export const containerSetup = setup({
     /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
     mustEndOrRunAgain: ({ context, event }) =>
       event.type === 'container.stop' && (event.after === 'end' || context.kind !== 'regular'),
+    /** Grace only shrinks. */
+    isShorter: ({ context, event }) =>
+      event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),
     saidSomething: ({ context }) =>
       (context.facts?.messageFile ?? '') !== '' || (context.facts?.messageLog ?? '') !== '',
   },
@@ -183,6 +186,12 @@ export const noteStop = s.assign({
     event.type === 'container.stop'
       ? { graceSeconds: event.graceSeconds, message: event.message, after: event.after }
       : context.stop,
+});
+
+/** It stops already, soon enough; only what follows is new. */
+export const noteAfter = s.assign({
+  stop: ({ context, event }) =>
+    event.type === 'container.stop' && context.stop ? { ...context.stop, after: event.after } : context.stop,
 });
 
 /** A step towards the next instance failed: why, and how long to wait. */

@@ -25,6 +25,7 @@ import {
   imageFailed,
   imageReady,
   nextInstance,
+  noteAfter,
   noteMessage,
   notePlace,
   noteStop,
@@ -214,7 +215,7 @@ const stopping = s.createStateConfig({
   always: { guard: 'hasExited', target: 'stopped' },
   on: {
     'container.observed': { actions: observe },
-    'container.stop': { target: '.asking', actions: noteStop },
+    'container.stop': [{ guard: 'isShorter', target: '.asking', actions: noteStop }, { actions: noteAfter }],
   },
   states: {
     choosing: {

@@ -200,9 +200,9 @@ const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
 export const noteKill = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF);
-  const isShorter = context.kill !== null && kill.graceSeconds < context.kill.graceSeconds;
+  const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
   settle(enqueue, context, { kill }, now(args));
-  if (!isShorter) return;
+  if (!isNew) return;
   for (const [name, { view }] of Object.entries(context.containers)) {
     if (view.phase === 'stopping') order(enqueue, name, stopOrder(name, kill.graceSeconds));
   }

@@ -132,6 +132,25 @@ describe('liveness', () => {
   });
 });
 
+describe('the end of a pod whose container is being restarted', () => {
+  it.each([
+    ['shortens a longer grace', 600, 5, [600, 5]],
+    ['leaves a shorter one', 4, 600, [4]],
+  ])('%s', (_, own, ofPod, timeouts) => {
+    const livenessProbe = exec('alive', { failureThreshold: 1, terminationGracePeriodSeconds: own });
+    boot({ livenessProbe }, { terminationGracePeriodSeconds: ofPod }).until('running', runs);
+    node.world.runtime.running('app')!.program = { stopsMs: Number.POSITIVE_INFINITY };
+    node.world.answers.set('alive', FAIL);
+    node.run(1_500);
+    const begin = node.time.ms;
+    node.world.setManifests([]);
+    node.until('gone', () => node.podState('u1') === undefined);
+    expect(stopInputs()).toMatchObject(timeouts.map((timeoutSeconds) => ({ timeoutSeconds })));
+    expect(node.time.ms - begin).toBeLessThan(6_000);
+    expect(node.world.runtime.started).toHaveLength(1);
+  });
+});
+
 describe('startup', () => {
   const probes = {
     startupProbe: exec('up', { failureThreshold: 5 }),
