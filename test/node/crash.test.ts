@@ -52,7 +52,9 @@ async function killOften(node: ObservedNode, kills: number): Promise<void> {
   for (let kill = 1; kill <= kills; kill++) {
     const what = `kill ${kill} of ${kills}, ${await (kill % 2 === 0 ? killWhileBooting(node) : killWhileRunning(node))}`;
     const killed = node.incarnations().at(-1)!;
-    await node.start();
+    await node.start().catch((error: Error) => {
+      throw new Error(`after ${what}: ${error.message}`, { cause: error });
+    });
     expect(node.journalFaults(kill % REPLAYED_EVERY < 2 ? [killed] : []), what).toEqual([]);
     expect(await Promise.all(PODS.map((name) => node.instances(name))), what).toEqual(before);
   }

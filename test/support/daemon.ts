@@ -37,14 +37,17 @@ export async function eventually<T>(
   }
 }
 
+/** Below the range from which the kernel takes the ports of connections: nobody else gets it meanwhile. */
+const [FIRST_PORT, LAST_PORT] = [20_000, 32_000];
+
+/** A loopback port on which nobody listens. */
 export async function freePort(): Promise<number> {
-  return await new Promise((resolve) => {
-    const server = createServer();
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
+  const port = FIRST_PORT + Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
+  const isFree = await new Promise<boolean>((resolve) => {
+    const server = createServer().once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
   });
+  return isFree ? port : freePort();
 }
 
 /** One node: folders that outlive its daemons. */
@@ -83,7 +86,11 @@ export class TestNode {
       );
     });
     exited.catch(() => {});
-    await Promise.race([exited, eventually('healthz', () => this.healthz())]);
+    const healthy = eventually('healthz', () => this.healthz()).catch((error: Error) => {
+      throw new Error(`${error.message}\n${this.output}`, { cause: error });
+    });
+    healthy.catch(() => {});
+    await Promise.race([exited, healthy]);
     return performance.now() - before;
   }
 
