@@ -116,7 +116,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     'src/machines/pods/image.ts#imageMachine',
     `${TESTS.pod}::pulled again after a back-off`,
   ),
-  planned('S166', 'probe results', 'pods'),
+  built('S166', 'probe results', 'src/machines/pods/probe-plan.ts#probeResults', 'test/machines/pods/prober.test.ts'),
   built('S167', 'pod cache', 'src/machines/pods/runtime-facts.ts#joined', TESTS.observation),
   planned('S168', 'mirror pods', 'cluster', 'src/machines/pods/static-pod.ts#staticPod'),
   built(
@@ -159,7 +159,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built('S185', 'containerGC', 'src/machines/pods/container-gc.ts#containerGcMachine', `${subsystems}::containerGC`),
   built('S186', 'image manager', 'src/machines/pods/image-gc.ts#imageGcMachine', `${subsystems}::imageGC`),
   planned('S187', 'server certificate manager', 'server', `${CONFIGURATION}/apply-flags.ts#withServingCertificate`),
-  planned('S188', 'probe manager', 'pods'),
+  built('S188', 'probe manager', 'src/machines/pods/prober.ts#proberMachine', 'test/machines/pods/prober.test.ts'),
   planned('S189', 'token manager', 'cluster'),
   planned('S190', 'volume plugins', 'pods', 'src/machines/pods/spec/volumes.ts#volumeKind'),
   planned('S191', 'plugin manager', 'pods'),

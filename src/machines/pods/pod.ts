@@ -4,7 +4,8 @@
  * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
  * ends.
  * Owns: what is known of it in the runtime (nobody else writes that), its sandbox, its containers' actors, its status.
- * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*` and `image.*` through `pods`; its containers.
+ * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*` and `image.*` through `pods`; its containers and
+ *   their probes.
  * Asks: the runtime for the sandbox and for looks at itself, the host for its files. Tells `status` each new status.
  * Invariants:
  *   P1 nothing is made before it is known what the runtime has; what runs as wanted is never touched.
