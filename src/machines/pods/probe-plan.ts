@@ -36,7 +36,7 @@ export interface ProberPlan extends Probed {
 }
 
 /** The probers that there should be now. */
-export const probersWanted = (facts: Facts): ProberPlan[] =>
+const probersWanted = (facts: Facts): ProberPlan[] =>
   instancesOf(facts).flatMap((instance) => {
     const { name } = instance.container;
     const phase = facts.containers[name]?.view.phase;

@@ -95,7 +95,7 @@ export const callStack: OrderDocument = {
     { step: 'resource analyzer', row: 'S170', why: 'server' },
     { step: 'generic PLEG made', row: 'S182', why: 'folded' },
     { step: 'server certificate manager', row: 'S187', why: 'server' },
-    { step: 'probe manager', row: 'S188', why: 'pods' },
+    { step: 'probe manager', row: 'S188', why: 'folded' },
     { step: 'volume plugins and volume manager', row: 'S193', why: 'pods' },
     { step: 'eviction manager', row: 'S195', why: 'pods' },
     { step: 'node lease controller', row: 'S202', why: 'cluster' },
