@@ -319,6 +319,8 @@ const bury = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({
     records: { ...context.records, [uid]: { ...record, alive: false, crashes: record.crashes + 1 } },
   });
+  /** What it noted since the agent started is with `memory`. */
+  enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
   enqueue.raise({ type: 'pod.respawn', uid }, { delay, id: `respawn-${uid}` });
 });
 

@@ -278,6 +278,23 @@ describe('prober', () => {
     expect(node.world.runtime.started).toHaveLength(1);
   });
 
+  it.each([true, false])('is remembered when the actor of its pod crashes: ready %s', (wasReady) => {
+    crashes = [expect.stringMatching(/^kubelet\/pods\/pod-u1: /)];
+    prepare({ readinessProbe: exec('ready', { periodSeconds: 60, failureThreshold: 1 }) });
+    node.boot().until('ready', isReady);
+    if (!wasReady) {
+      node.world.answers.set('ready', FAIL);
+      node.until('not ready', () => !isReady());
+    }
+    const asked = attempts('ready').length;
+    node.kernel.dispatch('kubelet/pods/pod-u1', { type: 'runtime.podChanged' }, 'test');
+    node.run(1);
+    expect(node.podState('u1')).toBeUndefined();
+    node.until('back', () => node.podState('u1') !== undefined && runs());
+    expect([isReady(), attempts('ready').length]).toEqual([wasReady, asked]);
+    expect(node.world.runtime.started).toHaveLength(1);
+  });
+
   it('watches again after a watch that failed', () => {
     boot({ readinessProbe: exec('ready') }).world.fault = (name, _, nth) =>
       name === 'probe.watch' && nth < 3 ? { error: 'out of sockets' } : undefined;
