@@ -35,7 +35,8 @@ export default defineConfig({
           testTimeout: 60_000,
           hookTimeout: 60_000,
           pool: 'forks',
-          fileParallelism: false,
+          // They wait more than they work; more at once would starve their deadlines.
+          maxWorkers: 2,
         },
       },
     ],

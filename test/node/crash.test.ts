@@ -2,7 +2,7 @@
  * The agent is killed, again and again, at random moments: no container may notice, every next agent must find
  * everything as it was, and each journal that a kill left behind must verify and replay.
  *
- * STATELET_KILLS (default 40, a full run is 200) says how often.
+ * STATELET_KILLS (default 12, CI 40, a full run is 200) says how often.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -10,7 +10,7 @@ import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
 
-const KILLS = Number(process.env['STATELET_KILLS'] ?? 40);
+const KILLS = Number(process.env['STATELET_KILLS'] ?? 12);
 /** The time after healthz in which a running agent is killed. */
 const RUNNING_MS = 1_500;
 /** Until the process is there. */

@@ -178,8 +178,9 @@ ${this.options.configuration ?? ''}
     return found.stdout;
   }
 
+  /** The embedded runtime ends its containers only when its daemon is interrupted. */
   async close(): Promise<void> {
-    await this.stop('SIGKILL');
+    await this.stop(this.options.endpoint ? 'SIGKILL' : 'SIGINT');
     rmSync(this.directory, { recursive: true, force: true });
   }
 }
