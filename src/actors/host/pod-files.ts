@@ -21,22 +21,31 @@ const FILE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | const
 /** Larger content is never one of the agent's own files; it is replaced without being compared. */
 const MAX_COMPARED_BYTES = 1_048_576;
 
+/** Folders first, then files; those of a kind side by side, because a pod waits for them while it starts. */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
-  for (const { path, mode } of directories) {
-    const place = await openParent(root, path, WAY_MODE);
-    if (!place) continue;
-    try {
-      await makeFolder(place, mode);
-      await (await open(place.path, constants.O_DIRECTORY | constants.O_NOFOLLOW)).close();
-    } catch (error) {
-      throw named(error, path, 'a folder');
-    } finally {
-      await place.folder.close();
-    }
-  }
-  for (const file of files) await writeManagedFile(root, file);
+  await allOf(directories.map((directory) => makeManagedFolder(root, directory)));
+  await allOf(files.map((file) => writeManagedFile(root, file)));
   return null;
 };
+
+/** Waits for every one, also when one failed, so that nothing goes on behind an answer. */
+async function allOf(works: readonly Promise<void>[]): Promise<void> {
+  const failed = (await Promise.allSettled(works)).find((outcome) => outcome.status === 'rejected');
+  if (failed) throw failed.reason;
+}
+
+async function makeManagedFolder(root: string, { path, mode }: { path: string; mode: number }): Promise<void> {
+  const place = await openParent(root, path, WAY_MODE);
+  if (!place) return;
+  try {
+    await makeFolder(place, mode);
+    await (await open(place.path, constants.O_DIRECTORY | constants.O_NOFOLLOW)).close();
+  } catch (error) {
+    throw named(error, path, 'a folder');
+  } finally {
+    await place.folder.close();
+  }
+}
 
 interface ManagedFile {
   readonly path: string;
