@@ -1,3 +1,5 @@
+import type { SecretHandle } from '../kernel/xstate.ts';
+
 /**
  * What the pods' machines need to know of this node: derived once, in startup, from flags, configuration, the runtime
  * and the machine. Plain JSON; durations in milliseconds.
@@ -16,6 +18,12 @@ export interface NodeSettings {
   readonly containerLogsDir: string;
   /** File or folder of static pods; empty when there is none. */
   readonly staticPodPath: string;
+  /** Where static pods are fetched from; absent or empty when nowhere. Values of headers are handles. */
+  readonly staticPodURL?: string;
+  readonly staticPodURLHeader?: Readonly<Record<string, readonly SecretHandle[]>>;
+  readonly httpCheckFrequencyMs?: number;
+  /** How the API server's objects are followed; absent on a node that runs alone. */
+  readonly apiServer?: { readonly changeDetection: 'Watch' | 'Cache' | 'Get' };
   readonly fileCheckFrequencyMs: number;
   readonly syncFrequencyMs: number;
   /** `containerd`, as the runtime names itself: the prefix of container ids. */

@@ -10,6 +10,7 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { SoftState } from '../operations/host.ts';
 import type { EventText } from '../reasons.ts';
 import type { HttpRequest } from './prober-policy.ts';
+import type { PodStage } from './status/pod-status.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 
 export type Source = 'file' | 'http' | 'api';
@@ -256,8 +257,33 @@ export const eventRecorded = (ref: ObjectReference, text: EventText): EventRecor
 });
 
 export type StatusMessage =
-  | { readonly type: 'status.changed'; readonly pod: PodRef; readonly status: PodStatus }
-  | { readonly type: 'status.removed'; readonly uid: string };
+  | { readonly type: 'status.changed'; readonly pod: PodRef; readonly status: PodStatus; readonly stage: PodStage }
+  /** What it held of the node is free again. */
+  | { readonly type: 'status.reclaimed'; readonly uid: string }
+  | { readonly type: 'status.removed'; readonly uid: string }
+  | StatusObserved;
+
+/** What the API server has of a pod; `null`: nothing any more. */
+export interface StatusObserved {
+  readonly type: 'status.observed';
+  readonly pod: PodRef;
+  readonly seen: SeenPod | null;
+}
+
+/** Of an object of the API server, what its status is published by. */
+export interface SeenPod {
+  /** Of the object there; a mirror pod has another one than its static pod. */
+  readonly uid: string;
+  readonly isMirror: boolean;
+  readonly resourceVersion: string;
+  readonly isDeleting: boolean;
+  readonly status: PodStatus;
+}
+
+/** `status` has lost what pods told it. */
+export interface StatusWanted {
+  readonly type: 'status.wanted';
+}
 
 export type ContainerMemory = SoftState['containers'][string];
 

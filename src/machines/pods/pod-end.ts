@@ -18,7 +18,7 @@ import {
   stopContainers,
 } from './pod-actions.ts';
 import { logPaths, podPaths } from './pod-files.ts';
-import { change, lookNow, podSetup as s } from './pod-setup.ts';
+import { change, lookNow, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
 /** Stops each queued sandbox; then goes on. */
@@ -94,7 +94,10 @@ export const terminated = s.createStateConfig({
       },
     },
     stillMounted: { after: { wait: 'volumes' } },
-    deciding: { always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }] },
+    deciding: {
+      entry: noteReclaimed,
+      always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }],
+    },
     /** It is over, but still wanted: its status stays until its configuration goes. */
     kept: {
       always: { guard: 'mustRemove', target: 'removing' },

@@ -2,7 +2,14 @@
  * What the machine of a pod knows and the pure rules by which it decides. See `pod.ts`.
  */
 
-import type { Container, LifecycleHandler, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
+import {
+  type Container,
+  isStaticPod,
+  type LifecycleHandler,
+  type Pod,
+  type PodStatus,
+  type RestartPolicy,
+} from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { ContainerInput } from './container-policy.ts';
@@ -81,6 +88,8 @@ export interface PodContext extends PodInput {
   readonly probers: Readonly<Record<string, string>>;
   readonly kill: Kill | null;
   readonly stage: PodStage;
+  /** What it held of the node is free again. */
+  readonly isReclaimed: boolean;
   readonly status: PodStatus | null;
 }
 
@@ -105,6 +114,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   probers: {},
   kill: null,
   stage: 'sync',
+  isReclaimed: false,
   status: null,
 });
 
@@ -361,7 +371,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     node,
     nowMs,
     runtime: asSeen(context),
-    previous: context.status,
+    previous: context.status ?? statusInApi(context),
     stage,
     waiting: Object.fromEntries(waiting),
     ...probeResults(context),
@@ -369,6 +379,10 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     ...(kill?.verdict ? { failure: kill.verdict } : {}),
   });
 }
+
+/** After a restart of the agent the API server still knows what was said; of what the runtime has nothing was heard yet. */
+const statusInApi = ({ pod, runtime }: PodContext): PodStatus | null =>
+  pod === null || runtime === null || isStaticPod(pod) ? null : (pod.status ?? null);
 
 /** An instance whose start is not done is not there yet. What one wrote before it ended the runtime does not know. */
 function asSeen({ runtime, containers }: PodContext): PodRuntimeStatus | null {

@@ -14,6 +14,7 @@ import {
   type ProberReport,
   type RuntimeMessage,
   type StatusMessage,
+  type StatusWanted,
 } from './messages.ts';
 import { subPathsOf } from './pod-files.ts';
 import {
@@ -44,6 +45,7 @@ type Event =
   | ProberReport
   | ImageReport
   | GarbageWanted
+  | StatusWanted
   | VolumesReport
   | Ended
   | { readonly type: 'look' }
@@ -122,13 +124,27 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
   const status = statusOf(next, nowMs);
   const isNew = JSON.stringify(status) !== JSON.stringify(context.status);
   enqueue.assign(isNew ? { ...change, status } : change);
-  if (isNew && status !== null) {
-    const { uid, name, namespace } = next;
-    const message: StatusMessage = { type: 'status.changed', pod: { uid, name, namespace }, status };
-    enqueue.sendTo(to('status'), message);
-  }
+  if (isNew || next.stage !== context.stage) tellStatus(enqueue, { ...next, status });
   return { ...next, status };
 }
+
+function tellStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: PodContext): void {
+  if (status === null) return;
+  const message: StatusMessage = { type: 'status.changed', pod: { uid, name, namespace }, status, stage };
+  enqueue.sendTo(to('status'), message);
+}
+
+/** The status manager has lost what it was told. */
+export const tellStatusAgain = s.enqueueActions(({ context, enqueue }) => {
+  tellStatus(enqueue, context);
+  if (context.isReclaimed) enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
+});
+
+/** Nothing that others could need is held any more. */
+export const noteReclaimed = s.enqueueActions(({ context, enqueue }) => {
+  enqueue.assign({ isReclaimed: true });
+  enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
+});
 
 export const order = (enqueue: Enqueue, name: string, message: ContainerOrder): void =>
   enqueue.sendTo<AnyActorRef>(`container-${name}`, message);

@@ -45,6 +45,7 @@ import {
   lookNow,
   podSetup as s,
   tellCollectorsAgain,
+  tellStatusAgain,
 } from './pod-setup.ts';
 import { noteMounted, planVolumes, replaceVolumes, takeObjects, volumesPlace } from './pod-volumes.ts';
 import { sandboxConfig } from './spec/index.ts';
@@ -279,6 +280,7 @@ export const podMachine = s.createMachine({
         'images.started': { actions: forwardImage },
         'objects.changed': { actions: takeObjects },
         'garbage.wanted': { actions: tellCollectorsAgain },
+        'status.wanted': { actions: tellStatusAgain },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },

@@ -30,6 +30,7 @@ import type {
   PodRef,
   PodsMessage,
   RuntimeMessage,
+  StatusWanted,
 } from './messages.ts';
 import { podMachine } from './pod.ts';
 import type { PodInput } from './pod-policy.ts';
@@ -81,6 +82,7 @@ type Event =
   | PodsMessage
   | ImageReport
   | GarbageWanted
+  | StatusWanted
   | Ended
   | { readonly type: 'images.started' }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }
@@ -98,7 +100,7 @@ const idOf = (uid: string): string => `pod-${uid}`;
 const tell = (
   enqueue: Enqueue,
   uid: string,
-  message: PodMessage | RuntimeMessage | ImageReport | GarbageWanted,
+  message: PodMessage | RuntimeMessage | ImageReport | GarbageWanted | StatusWanted,
 ): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
 
 const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
@@ -368,6 +370,7 @@ export const podsMachine = s.createMachine({
     'image.failed': { actions: forwardImage },
     'images.started': { actions: forwardImage },
     'garbage.wanted': { actions: forwardImage },
+    'status.wanted': { actions: forwardImage },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: bury },
     'pod.respawn': { actions: respawn },

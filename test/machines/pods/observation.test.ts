@@ -96,7 +96,7 @@ describe('status', () => {
     expect(texts.every((text, i) => text !== texts[i - 1])).toBe(true);
     node.world.setManifests([]);
     node.until('gone', () => node.podState('u1') === undefined);
-    expect((node.kernel.snapshotOf('kubelet/status') as { context: unknown }).context).toEqual({ pods: {} });
+    expect((node.kernel.snapshotOf('kubelet/status') as { context: unknown }).context).toMatchObject({ pods: {} });
   });
 });
 

@@ -1,0 +1,108 @@
+/**
+ * What of a pod's status is written to the API server, as a patch of what is there.
+ *
+ * Invariants: conditions and fields of others stay as they are; what is as it was keeps its time, so that a restart of
+ * the agent is no change; nobody reads that a pod has ended while one of its containers may still run.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import type { PodCondition, PodStatus } from '../../api/pod.ts';
+import { strategicPatch } from '../../kube/strategic-patch.ts';
+import type { SeenPod } from '../messages.ts';
+import { isForeignCondition } from './conditions.ts';
+import { isTerminalPhase } from './phase.ts';
+import type { PodStage } from './pod-status.ts';
+import { publishedStatus } from './published.ts';
+
+/** Fields that the node agent writes: where it says nothing, nothing is meant. */
+const OWNED = [
+  'phase',
+  'reason',
+  'message',
+  'conditions',
+  'hostIP',
+  'hostIPs',
+  'podIP',
+  'podIPs',
+  'startTime',
+  'initContainerStatuses',
+  'containerStatuses',
+  'ephemeralContainerStatuses',
+  'resources',
+  'allocatedResources',
+] as const satisfies readonly (keyof PodStatus)[];
+
+/** Also set by others (the API server's eviction): the agent touches it only in ending the pod. */
+const SHARED_CONDITION = 'DisruptionTarget';
+
+const MERGE_KEYS = { 'status.conditions': 'type', 'status.podIPs': 'ip', 'status.hostIPs': 'ip' } as const;
+
+/** What the API server should hold. */
+export function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage): PodStatus {
+  const published = publishedStatus(own, seen, stage === 'sync');
+  const others: Record<string, unknown> = { ...seen };
+  for (const field of OWNED) delete others[field];
+  const isEnding = isTerminalPhase(published.phase) && !isTerminalPhase(seen.phase);
+  const startTime = seen.startTime ?? published.startTime;
+  return {
+    ...others,
+    ...published,
+    ...(startTime === undefined ? {} : { startTime }),
+    conditions: mergedConditions(published.conditions ?? [], seen.conditions ?? [], isEnding),
+  };
+}
+
+function mergedConditions(own: readonly PodCondition[], seen: readonly PodCondition[], isEnding: boolean) {
+  const isOthers = (condition: PodCondition): boolean =>
+    isForeignCondition(condition) || (condition.type === SHARED_CONDITION && !isEnding);
+  const others = seen.filter((each) => isOthers(each) || isSharedAndUnsaid(each, own));
+  const dated = own
+    .filter((each) => !isOthers(each))
+    .map((condition) => {
+      const before = seen.find(({ type }) => type === condition.type);
+      const isSame = before?.status === condition.status && before.lastTransitionTime !== undefined;
+      return isSame ? { ...condition, lastTransitionTime: before.lastTransitionTime } : condition;
+    });
+  return [...others, ...dated];
+}
+
+const isSharedAndUnsaid = ({ type }: PodCondition, own: readonly PodCondition[]): boolean =>
+  type === SHARED_CONDITION && !own.some((each) => each.type === type);
+
+/** The body of the PATCH of `pods/status`; `null` when there is nothing to say. The uid guards against a namesake. */
+export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): Readonly<Record<string, Json>> | null {
+  const before = withoutNulls(seen.status) as PodStatus;
+  const after = mergedStatus(own, before, stage);
+  const patch = strategicPatch({ status: before as never }, { status: after as never }, MERGE_KEYS);
+  return patch === null ? null : { metadata: { uid: seen.uid }, ...patch };
+}
+
+/** Where Go writes `null` there is nothing. */
+function withoutNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).filter(([, each]) => each !== null);
+  return Object.fromEntries(entries.map(([key, each]) => [key, withoutNulls(each)]));
+}
+
+/** How long a change may wait for the next one. */
+export type Urgency =
+  /** What controllers and users wait for: phase, readiness, the end. */
+  | 'now'
+  /** What people look at: containers, and that the node knows the pod at all. */
+  | 'soon'
+  /** Everything else. */
+  | 'later';
+
+const readiness = (status: PodStatus): string | undefined =>
+  status.conditions?.find(({ type }) => type === 'Ready')?.status;
+
+export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgency {
+  const after = mergedStatus(own, seen.status, stage);
+  const isReadyNow = readiness(after) === 'True' || readiness(seen.status) === 'True';
+  const changesReadiness = isReadyNow && readiness(after) !== readiness(seen.status);
+  if (seen.isDeleting || after.phase !== seen.status.phase || changesReadiness) return 'now';
+  if (seen.status.startTime === undefined) return 'soon';
+  const texts = ({ containerStatuses, initContainerStatuses }: PodStatus): string =>
+    JSON.stringify([containerStatuses, initContainerStatuses]);
+  return texts(withoutNulls(seen.status) as PodStatus) === texts(after) ? 'later' : 'soon';
+}
