@@ -11,6 +11,7 @@ import { OperationError } from '../kernel/json.ts';
 import type { Ports } from '../kernel/operation.ts';
 import { criOperations } from '../machines/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../machines/operations/runtime.ts';
+import type { RuntimeClient } from './cri/client.ts';
 import { type CriPorts, criPorts } from './cri/ports.ts';
 import type { EmbeddedRuntime, RuntimeLog } from './runtime/index.ts';
 
@@ -18,6 +19,8 @@ export type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOpe
 
 export interface RuntimeConnection {
   readonly ports: RuntimePorts;
+  /** See {@link CriPorts.call}; fails with a clear text before the runtime is connected. */
+  readonly call: RuntimeClient['call'];
   /** Ends the connection; an embedded runtime ends its containers too when `stopContainers` is true. */
   close(options: { stopContainers: boolean }): Promise<void>;
 }
@@ -77,6 +80,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault): RuntimeConnectio
   };
   return {
     ports: { ...runtime, ...(cri as unknown as Ports<typeof criOperations>) },
+    call: async (name, request, options) => current().call(name, request, options),
     async close({ stopContainers }) {
       connection?.close();
       await embedded?.close({ stopContainers });

@@ -42,6 +42,8 @@ export interface CriOptions extends Endpoints {
 
 export interface CriPorts {
   readonly ports: Ports<typeof criOperations>;
+  /** Any call of the contract, for ports that serve what no machine decides by (statistics, streaming URLs). */
+  readonly call: RuntimeClient['call'];
   /** Closes the connection; whatever is under way fails. */
   readonly close: () => void;
 }
@@ -330,6 +332,7 @@ export function criPorts(options: CriOptions): CriPorts {
   const adapter = new Adapter(options);
   return {
     ports: { ...runtimePorts(adapter), ...sandboxPorts(adapter), ...containerPorts(adapter), ...imagePorts(adapter) },
+    call: (name, request, options) => adapter.client.call(name, request, options),
     close: () => adapter.client.close(),
   };
 }
