@@ -1,0 +1,76 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import type { JsonEvent } from '../../../src/kernel/json.ts';
+import { csiNodeMachine } from '../../../src/machines/node/csi-node.ts';
+import { fail, ok, runUnder } from '../../support/answering-world.ts';
+
+const registered = { type: 'node.registered', uid: '<uid:node1>' } as JsonEvent;
+const recorded = readFileSync(new URL('../../golden/pods/cases/node-register/api.ndjson', import.meta.url), 'utf8')
+  .trim()
+  .split('\n')
+  .map((text) => JSON.parse(text) as { path: string; body: Record<string, unknown> })
+  .find(({ path }) => path.endsWith('/csinodes'))!.body;
+
+test('posts what the recorded kubelet posted, once the Node is there', () => {
+  const bodies: unknown[] = [];
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': fail('csinodes "node1" not found', 'NotFound'),
+      'kube.create': ({ body }: { body: unknown }) => {
+        bodies.push(body);
+        return ok(body);
+      },
+    },
+    ['nodeStatus'],
+  );
+  expect(world.asked()).toEqual([]);
+  world.tell(registered);
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([recorded]);
+  expect(world.told().map((message) => (message as { reports?: unknown }).reports)).toEqual([
+    { storageError: 'CSINode is not yet initialized' },
+    { storageError: '' },
+  ]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('adds a driver that registers and keeps those of others', () => {
+  const others = { ...recorded, spec: { drivers: [{ name: 'other', nodeID: 'o', topologyKeys: null }] } };
+  const bodies: unknown[] = [];
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': ok(others),
+      'kube.patch': ({ body }: { body: { spec: { drivers: unknown[] } } }) => {
+        bodies.push(body);
+        return ok({ ...others, spec: { drivers: [...others.spec.drivers, ...body.spec.drivers] } });
+      },
+    },
+    ['nodeStatus'],
+  );
+  world.tell(registered);
+  world.time.advanceTo(world.time.now());
+  const driver = { name: 'csi.example.test', nodeID: 'n', topologyKeys: [], count: 3 };
+  world.tell({ type: 'csi.driverRegistered', driver } as JsonEvent);
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([
+    {
+      spec: {
+        '$setElementOrder/drivers': [{ name: 'other' }, { name: 'csi.example.test' }],
+        drivers: [{ name: 'csi.example.test', nodeID: 'n', topologyKeys: [], allocatable: { count: 3 } }],
+      },
+    },
+  ]);
+  expect(world.state()).toBe('initialized');
+});
+
+test('tries again for as long as the API server is away', () => {
+  const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, ['nodeStatus']);
+  world.tell(registered);
+  world.time.advanceTo(world.time.now() + 10_000);
+  expect(world.asked()).toHaveLength(5);
+  expect(world.said()).toContain('Failed to initialize CSINode');
+});
