@@ -130,8 +130,8 @@ async function watchStatus<Item>(
 
 async function status(connection: CriPorts, signal: AbortSignal) {
   try {
-    const { conditions } = await connection.ports['cri.status'](callOf({}, signal));
-    return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition) } as const;
+    const { conditions, ...abilities } = await connection.ports['cri.status'](callOf({}, signal));
+    return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition), ...abilities } as const;
   } catch (thrown) {
     return { type: 'runtime.statusFailed', message: (thrown as Error).message } as const;
   }

@@ -83,7 +83,7 @@ describe('the runtime', () => {
   it('without its network is up: pods on the host network need none', () => {
     const conditions = [{ type: 'RuntimeReady', status: true, reason: '', message: '' }];
     const node = boot({ isQuiet: true });
-    node.world.say('runtime.watchStatus', { type: 'runtime.statusChanged', conditions });
+    node.world.say('runtime.watchStatus', { type: 'runtime.statusChanged', conditions, handlers: [], features: null });
     expect(node.state()).toMatchObject(SYNCHRONIZING);
   });
 });

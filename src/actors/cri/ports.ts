@@ -17,7 +17,7 @@ import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } 
 import type { Outcome } from './expectations.ts';
 import { inspectPod } from './inspect.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
-import { discreet, withoutSecrets, withSecrets } from './secrets.ts';
+import { authOf, discreet, withoutLogin, withoutSecrets, withSecrets } from './secrets.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
@@ -258,10 +258,16 @@ function imagePorts(adapter: Adapter) {
       return { image: image ? canonical(image) : null };
     },
     'cri.pullImage': async (call) => {
-      const { image, sandboxConfig } = call.input;
-      const request = { image: { image }, ...(sandboxConfig ? { sandbox_config: sandboxConfig } : {}) };
+      const { image, annotations, sandboxConfig, auth } = call.input;
+      const login = auth && authOf(adapter.vault.open(auth));
+      const request = {
+        image: { image, annotations },
+        ...(login ? { auth: login } : {}),
+        ...(sandboxConfig ? { sandbox_config: sandboxConfig } : {}),
+      };
       // A pull takes as long as the network does; leaving the state cancels it.
-      const { image_ref: imageRef } = await client.call('PullImage', request, adapter.limits(call, null));
+      const pull = client.call('PullImage', request, adapter.limits(call, null));
+      const { image_ref: imageRef } = await (login ? withoutLogin(pull, login) : pull);
       return { imageRef };
     },
     'cri.listImages': async (call) => {
@@ -300,8 +306,8 @@ function runtimePorts(adapter: Adapter) {
       };
     },
     'cri.status': async (call) => {
-      const { status } = await client.call('Status', {}, adapter.limits(call));
-      return { conditions: status?.conditions ?? [] };
+      const { status, runtime_handlers, features } = await client.call('Status', {}, adapter.limits(call));
+      return { conditions: status?.conditions ?? [], handlers: runtime_handlers, features: features ?? null };
     },
     'cri.runtimeConfig': async (call) => {
       try {

@@ -3,23 +3,29 @@
  *
  * Decides: up or down, from what the runtime says of itself and from the health of PLEG.
  * Owns: the list of runtime errors and network errors.
- * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`.
+ * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`;
+ * `runtimeState.wanted` of `nodeStatus`, which is then told of each change.
  * Tells: the supervisor `runtimeState.up` and `runtimeState.down` on each change, and nothing between.
  * Invariants: T1 before the first status nothing is synchronised. T2 a missing network does not stop host-network pods:
  * only RuntimeReady and PLEG decide.
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
 import { assign, line, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
-import type { RuntimeCondition } from '../operations/runtime.ts';
+import type { RuntimeAbilities, RuntimeCondition } from '../operations/runtime.ts';
+import type { NodeReports } from './object/facts.ts';
 
 export interface RuntimeStateContext {
   readonly runtimeError: string;
   readonly networkError: string;
   readonly plegError: string;
+  readonly abilities: RuntimeAbilities;
+  /** The node has a Node object that shows all this. */
+  readonly isPublished: boolean;
 }
 
 export type RuntimeStateEvent =
-  | { readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] }
+  | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
+  | { readonly type: 'runtimeState.wanted' }
   | { readonly type: 'runtime.statusFailed'; readonly message: string }
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
@@ -45,19 +51,50 @@ const recordStatus = assign<
   RuntimeStateEvent,
   never
 >(({ event }) => ({
+  abilities: { handlers: event.handlers, features: event.features },
   runtimeError: conditionError('RuntimeReady', event.conditions),
   networkError: conditionError('NetworkReady', event.conditions),
 }));
 
-export const runtimeStateMachine = setup({
+/** The part of the Node's status that the runtime decides. */
+function reportsOf(context: RuntimeStateContext): Partial<NodeReports> {
+  const { handlers, features } = context.abilities;
+  return {
+    runtimeErrors: errorsOf(context),
+    networkError: context.networkError,
+    runtimeHandlers: handlers.map((handler) => ({
+      name: handler.name,
+      features: {
+        recursiveReadOnlyMounts: handler.features?.recursive_read_only_mounts ?? false,
+        userNamespaces: handler.features?.user_namespaces ?? false,
+      },
+    })),
+    features: features === null ? null : { supplementalGroupsPolicy: features.supplemental_groups_policy },
+  };
+}
+
+const s = setup({
   types: { context: {} as RuntimeStateContext, events: {} as RuntimeStateEvent },
   guards: { isUp: ({ context }) => errorsOf(context).length === 0 },
-}).createMachine({
+});
+
+const publish = s.enqueueActions(({ context, enqueue }) => {
+  if (context.isPublished) enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: reportsOf(context) });
+});
+
+export const runtimeStateMachine = s.createMachine({
   id: 'runtimeState',
-  context: { runtimeError: NEVER_CHECKED, networkError: '', plegError: '' },
+  context: {
+    runtimeError: NEVER_CHECKED,
+    networkError: '',
+    plegError: '',
+    abilities: { handlers: [], features: null },
+    isPublished: false,
+  },
   entry: sendTo(to('runtimeService'), { type: 'runtime.statusWanted' }),
   initial: 'down',
   on: {
+    'runtimeState.wanted': { actions: [assign({ isPublished: true }), publish] },
     'runtime.statusChanged': { actions: recordStatus, target: '.judging' },
     'runtime.statusFailed': {
       actions: assign({ runtimeError: ({ event }) => `container runtime is down: ${event.message}` }),
@@ -67,7 +104,7 @@ export const runtimeStateMachine = setup({
     'pleg.unhealthy': { actions: assign({ plegError: ({ event }) => event.message }), target: '.judging' },
   },
   states: {
-    judging: { always: [{ guard: 'isUp', target: 'up' }, { target: 'down' }] },
+    judging: { entry: publish, always: [{ guard: 'isUp', target: 'up' }, { target: 'down' }] },
     up: {
       entry: sendParent({ type: 'runtimeState.up' }),
     },

@@ -7,6 +7,8 @@ import type {
   PodSandboxConfig,
   PodSandboxStatus,
   RuntimeCondition,
+  RuntimeFeatures,
+  RuntimeHandler,
 } from '../api/cri.ts';
 
 /** Everything the runtime knows of one pod at one moment, newest first. */
@@ -28,6 +30,9 @@ export interface RuntimeVersion {
 
 export interface RuntimeStatus {
   readonly conditions: readonly RuntimeCondition[];
+  /** The one without a name is the default; empty where the runtime cannot say (containerd 1.6). */
+  readonly handlers: readonly RuntimeHandler[];
+  readonly features: RuntimeFeatures | null;
 }
 
 /** What the stream `cri.watchPods` says: only what changed since it last spoke. */
@@ -77,7 +82,16 @@ export const criOperations = {
   >(),
   /** `null` when the image is not present. */
   'cri.imageStatus': query<{ image: string }, { image: Image | null }>(),
-  'cri.pullImage': idempotent<{ image: string; sandboxConfig: PodSandboxConfig | null }, { imageRef: string }>(),
+  /** `auth` stands for an AuthConfig as JSON; the runtime's errors are told without it. */
+  'cri.pullImage': idempotent<
+    {
+      image: string;
+      annotations: Readonly<Record<string, string>>;
+      sandboxConfig: PodSandboxConfig | null;
+      auth: SecretHandle | null;
+    },
+    { imageRef: string }
+  >(),
   'cri.listImages': query<Nothing, { images: readonly Image[] }>(),
   'cri.removeImage': idempotent<{ image: string }, null>(),
   'cri.imageFsInfo': query<Nothing, { mountpoint: string; usedBytes: string; inodesUsed: string }>(),

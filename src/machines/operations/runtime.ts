@@ -1,5 +1,6 @@
 /** Getting to a container runtime, before CRI can be spoken. Implemented by `src/actors/runtime-connection.ts`. */
 import { idempotent, query, stream } from '../../kernel/xstate.ts';
+import type { RuntimeStatus } from './cri.ts';
 
 export interface RuntimeCondition {
   readonly type: string;
@@ -7,6 +8,9 @@ export interface RuntimeCondition {
   readonly reason: string;
   readonly message: string;
 }
+
+/** What the runtime can do, by its handlers. */
+export type RuntimeAbilities = Pick<RuntimeStatus, 'handlers' | 'features'>;
 
 export const runtimeOperations = {
   /** Opens the CRI connection that every later `cri.*` uses. Fails with upstream's text when nobody answers. */
@@ -21,7 +25,7 @@ export const runtimeOperations = {
   /** Asks for the runtime's conditions every `periodMs`; speaks when they changed, or when asking began to fail. */
   'runtime.watchStatus': stream<
     { periodMs: number },
-    | { readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] }
+    | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
     | { readonly type: 'runtime.statusFailed'; readonly message: string }
   >(),
 };

@@ -13,7 +13,7 @@
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import { operations } from '../operations/index.ts';
-import type { RuntimeCondition } from '../operations/runtime.ts';
+import type { RuntimeAbilities, RuntimeCondition } from '../operations/runtime.ts';
 import type { RuntimeFacts } from './types.ts';
 
 export interface RuntimeServiceInput {
@@ -30,7 +30,7 @@ interface RuntimeServiceContext extends RuntimeServiceInput {
 }
 
 type RuntimeServiceEvent =
-  | { readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] }
+  | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
   | { readonly type: 'runtime.statusFailed'; readonly message: string }
   /** `runtimeState` starts again and knows nothing. */
   | { readonly type: 'runtime.statusWanted' };

@@ -8,6 +8,8 @@ const condition = (type: string, status: boolean) => ({ type, status, reason: 'R
 const status = (runtime: boolean, network: boolean) => ({
   type: 'runtime.statusChanged',
   conditions: [condition('RuntimeReady', runtime), condition('NetworkReady', network)],
+  handlers: [],
+  features: null,
 });
 
 describe('the runtime state', () => {

@@ -10,7 +10,7 @@ import { type ReplayReport, replay } from '../../../src/kernel/replay.ts';
 import { kubeletMachine } from '../../../src/machines/kubelet.ts';
 import type { Operations } from '../../../src/machines/operations/index.ts';
 import type { ConfigurationSource } from '../../../src/machines/startup/configuration/index.ts';
-import type { Failure, KubeletInput } from '../../../src/machines/startup/types.ts';
+import type { KubeletInput, KubeletMachineOutput } from '../../../src/machines/startup/types.ts';
 import { header, MemorySink } from '../../kernel/support.ts';
 import { VirtualTime } from '../../support/pods-time.ts';
 import { PodsWorld } from '../../support/pods-world.ts';
@@ -28,10 +28,14 @@ const condition = (type: string, status: boolean, reason = '', message = '') => 
 export const RUNTIME_READY: JsonEvent = {
   type: 'runtime.statusChanged',
   conditions: [condition('RuntimeReady', true), condition('NetworkReady', true)],
+  handlers: [],
+  features: null,
 };
 export const RUNTIME_NOT_READY: JsonEvent = {
   type: 'runtime.statusChanged',
   conditions: [condition('RuntimeReady', false, 'Stopped', 'gone'), condition('NetworkReady', true)],
+  handlers: [],
+  features: null,
 };
 
 export const MACHINE_INFO = {
@@ -135,6 +139,7 @@ export interface BootOptions {
   readonly argv?: readonly string[];
   readonly version?: string;
   readonly answers?: Answers;
+  readonly runOnce?: { readonly retries: number };
   /** No stream of starting speaks by itself. */
   readonly isQuiet?: boolean;
   readonly onTurn?: NonNullable<KernelOptions['onTurn']>;
@@ -146,7 +151,7 @@ export class BootNode {
   readonly sink = new MemorySink();
   readonly world: BootWorld;
   readonly kernel: Kernel;
-  ended: { exitCode: number; failure: Failure | null } | { error: PlainError } | null = null;
+  ended: KubeletMachineOutput | { error: PlainError } | null = null;
 
   constructor({
     argv = ARGV,
@@ -154,9 +159,16 @@ export class BootNode {
     answers = {},
     isQuiet = false,
     onTurn,
+    runOnce,
   }: BootOptions = {}) {
     this.world = new BootWorld(answers, isQuiet);
-    const input: KubeletInput = { argv, dataDir: null, version, journalDir: '/journal' };
+    const input: KubeletInput = {
+      argv,
+      dataDir: null,
+      version,
+      journalDir: '/journal',
+      ...(runOnce ? { runOnce } : {}),
+    };
     const kernelHeader: KernelOptions['header'] = { ...header(), input };
     this.kernel = new Kernel({
       machine: kubeletMachine,
