@@ -7,6 +7,7 @@
 import { randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { credentialPorts } from '../actors/credentials/index.ts';
 import { hostPorts } from '../actors/host/index.ts';
 import { logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
@@ -44,6 +45,10 @@ export interface DaemonOptions {
   readonly logFormat: 'text' | 'json';
   readonly verbosity: number;
   readonly diagramsDir: string;
+  /** Run the pods once and end; see `statelet run-once`. */
+  readonly runOnce?: { readonly retries: number };
+  /** Hears what the root machine ended with, when everything is written and closed. */
+  readonly ended?: (output: unknown) => void;
 }
 
 type End = { readonly output: unknown } | { readonly error: PlainError };
@@ -70,6 +75,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       performer: performerOf({
         ...hostPorts({ vault }),
         ...volumePorts({ vault }),
+        ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
         ...healthzPorts(),
         ...runtime.ports,
         ...probePorts(runtime.ports),
@@ -91,11 +97,12 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   await journal.close();
   await page?.visualizer.close();
   await runtime.close({ stopContainers: interrupted });
+  if ('output' in end) options.ended?.(end.output);
   return exitCode(end);
 }
 
 function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {
-  const { argv, dataDir, journalDir, nodeName } = options;
+  const { argv, dataDir, journalDir, nodeName, runOnce } = options;
   return {
     version: FORMAT_VERSION,
     incarnation,
@@ -103,7 +110,7 @@ function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord,
     node: nodeName,
     bootId: bootId(),
     build: buildInfo(kubeletMachine, STATELET_VERSION),
-    input: { argv, dataDir, version: NODE_VERSION, journalDir },
+    input: { argv, dataDir, version: NODE_VERSION, journalDir, ...(runOnce ? { runOnce } : {}) },
   };
 }
 

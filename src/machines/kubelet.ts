@@ -19,6 +19,7 @@ import { commandFailed } from './startup/configuration/index.ts';
 import { logEntries } from './startup/log-entries.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
+import { runOncePhases } from './startup/run-once-phases.ts';
 import { kubeletSetup } from './startup/setup.ts';
 import { startKubelet } from './startup/start-kubelet.ts';
 import { subsystem } from './startup/subsystems.ts';
@@ -58,10 +59,21 @@ const subsystems = {
   memory: subsystem('memory', settings),
   podConfig: subsystem('podConfig', settings),
   images: subsystem('images', settings),
-  status: subsystem('status', settings),
+  status: subsystem('status', ({ context }) => ({
+    ...context.settings,
+    ...(context.input.runOnce ? { follower: 'syncLoop' } : {}),
+  })),
   pods: subsystem('pods', ({ context }) => ({ settings: context.settings, softState: context.softState })),
   pleg: subsystem('pleg', settings),
   syncLoop: subsystem('syncLoop', settings),
+  runOnce: subsystem(
+    'runOnce',
+    ({ context }) => ({
+      staticPodPath: context.config!.staticPodPath,
+      retries: context.input.runOnce!.retries,
+    }),
+    'syncLoop',
+  ),
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
   healthz: subsystem('healthz', ({ context }) => ({
@@ -69,6 +81,10 @@ const subsystems = {
     port: context.config!.healthzPort,
   })),
 };
+
+/** Ended by a signal before the pods had come as far as they should. */
+const isUnfinished = ({ input, podResults }: KubeletContext): boolean =>
+  input.runOnce !== undefined && podResults === null;
 
 const alive = kubeletSetup.createStateConfig({
   type: 'parallel',
@@ -83,7 +99,7 @@ const alive = kubeletSetup.createStateConfig({
     },
   },
   states: {
-    startup: { initial: 'command', states: { command, run, runKubelet, startKubelet } },
+    startup: { initial: 'command', states: { command, run, runKubelet, startKubelet, runOnce: runOncePhases } },
     ...(subsystems as Record<string, object>),
   },
 });
@@ -105,6 +121,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
     softState: null,
     settings: null,
     failure: null,
+    podResults: null,
     crashes: {},
   }),
   initial: 'alive',
@@ -120,7 +137,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
       },
       after: { [STOPPING_NOTICE_MS]: 'stopped' },
     },
-    stopped: { type: 'final' },
+    stopped: { id: 'kubelet.stopped', type: 'final' },
     failed: {
       id: 'kubelet.failed',
       type: 'final',
@@ -133,5 +150,9 @@ export const kubeletMachine = kubeletSetup.createMachine({
       }),
     },
   },
-  output: ({ context }) => ({ exitCode: context.failure?.exitCode ?? 0, failure: context.failure }),
+  output: ({ context }) => ({
+    exitCode: context.failure?.exitCode ?? (isUnfinished(context) ? 1 : 0),
+    failure: context.failure,
+    ...(context.input.runOnce ? { podResults: context.podResults } : {}),
+  }),
 });

@@ -72,6 +72,8 @@ export const TESTS = {
   refusals: 'test/machines/startup/refusals.test.ts',
   runtimeService: 'test/machines/startup/runtime-service.test.ts',
   runtimeState: 'test/machines/node/runtime-state.test.ts',
+  runOnce: 'test/machines/startup/run-once.test.ts',
+  runOnceDaemon: 'test/node/run-once.test.ts',
   daemon: 'test/node/standalone.test.ts',
   lock: 'test/actors/host/lock.test.ts',
   limits: 'test/actors/host/limits.test.ts',

@@ -46,7 +46,12 @@ export const KUBELET_ROWS: readonly Row[] = [
     ['kubelet: alive.startup.runKubelet.openFilesLimit', 'host.setOpenFilesLimit'],
     [failures, TESTS.limits],
   ),
-  instead('S131', 'runonce', 'refused by the validation, as upstream does'),
+  built(
+    'S131',
+    'runonce: the pods of one look at the manifests',
+    ['kubelet: alive.startup.runOnce.pods', 'runOnce: running', 'src/bin/commands/run-once.ts#runOnce'],
+    [TESTS.runOnce, TESTS.runOnceDaemon, boot],
+  ),
   built('S132', 'Started kubelet', 'kubelet: alive.startup.startKubelet.serving.started', boot),
   instead('S133', 'Builder', 'actors are provided to the machine instead'),
   built('S134', 'birth cry', [`${CREATE}.birthCry`, 'src/machines/node/events.ts#starting'], boot),

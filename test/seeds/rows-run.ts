@@ -124,7 +124,7 @@ export const RUN_ROWS: readonly Row[] = [
     [`${failures}::each five seconds`, TESTS.healthz],
   ),
   built('S111', 'healthz port', `${CONFIGURATION}/fields.ts#kubeletConfigurationType`, [boot, corpus]),
-  instead('S112', 'runonce', 'refused by the validation, as upstream does'),
+  built('S112', 'runonce returns', ['runOnce: finished', 'kubelet: stopped'], [TESTS.runOnce, TESTS.runOnceDaemon]),
   built(
     'S113',
     'READY=1',

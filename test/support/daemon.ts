@@ -16,6 +16,9 @@ export interface DaemonOptions {
   readonly flags?: readonly string[];
 }
 
+/** How every test node is called. */
+const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
+
 /** Polls until `probe` gives something; fails with `what` when it does not. */
 export async function eventually<T>(
   what: string,
@@ -94,6 +97,19 @@ export class TestNode {
     return performance.now() - before;
   }
 
+  /** A whole `statelet <verb>` with this node's configuration that ends by itself. */
+  async once(verb: string, extra: readonly string[] = []): Promise<{ code: number; stdout: string; stderr: string }> {
+    const config = join(this.directory, 'config.yaml');
+    writeFileSync(config, this.configuration());
+    const argv = [STATELET, verb, `--config=${config}`, `--root-dir=${this.rootDir}`, ...NAMES, ...extra];
+    const child = spawn(process.execPath, argv, { cwd: this.directory, stdio: ['ignore', 'pipe', 'pipe'] });
+    const said = { stdout: '', stderr: '' };
+    child.stdout.on('data', (chunk) => (said.stdout += String(chunk)));
+    child.stderr.on('data', (chunk) => (said.stderr += String(chunk)));
+    const code = await new Promise<number>((ended) => child.once('close', (status) => ended(status ?? -1)));
+    return { code, ...said };
+  }
+
   private configuration(): string {
     return `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -112,7 +128,7 @@ ${this.options.configuration ?? ''}
   }
 
   private flags(): string[] {
-    const own = [`--visualizer-port=${this.visualizerPort}`, '--hostname-override=node1', '--node-ip=127.0.0.1'];
+    const own = [`--visualizer-port=${this.visualizerPort}`, ...NAMES];
     return [...own, ...(this.options.flags ?? [])];
   }
 

@@ -6,6 +6,7 @@ import { STATELET_VERSION } from '../version.ts';
 export async function main(argv: readonly string[]): Promise<number> {
   // The daemon's arguments are a kubelet's; they must not meet another parser.
   if (argv[0] === 'run') return (await import('./run.ts')).run(argv.slice(1));
+  if (argv[0] === 'run-once') return (await import('./run-once.ts')).runOnce(argv.slice(1));
   if (argv[0] === 'config') return (await import('./config.ts')).configCommand(argv.slice(1));
   let code = 0;
   const program = new Command('statelet')
@@ -16,6 +17,10 @@ export async function main(argv: readonly string[]): Promise<number> {
   program
     .command('run')
     .description("start the node agent with a kubelet's flags (statelet run --help)")
+    .allowUnknownOption();
+  program
+    .command('run-once')
+    .description('run the static pods once, print what became of them, and end (statelet run-once --help)')
     .allowUnknownOption();
   program.command('config').description('print the effective configuration, and where each value came from');
   program

@@ -1,70 +1,9 @@
-/**
- * `statelet run`: the arguments of a kubelet, and a daemon that runs until a signal.
- *
- * What cannot be read as a command line ends here, before there is a journal, with the kubelet's own words; everything
- * later ends in the machines.
- */
-import { hostname } from 'node:os';
-import { join, resolve } from 'node:path';
-import { type CommandLine, commandFailed } from '../../machines/startup/configuration/index.ts';
-import { nodeNameOf } from '../../machines/startup/run.ts';
+/** `statelet run`: the arguments of a kubelet, and a daemon that runs until a signal. */
 import { runDaemon } from '../daemon.ts';
-import { effectiveConfiguration, parseKubeletArguments } from '../effective-configuration.ts';
-import { maskedArguments } from '../masked-arguments.ts';
-import { OWN_FLAGS_HELP, splitArguments } from '../own-flags.ts';
-import { printLines } from '../print-lines.ts';
-
-/** Charts of the machines, drawn when the project is built. */
-const DIAGRAMS_DIR = join(import.meta.dirname, '../../../docs/diagrams');
+import { OWN_FLAGS_HELP } from '../own-flags.ts';
+import { prepareRun } from '../prepared-run.ts';
 
 export async function run(given: readonly string[]): Promise<number> {
-  const split = splitArguments(given);
-  if ('error' in split) return refuse(split.error, null);
-  const dataDir = split.own.dataDir === null ? null : resolve(split.own.dataDir);
-  const kubelet = maskedArguments(split.kubelet);
-  const argv = dataDir === null ? kubelet : [`--root-dir=${dataDir}`, ...kubelet];
-  const parsed = parseKubeletArguments(argv);
-  for (const note of parsed.notes) process.stderr.write(`${note}\n`);
-  if (parsed.kind === 'error') return refuse(parsed.error, parsed.hint);
-  if (parsed.kind !== 'run') {
-    if (parsed.text !== '') process.stdout.write(`${parsed.text}\n${parsed.kind === 'help' ? OWN_FLAGS_HELP : ''}`);
-    return 0;
-  }
-  if (split.own.validate) return validate(parsed);
-  const rootDir = resolve(parsed.flags.rootDir);
-  return runDaemon({
-    argv,
-    rootDir,
-    dataDir,
-    journalDir: resolve(split.own.journalDir ?? join(rootDir, 'journal')),
-    visualizerPort: split.own.visualizerPort,
-    nodeName: nodeNameOf(parsed.flags.hostnameOverride, hostname()),
-    logFormat: parsed.given['logging-format'] === 'json' ? 'json' : 'text',
-    verbosity: verbosityOf(parsed),
-    diagramsDir: DIAGRAMS_DIR,
-  });
-}
-
-/** `--validate`: would this start? Nothing on disk is changed, no runtime is asked. */
-async function validate(parsed: Extract<CommandLine, { kind: 'run' }>): Promise<number> {
-  const effective = await effectiveConfiguration(parsed);
-  printLines('warn', effective.warnings);
-  if (effective.kind === 'refused') {
-    printLines('error', effective.lines);
-    return 1;
-  }
-  process.stdout.write('ok\n');
-  return 0;
-}
-
-function verbosityOf(parsed: Extract<CommandLine, { kind: 'run' }>): number {
-  const given = Number(parsed.given['v'] ?? 0);
-  return Number.isFinite(given) ? given : 0;
-}
-
-function refuse(error: string, hint: string | null): number {
-  const { exit, lines } = commandFailed(error);
-  printLines('error', lines);
-  if (hint) process.stderr.write(`${hint}\n`);
-  return exit;
+  const prepared = await prepareRun(given, OWN_FLAGS_HELP);
+  return 'exitCode' in prepared ? prepared.exitCode : runDaemon(prepared.options);
 }

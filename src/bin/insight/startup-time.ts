@@ -46,6 +46,9 @@ export const phaseName = ({ name }: Pick<PhaseView, 'name'>): string =>
 export const startupPhases = ({ phases }: Story): readonly PhaseView[] =>
   phases.filter(({ name }) => name.startsWith(PREFIX));
 
+/** Where starting ends in a node that runs its pods once: when the last of them has its verdict. */
+const RUN_ONCE = 'runOnce.pods';
+
 const isGoal = (visit: PhaseView): boolean => GOALS.includes(phaseName(visit));
 
 export function startupTime(story: Story): StartupTime {
@@ -54,8 +57,9 @@ export function startupTime(story: Story): StartupTime {
   const synchronizing = visits.find((visit) => phaseName(visit) === SYNCHRONIZING);
   const [pod] = [...story.pods.values()].filter(({ running }) => running).sort((a, b) => a.running!.n - b.running!.n);
   const reached = visits.filter(isGoal);
-  const complete = reached.length === GOALS.length;
-  const goals = [...reached.map(({ entered }) => entered), story.healthz?.t ?? story.started];
+  const once = visits.find((visit) => phaseName(visit) === RUN_ONCE && visit.left !== undefined);
+  const complete = reached.length === GOALS.length || (once !== undefined && story.failure === undefined);
+  const goals = [...reached.map(({ entered }) => entered), once?.left ?? 0, story.healthz?.t ?? story.started];
   const end = complete ? Math.max(...goals) : lastEnd(visits, story);
   const totalMs = since(end);
   return {

@@ -23,7 +23,10 @@ export interface PodSummary extends PodRef {
   readonly restarts: number;
 }
 
-export type StatusInput = Pick<NodeSettings, 'apiServer'>;
+export interface StatusInput extends Pick<NodeSettings, 'apiServer'> {
+  /** `systemId` of somebody who hears every status, too. */
+  readonly follower?: string;
+}
 
 /** Where a pod is known. */
 interface Publisher extends PodRef {
@@ -33,6 +36,7 @@ interface Publisher extends PodRef {
 
 interface Context {
   readonly publishes: boolean;
+  readonly follower: string | null;
   readonly pods: Readonly<Record<string, PodSummary>>;
   /** By the uid of the pod on this node. */
   readonly publishers: Readonly<Record<string, Publisher>>;
@@ -63,6 +67,7 @@ const summaryOf = ({ uid, namespace, name }: PodRef, status: PodStatus): PodSumm
 const note = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.changed') return;
   publish(enqueue, context, event.pod, event);
+  if (context.follower !== null) enqueue.sendTo(to(context.follower), event);
   const summary = summaryOf(event.pod, event.status);
   const before = context.pods[summary.uid];
   if (before && JSON.stringify(before) === JSON.stringify(summary)) return;
@@ -163,7 +168,13 @@ function askAgain(enqueue: Enqueue): void {
 
 export const statusMachine = s.createMachine({
   id: 'status',
-  context: ({ input }) => ({ publishes: input.apiServer !== undefined, pods: {}, publishers: {}, mirrors: {} }),
+  context: ({ input }) => ({
+    publishes: input.apiServer !== undefined,
+    follower: input.follower ?? null,
+    pods: {},
+    publishers: {},
+    mirrors: {},
+  }),
   entry: s.enqueueActions(({ enqueue }) => askAgain(enqueue)),
   on: {
     'status.changed': { actions: note },

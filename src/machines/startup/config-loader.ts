@@ -25,6 +25,7 @@ import {
   type Resolution,
   resolveConfiguration,
 } from './configuration/index.ts';
+import { hintForRefusal } from './configuration/removed-flags.ts';
 import { logEntries } from './log-entries.ts';
 import type { Failure } from './types.ts';
 
@@ -181,6 +182,8 @@ export const configLoaderMachine = setup({
         for (const { text, klog } of logEntries(context.resolution?.warnings ?? [])) {
           enqueue(line('warn', [text, { klog }]));
         }
+        const refusal = context.resolution?.kind === 'failed' ? hintForRefusal(context.resolution.error) : null;
+        if (refusal !== null) enqueue(line('info', refusal));
       }),
     },
   },

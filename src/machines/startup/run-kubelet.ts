@@ -148,5 +148,8 @@ export const runKubelet = kubeletSetup.createStateConfig({
     },
     done: { type: 'final' },
   },
-  onDone: 'startKubelet',
+  onDone: [
+    { guard: ({ context }) => context.input.runOnce !== undefined, target: 'runOnce' },
+    { target: 'startKubelet' },
+  ],
 });

@@ -22,9 +22,10 @@ import { clientBuilderMachine } from './client-builder.ts';
 import { configLoaderMachine } from './config-loader.ts';
 import { containerManagerMachine } from './container-manager.ts';
 import { lockFileMachine } from './lock-file.ts';
+import { runOnceMachine } from './run-once.ts';
 import { runtimeServiceMachine } from './runtime-service.ts';
 import { restartDelay } from './subsystems.ts';
-import type { Failure, KubeletContext, KubeletEvent, KubeletInput } from './types.ts';
+import type { KubeletContext, KubeletEvent, KubeletInput, KubeletMachineOutput } from './types.ts';
 
 /** Subsystems that the supervisor starts and restarts, in the order in which the documents create them. */
 export const SUBSYSTEMS = [
@@ -40,6 +41,7 @@ export const SUBSYSTEMS = [
   'pods',
   'pleg',
   'syncLoop',
+  'runOnce',
   'containerGC',
   'imageGC',
   'healthz',
@@ -57,7 +59,7 @@ export const kubeletSetup = setup({
     input: {} as KubeletInput,
     context: {} as KubeletContext,
     events: {} as KubeletEvent,
-    output: {} as { exitCode: number; failure: Failure | null },
+    output: {} as KubeletMachineOutput,
     meta: {},
   },
   actors: {
@@ -77,6 +79,7 @@ export const kubeletSetup = setup({
     pods: podsMachine as AnyStateMachine,
     pleg: plegMachine as AnyStateMachine,
     syncLoop: syncLoopMachine as AnyStateMachine,
+    runOnce: runOnceMachine as AnyStateMachine,
     containerGC: containerGcMachine as AnyStateMachine,
     imageGC: imageGcMachine as AnyStateMachine,
     healthz: healthzMachine as AnyStateMachine,
@@ -107,7 +110,8 @@ type Failing = {
   readonly output?: unknown;
 };
 
-function messageOf(event: Failing): string {
+/** What the event says of why something failed. */
+export function messageOf(event: Failing): string {
   if (event.error) return (event.error as Error).message;
   if (event.message) return event.message;
   return (event.output as { message?: string } | undefined)?.message ?? 'unknown error';

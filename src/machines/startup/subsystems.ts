@@ -28,8 +28,12 @@ const sayCrash = (id: string) =>
     { subsystem: id, err: (event.error as Error).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
   ]);
 
-/** State of the region that holds subsystem `id`, invoked under its own name and `systemId`. */
-export function subsystem<Id extends string>(id: Id, input: (args: { context: KubeletContext }) => unknown) {
+/** State of the region that holds subsystem `id`; others find it by `systemId`, its own name if there is no other. */
+export function subsystem<Id extends string>(
+  id: Id,
+  input: (args: { context: KubeletContext }) => unknown,
+  systemId: string = id,
+) {
   return {
     initial: 'absent' as const,
     states: {
@@ -38,7 +42,7 @@ export function subsystem<Id extends string>(id: Id, input: (args: { context: Ku
         invoke: {
           id,
           src: id,
-          systemId: id,
+          systemId,
           input,
           onError: { target: 'crashed', actions: [recordCrash(id), sayCrash(id)] },
         },

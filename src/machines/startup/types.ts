@@ -3,6 +3,7 @@
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
+import type { PodResult, RunOnceFinished } from './run-once.ts';
 
 /** Input of the root machine: what the process was given. It is in the journal's header. */
 export interface KubeletInput {
@@ -14,6 +15,8 @@ export interface KubeletInput {
   readonly version: string;
   /** Where the journal of this node is; soft facts live beside it. */
   readonly journalDir: string;
+  /** Present in a node that runs the pods of its manifests once and ends: `statelet run-once`. */
+  readonly runOnce?: { readonly retries: number };
 }
 
 /** Why starting ended, in the words of the phase that failed. */
@@ -47,6 +50,14 @@ export interface NodeIdentity {
   readonly nodeIPs: readonly string[];
 }
 
+/** What the root machine ends with. */
+export interface KubeletMachineOutput {
+  readonly exitCode: number;
+  readonly failure: Failure | null;
+  /** Of `statelet run-once`; `null` when it ended before there was a verdict on every pod. */
+  readonly podResults?: readonly PodResult[] | null;
+}
+
 export interface KubeletContext {
   readonly input: KubeletInput;
   readonly flags: KubeletFlags | null;
@@ -63,6 +74,8 @@ export interface KubeletContext {
   readonly softState: SoftState | null;
   readonly settings: NodeSettings | null;
   readonly failure: Failure | null;
+  /** Of a node that runs its pods once, when it has. */
+  readonly podResults: readonly PodResult[] | null;
   /** Crashes since start, by subsystem: the base of its restart back-off. */
   readonly crashes: Readonly<Record<string, number>>;
 }
@@ -82,5 +95,6 @@ export type KubeletEvent =
   | { readonly type: 'healthz.serving'; readonly address: string; readonly port: number }
   | { readonly type: 'runtimeState.up' }
   | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }
+  | RunOnceFinished
   /** Raised by a phase: this subsystem may start now. */
   | { readonly type: `create.${string}` };

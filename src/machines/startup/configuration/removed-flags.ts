@@ -76,6 +76,17 @@ const HINTS: Readonly<Record<string, string>> = {
   'windows-service': 'Only on Windows.',
 };
 
+const REFUSALS: readonly (readonly [refused: string, hint: string])[] = [
+  [
+    'Runonce mode has been deprecated and should not be set',
+    'Use the command `statelet run-once` to run the static pods once.',
+  ],
+];
+
+/** What to do instead of a setting that the validation refuses because it is gone; `null` for other refusals. */
+export const hintForRefusal = (error: string): string | null =>
+  REFUSALS.find(([refused]) => error.includes(refused))?.[1] ?? null;
+
 export function hintFor(flag: string): string | null {
   const name = flag.replaceAll('_', '-');
   return Object.hasOwn(HINTS, name) ? `Flag --${name} was removed. ${HINTS[name] ?? ''}` : null;

@@ -66,6 +66,12 @@ const kubeletRun: readonly Promised[] = [
   ),
 ];
 
+const runOnce: readonly Promised[] = inOrder(
+  ['the rlimit is set', 'S130', 'the branch comes when the kubelet is created'],
+  ['pods are run once', 'S131', 'RunOnce instead of startKubelet'],
+  ['the pods have run', 'S112', 'run returns when they have'],
+);
+
 export const walkthroughNotHere: readonly NotHere[] = [
   { step: 'feature gates set from flags', row: 'S016', why: 'folded' },
   { step: 'dynamic configuration refused', row: 'S024', why: 'removed' },
@@ -76,7 +82,6 @@ export const walkthroughNotHere: readonly NotHere[] = [
   { step: 'KubeClient, EventClient, HeartbeatClient', row: 'S059', why: 'cluster' },
   { step: 'client CA reload', row: 'S065', why: 'server' },
   { step: 'cgroup roots', row: 'S066', why: 'folded' },
-  { step: 'runonce', row: 'S131', why: 'removed' },
   { step: 'node informer', row: 'S140', why: 'cluster' },
   { step: 'service informer', row: 'S151', why: 'cluster' },
   { step: 'OOM watcher', row: 'S154', why: 'pods' },
@@ -101,6 +106,6 @@ export const walkthroughNotHere: readonly NotHere[] = [
 export const walkthrough: OrderDocument = {
   key: 'A',
   title: 'walk-through of v1.23, from main() to syncLoop()',
-  promises: [...command, ...run, ...runKubelet, ...kubeletRun],
+  promises: [...command, ...run, ...runKubelet, ...kubeletRun, ...runOnce],
   notHere: walkthroughNotHere,
 };

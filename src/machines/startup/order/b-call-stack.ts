@@ -70,10 +70,20 @@ const kubeletRun: readonly Promised[] = [
   ),
 ];
 
+const runOnce: readonly Promised[] = [
+  ...inOrder(
+    ['the rlimit is set', 'S130', 'the limit comes before both branches'],
+    ['data directories are asked for', 'S131', 'RunOnce makes the folders first'],
+    ['the container logs directory is asked for', 'S131', 'then the folder of log links'],
+    ['pods are run once', 'S131', 'then it takes one update of the manifests'],
+    ['the pods have run', 'S112', 'RunKubelet returns with their result'],
+  ),
+];
+
 export const callStack: OrderDocument = {
   key: 'B',
   title: 'call stack and code of v1.22',
-  promises: [...command, ...run, ...newMainKubelet, ...kubeletRun],
+  promises: [...command, ...run, ...newMainKubelet, ...kubeletRun, ...runOnce],
   notHere: [
     { step: 'unknown command refused', row: 'S009', why: 'folded' },
     { step: 'signal context', row: 'S029', why: 'folded' },

@@ -46,10 +46,16 @@ const kubeletRun: readonly Promised[] = [
   ),
 ];
 
+const runOnce: readonly Promised[] = inOrder(
+  ['PodConfig is made', 'S131', 'RunOnce reads the updates of PodConfig'],
+  ['pods are run once', 'S131', 'the branch comes after createAndInitKubelet'],
+  ['the pods have run', 'S112', 'run ends with them'],
+);
+
 export const version15: OrderDocument = {
   key: 'C',
   title: 'source analysis of v1.5',
-  promises: [...run, ...runKubelet, ...kubeletRun],
+  promises: [...run, ...runKubelet, ...kubeletRun, ...runOnce],
   notHere: [
     { step: 'GOMAXPROCS', row: 'S005', why: 'removed' },
     { step: '--version', row: 'S011', why: 'folded' },

@@ -10,7 +10,7 @@ export { checkOrder, missingSteps, stepsTaken } from './check.ts';
 export { CONTRADICTIONS } from './contradictions.ts';
 export type { Promised } from './document.ts';
 export { isStep } from './step.ts';
-export { STEP_NAMES } from './steps.ts';
+export { NOT_IN_RUN_ONCE, STEP_NAMES } from './steps.ts';
 
 export const DOCUMENTS: readonly OrderDocument[] = [
   walkthrough,

@@ -20,6 +20,7 @@ const only = (condition: string, step: Step): Step => ({ ...step, only: conditio
 const WITH_FILE = 'with --config';
 const WITH_LOCK = 'with --lock-file';
 const WITH_HEALTHZ = 'with a healthz port';
+const RUN_ONCE = 'of statelet run-once';
 
 export const STEPS = {
   'flags are parsed': starts('configLoader'),
@@ -54,7 +55,10 @@ export const STEPS = {
   'container GC starts': starts('containerGC'),
   'image GC starts': starts('imageGC'),
   'the rlimit is set': asks('openFilesLimit', 'host.setOpenFilesLimit'),
-  'no API server is said': says('No API server defined - no node status update will be sent'),
+  'no API server is said': only(
+    'of a node that runs on without an API server',
+    says('No API server defined - no node status update will be sent'),
+  ),
   'data directories are asked for': asks('dataDirectories', 'host.makeDirectories'),
   'data directories exist': hears('dataDirectories', 'host.makeDirectories'),
   'the container logs directory is asked for': asks('containerLogs', 'host.makeDirectories'),
@@ -72,7 +76,19 @@ export const STEPS = {
   },
   'the container manager is started': tells('containerManager', 'containerManager.started'),
   'pods are synchronised': { told: 'runtime.up', from: SUPERVISOR, to: subsystem('syncLoop') },
+  'pods are run once': only(RUN_ONCE, starts('runOnce')),
+  'the pods have run': only(RUN_ONCE, tells('runOnce', 'runOnce.finished')),
 } as const satisfies Record<string, Step>;
+
+/** Steps that a node which runs its pods once ends without: it has no servers and no loops. */
+export const NOT_IN_RUN_ONCE = [
+  'the start is said',
+  'READY=1 is sent',
+  'run blocks',
+  'the sync loop starts',
+  'the runtime is waited for',
+  'pods are synchronised',
+] as const;
 
 export type StepName = keyof typeof STEPS;
 /** Every step in the order of the table. */

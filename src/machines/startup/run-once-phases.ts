@@ -1,0 +1,84 @@
+/**
+ * The end of starting in a node that runs its pods once: no servers and no loops, only the folders, the runtime, and the
+ * wait for the pods. Steps: S131, S112.
+ */
+import { assign, enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { kubeletSetup, messageOf, warning } from './setup.ts';
+import { dataDirectories } from './start-kubelet.ts';
+import type { Failure } from './types.ts';
+
+const failureOf = (phase: string, text: string): Failure => ({
+  phase: `runOnce.${phase}`,
+  message: `failed to run Kubelet: runonce failed: ${text}`,
+  exitCode: 1,
+});
+
+export const runOncePhases = kubeletSetup.createStateConfig({
+  initial: 'dataDirectories',
+  states: {
+    dataDirectories: {
+      meta: { steps: 'S131, S233', waitsFor: "the node's folders" },
+      invoke: {
+        id: 'dataDirectories',
+        src: 'host.makeDirectories',
+        input: ({ context }) => ({ directories: dataDirectories(context) }),
+        onDone: 'containerLogs',
+        onError: {
+          target: '#kubelet.failed',
+          actions: assign({ failure: ({ event }) => failureOf('dataDirectories', messageOf(event)) }),
+        },
+      },
+    },
+    containerLogs: {
+      meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
+      invoke: {
+        id: 'containerLogs',
+        src: 'host.makeDirectories',
+        input: ({ context }) => ({ directories: [{ path: context.settings!.containerLogsDir, mode: 0o755 }] }),
+        onDone: 'waitingForRuntime',
+        onError: {
+          target: 'waitingForRuntime',
+          actions: warning('Failed to create the folder of container log links'),
+        },
+      },
+    },
+    waitingForRuntime: {
+      meta: { steps: 'S131, S236', waitsFor: 'RuntimeReady' },
+      entry: raise({ type: 'create.pleg' }),
+      on: { 'runtimeState.up': 'runtimeDependentModules' },
+    },
+    runtimeDependentModules: {
+      meta: { steps: 'S237-S241', waitsFor: 'the container manager to start' },
+      entry: sendTo(to('containerManager'), { type: 'containerManager.start' }),
+      on: {
+        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
+        'containerManager.started': 'pods',
+        'containerManager.failed': {
+          target: '#kubelet.failed',
+          actions: assign({ failure: ({ event }) => failureOf('runtimeDependentModules', event.message) }),
+        },
+      },
+    },
+    pods: {
+      meta: { steps: 'S131', waitsFor: 'each pod to be ready or to end' },
+      entry: raise({ type: 'create.runOnce' }),
+      on: {
+        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
+        'runOnce.finished': [
+          {
+            guard: ({ event }) => event.error !== '',
+            target: '#kubelet.failed',
+            actions: enqueueActions(({ event, enqueue }) => {
+              const { results, error } = event;
+              enqueue.assign({ podResults: results, failure: failureOf('pods', error) });
+            }),
+          },
+          {
+            target: '#kubelet.stopped',
+            actions: [assign({ podResults: ({ event }) => event.results }), line('info', 'Started kubelet as runonce')],
+          },
+        ],
+      },
+    },
+  },
+});

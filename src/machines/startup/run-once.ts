@@ -1,0 +1,260 @@
+/**
+ * Run once: the pods of one look at the manifests, each until it is ready or has ended.
+ *
+ * Takes the place of the sync loop, under its name, in a node that was started by `statelet run-once`.
+ *
+ * Decides: what became of each pod, and when there is nothing left to wait for.
+ * Owns: the pods of the first complete list of manifests, and the verdict on each.
+ * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `status.changed` of `status`, `pods.started`.
+ * Asks: `podConfig` and `pleg` to tell everything again when it begins, or when `pods` lost it.
+ * Tells the supervisor: `runOnce.finished`, once.
+ * Invariants:
+ *   O1 what comes later than the first list is not run. O2 a pod that is in no manifest is neither touched nor ended.
+ *   O3 it ends: with a verdict on every pod, or when upstream's retries would be over.
+ * Seeds: S112, S131. Upstream, until 1.23: pkg/kubelet/runonce.go.
+ */
+import { line, now, sendParent, setup, to } from '../../kernel/xstate.ts';
+import type { Pod, PodStatus } from '../api/pod.ts';
+import type {
+  ConfigMessage,
+  ObjectsTold,
+  PodRef,
+  PodsMessage,
+  RuntimeMessage,
+  SourceReady,
+  StatusMessage,
+} from '../pods/messages.ts';
+
+/** Upstream's number of looks at a pod after the first. */
+export const RUN_ONCE_RETRIES = 10;
+/** Upstream's wait before the second look; each later one is twice as long. */
+const RETRY_DELAY_MS = 1_000;
+/** More would be a wait of weeks. */
+export const RUN_ONCE_RETRIES_MAX = 20;
+/** Upstream's wait for the first list where no source was named, so that none can come. */
+const NO_SOURCE_MS = 1_000;
+/** The same where one was named: a busy disk is no reason to give up. */
+const SOURCE_MS = 30_000;
+
+/** What all of upstream's looks together would have waited, in milliseconds. */
+export const deadlineOf = (retries: number): number => RETRY_DELAY_MS * (2 ** retries - 1);
+
+export interface RunOnceInput {
+  readonly staticPodPath: string;
+  readonly retries: number;
+}
+
+interface ContainerResult {
+  readonly name: string;
+  readonly state: 'waiting' | 'running' | 'terminated';
+  /** Why it waits or ended; empty where the runtime did not say. */
+  readonly reason: string;
+  /** `null` while it has not ended. */
+  readonly exitCode: number | null;
+  readonly restarts: number;
+}
+
+/** What became of one pod. */
+export interface PodResult extends PodRef {
+  readonly result: 'Ready' | 'Succeeded' | 'Failed' | 'TimedOut';
+  /** Why it did not come so far; empty where it did. */
+  readonly message: string;
+  readonly containers: readonly ContainerResult[];
+  /** Milliseconds from the first list to the verdict. */
+  readonly tookMs: number;
+}
+
+export interface RunOnceFinished {
+  readonly type: 'runOnce.finished';
+  readonly results: readonly PodResult[];
+  /** Upstream's words; empty when every pod came as far as it should. */
+  readonly error: string;
+}
+
+interface Awaited extends PodRef {
+  /** `Always` runs until it is ready; the others until they end. */
+  readonly restartPolicy: string;
+  readonly status: PodStatus | null;
+  readonly result: PodResult | null;
+}
+
+interface Context extends RunOnceInput {
+  readonly pods: Readonly<Record<string, Awaited>>;
+  readonly sinceMs: number;
+}
+
+type Event = ConfigMessage | ObjectsTold | SourceReady | RuntimeMessage | PodsMessage | StatusMessage;
+
+/** The verdict on a pod with this status, or `null` while it may still come. */
+export function verdictOf(restartPolicy: string, status: PodStatus): 'Ready' | 'Succeeded' | 'Failed' | null {
+  if (status.phase === 'Succeeded' || status.phase === 'Failed') return status.phase;
+  const isReady = status.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') ?? false;
+  return restartPolicy === 'Always' && isReady ? 'Ready' : null;
+}
+
+const containersOf = (status: PodStatus | null): ContainerResult[] =>
+  [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])].map(
+    ({ name, state, restartCount }) => ({
+      name,
+      state: state?.running ? 'running' : state?.terminated ? 'terminated' : 'waiting',
+      reason: state?.terminated?.reason ?? state?.waiting?.reason ?? '',
+      exitCode: state?.terminated?.exitCode ?? null,
+      restarts: restartCount,
+    }),
+  );
+
+/** As upstream writes a pod in a sentence. */
+const formatPod = ({ name, namespace, uid }: PodRef): string => `${name}_${namespace}(${uid})`;
+
+const failedOf = (results: readonly PodResult[]): PodResult[] =>
+  results.filter(({ result }) => result === 'Failed' || result === 'TimedOut');
+
+const resultsOf = ({ pods }: Context): PodResult[] => Object.values(pods).flatMap(({ result }) => result ?? []);
+
+/** Of a pod that was refused, its own words; of one whose container failed, which. */
+function failureOf(status: PodStatus): string {
+  if (status.message) return `${status.reason ? `${status.reason}: ` : ''}${status.message}`;
+  const failed = containersOf(status).filter(({ exitCode }) => exitCode !== null && exitCode !== 0);
+  return failed.map(({ name, exitCode, reason }) => `container ${name}: ${reason}, exit code ${exitCode}`).join('; ');
+}
+
+const { createMachine, enqueueActions } = setup({
+  types: { input: {} as RunOnceInput, context: {} as Context, events: {} as Event },
+  guards: {
+    hasSource: ({ context }) => context.staticPodPath !== '',
+    isOver: ({ context }) => Object.values(context.pods).every(({ result }) => result !== null),
+    isAwaited: ({ context, event }) => {
+      const uid = event.type === 'runtime.podChanged' ? event.status.uid : 'uid' in event ? event.uid : '';
+      return context.pods[uid] !== undefined;
+    },
+  },
+  delays: {
+    sourceWait: ({ context }) => (context.staticPodPath === '' ? NO_SOURCE_MS : SOURCE_MS),
+    deadline: ({ context }) => deadlineOf(context.retries),
+  },
+});
+
+const forward = enqueueActions(({ event, enqueue }) => enqueue.sendTo(to('pods'), event));
+
+const awaited = (pod: Pod): Awaited => ({
+  uid: pod.metadata.uid,
+  namespace: pod.metadata.namespace,
+  name: pod.metadata.name,
+  restartPolicy: pod.spec.restartPolicy ?? 'Always',
+  status: null,
+  result: null,
+});
+
+const takePods = enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'config.pods' || event.op === 'REMOVE') return;
+  const known = event.pods.map((pod) => [pod.metadata.uid, context.pods[pod.metadata.uid] ?? awaited(pod)] as const);
+  enqueue.assign({ pods: { ...context.pods, ...Object.fromEntries(known) } });
+  enqueue.sendTo(to('pods'), event);
+});
+
+const begin = enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const numPods = Object.keys(context.pods).length;
+  enqueue.assign({ sinceMs: now(args) });
+  enqueue(line('info', ['Processing manifest with pods', { numPods }]));
+  enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
+  // Pods that came before a crash of this actor say nothing new by themselves.
+  enqueue.sendTo(to('pods'), { type: 'status.wanted' });
+});
+
+const judge = enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'status.changed') return;
+  const before = context.pods[event.pod.uid];
+  if (!before || before.result !== null) return;
+  const { status } = event;
+  const verdict = verdictOf(before.restartPolicy, status);
+  const message = verdict === 'Failed' ? failureOf(status) : '';
+  const result = verdict === null ? null : resultOf(before, verdict, message, status, now(args) - context.sinceMs);
+  enqueue.assign({ pods: { ...context.pods, [before.uid]: { ...before, status, result } } });
+  if (result) sayResult(enqueue, result);
+});
+
+function resultOf(
+  { uid, namespace, name }: PodRef,
+  result: PodResult['result'],
+  message: string,
+  status: PodStatus | null,
+  tookMs: number,
+): PodResult {
+  return { uid, namespace, name, result, message, containers: containersOf(status), tookMs };
+}
+
+type Enqueue = Parameters<Parameters<typeof enqueueActions>[0]>[0]['enqueue'];
+
+function sayResult(enqueue: Enqueue, { namespace, name, result, message, containers }: PodResult): void {
+  const pod = `${namespace}/${name}`;
+  if (result === 'Ready' || result === 'Succeeded') return enqueue(line('info', ['Started pod', { pod, result }]));
+  const containerName = containers.filter(({ state }) => state !== 'running').map((container) => container.name);
+  const fields = { pod, containerName: containerName.join(','), err: message };
+  enqueue(line('error', ['Unable to start pod because container failed', fields]));
+}
+
+const giveUp = enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const judged = Object.values(context.pods).map((pod) => {
+    if (pod.result) return pod;
+    const message = `timeout error: pod "${formatPod(pod)}" containers not running after ${context.retries} retries`;
+    const result = resultOf(pod, 'TimedOut', message, pod.status, now(args) - context.sinceMs);
+    sayResult(enqueue, result);
+    return { ...pod, result };
+  });
+  enqueue.assign({ pods: Object.fromEntries(judged.map((pod) => [pod.uid, pod])) });
+});
+
+function finished(context: Context): RunOnceFinished {
+  const results = resultsOf(context);
+  const failed = failedOf(results).map(formatPod);
+  const error = failed.length === 0 ? '' : `error running pods: [${failed.join(' ')}]`;
+  return { type: 'runOnce.finished', results, error };
+}
+
+const withoutManifest = (context: Context): RunOnceFinished => ({
+  type: 'runOnce.finished',
+  results: [],
+  error: `no pod manifest update after ${(context.staticPodPath === '' ? NO_SOURCE_MS : SOURCE_MS) / 1_000}s`,
+});
+
+export const runOnceMachine = createMachine({
+  id: 'runOnce',
+  context: ({ input }) => ({ ...input, pods: {}, sinceMs: 0 }),
+  initial: 'gathering',
+  states: {
+    gathering: {
+      meta: { waitsFor: 'the first complete list of manifests' },
+      entry: enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null })),
+      on: {
+        'config.objects': { actions: forward },
+        'config.pods': { actions: takePods },
+        'config.sourceReady': { guard: 'hasSource', target: 'running', actions: begin },
+      },
+      after: { sourceWait: 'withoutManifest' },
+    },
+    running: {
+      meta: { waitsFor: 'each pod to be ready or to end' },
+      always: { guard: 'isOver', target: 'finished' },
+      on: {
+        'config.objects': { actions: forward },
+        'runtime.podChanged': { guard: 'isAwaited', actions: forward },
+        'runtime.podRemoved': { guard: 'isAwaited', actions: forward },
+        'runtime.podStale': { guard: 'isAwaited', actions: forward },
+        'runtime.relisted': { actions: forward },
+        'status.changed': { actions: judge },
+        'pods.started': 'gathering',
+      },
+      after: { deadline: { target: 'finished', actions: giveUp } },
+    },
+    finished: {
+      entry: [
+        line('info', ({ context }) => ['Finished processing pods', { numPods: Object.keys(context.pods).length }]),
+        sendParent(({ context }) => finished(context)),
+      ],
+    },
+    withoutManifest: { entry: sendParent(({ context }) => withoutManifest(context)) },
+  },
+});
