@@ -1,0 +1,51 @@
+/**
+ * Where this machine's control groups are: the mounts of version 1, one a controller, or the one tree of version 2.
+ *
+ * A hybrid machine (controllers in version 1, an empty version 2 beside them) counts as version 1, because there its
+ * controllers are. Read at the first question and kept: mounts of this kind do not change while a node runs.
+ */
+import { readFile } from 'node:fs/promises';
+import { OperationError } from '../../kernel/json.ts';
+import { parseMounts } from '../host/machine.ts';
+
+export interface Hierarchies {
+  readonly version: 1 | 2;
+  /** By controller (`cpu`, `name=systemd`), where it is mounted; version 2 has one entry, the empty name. */
+  readonly mounts: ReadonlyMap<string, string>;
+}
+
+const UNIFIED = '/sys/fs/cgroup';
+/** Options of a version 1 mount that name no controller. */
+const PLAIN_OPTIONS = new Set(['rw', 'ro', 'xattr', 'noprefix', 'clone_children', 'relatime', 'all', 'none']);
+
+/** `root` is a prefix for a machine that is described by files. */
+export async function readHierarchies(root: string): Promise<Hierarchies> {
+  const found = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8'));
+  if (found.findLast(({ point }) => point === UNIFIED)?.type === 'cgroup2') {
+    return { version: 2, mounts: new Map([['', `${root}${UNIFIED}`]]) };
+  }
+  const mounts = new Map<string, string>();
+  for (const { type, point, options } of found) {
+    if (type !== 'cgroup') continue;
+    for (const option of options) {
+      if (!PLAIN_OPTIONS.has(option) && !option.startsWith('release_agent')) mounts.set(option, `${root}${point}`);
+    }
+  }
+  if (mounts.size === 0) throw new OperationError('failed to find cgroup mounts', { code: 'ENOENT' });
+  return { version: 1, mounts };
+}
+
+/** Controllers that must have a group for the group to exist; `hugetlb` only where it is mounted. */
+const COUNTING = ['cpu', 'cpuacct', 'cpuset', 'memory', 'pids', 'hugetlb', 'name=systemd'];
+
+/** Folders of a group, one a hierarchy: those without which the group does not exist. */
+export const countingFolders = ({ version, mounts }: Hierarchies, path: string): readonly string[] =>
+  version === 2
+    ? [`${mounts.get('')}${path}`]
+    : unique(COUNTING.flatMap((controller) => mounts.get(controller) ?? [])).map((mount) => `${mount}${path}`);
+
+/** All folders of a group. */
+export const foldersOf = ({ mounts }: Hierarchies, path: string): readonly string[] =>
+  unique([...mounts.values()]).map((mount) => `${mount}${path}`);
+
+const unique = (texts: readonly string[]): string[] => [...new Set(texts)];

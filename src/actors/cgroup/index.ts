@@ -1,0 +1,164 @@
+/**
+ * `cgroup.*`: the control groups of this machine, through the kernel's files alone or with systemd's help.
+ *
+ * With the driver `systemd` the unit is asked for first, and then the same files are held to the same values: systemd
+ * owns which groups there are, and some controllers it does not know. What repeats is not said again: a stream speaks
+ * when its outcome changes.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { PortCall, Ports } from '../../kernel/operation.ts';
+import type {
+  CgroupDriver,
+  CgroupsHeld,
+  CgroupTarget,
+  CgroupWish,
+  cgroupOperations,
+} from '../../machines/operations/cgroup.ts';
+import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
+import { gatherSystem, holdKubelet, ownGroup } from './processes.ts';
+import { type SystemdManager, systemdManager } from './systemd.ts';
+import { checkedPath, hold, make, memoryUsage, missingFolders, processesOf, remove, subfolders } from './tree.ts';
+import { cpuWeight } from './values.ts';
+
+export interface CgroupOptions {
+  /** Prefix of `/proc` and `/sys`, for a machine that is described by files. */
+  readonly root?: string;
+  /** Who makes units; the machine's own systemd unless a test has another. */
+  readonly systemd?: SystemdManager;
+}
+
+export type CgroupPorts = Ports<typeof cgroupOperations> & { close(): void };
+
+export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
+  const { root = '', systemd = systemdManager(cpuWeight) } = options;
+  let read: Promise<Hierarchies> | undefined;
+  const hierarchies = (): Promise<Hierarchies> =>
+    (read ??= forgetting(readHierarchies(root), () => (read = undefined)));
+  const groups = { hierarchies, systemd };
+  return {
+    'cgroup.missing': async ({ input: { path } }) => ({ missing: await missingFolders(await hierarchies(), path) }),
+    'cgroup.ensure': async ({ input }) => ensure(groups, input),
+    'cgroup.update': async ({ input }) => update(groups, input),
+    'cgroup.hold': (call) =>
+      repeat(call, async () => {
+        for (const group of call.input.groups) await update(groups, group);
+      }),
+    'cgroup.destroy': async ({ input }) => destroy(groups, input),
+    'cgroup.listPods': async ({ input: { driver, parents } }) => ({
+      pods: await listPods(await hierarchies(), driver, parents),
+    }),
+    'cgroup.memoryUsage': async ({ input: { path } }) => ({ bytes: await memoryUsage(await hierarchies(), path) }),
+    'cgroup.own': async () => ({ path: await ownGroup(root, await hierarchies()) }),
+    'cgroup.gather': (call) =>
+      repeat(call, async () => {
+        const { path, who, oomScoreAdj } = call.input;
+        const found = await hierarchies();
+        await (who === 'kubelet' ? holdKubelet(root, found, path, oomScoreAdj) : gatherSystem(root, found, path));
+      }),
+    close: () => systemd.close(),
+  };
+}
+
+/** A failure is not kept: the next question asks again. */
+async function forgetting<T>(promise: Promise<T>, forget: () => void): Promise<T> {
+  try {
+    return await promise;
+  } catch (error) {
+    forget();
+    throw error;
+  }
+}
+
+interface Groups {
+  readonly hierarchies: () => Promise<Hierarchies>;
+  readonly systemd: SystemdManager;
+}
+
+async function ensure({ hierarchies, systemd }: Groups, { driver, path, resources }: CgroupWish): Promise<null> {
+  const found = await hierarchies();
+  if (driver === 'systemd') await systemd.start(path, resources, found.version);
+  await make(found, path);
+  await hold(found, path, resources);
+  return null;
+}
+
+async function update({ hierarchies, systemd }: Groups, { driver, path, resources }: CgroupWish): Promise<null> {
+  const found = await hierarchies();
+  const missing = await missingFolders(found, path);
+  if (missing.length > 0) {
+    throw new OperationError(`cgroup ${JSON.stringify(path)} has some missing paths: ${missing.join(', ')}`, {
+      code: 'ENOENT',
+    });
+  }
+  if (driver === 'systemd') await systemd.set(path, resources, found.version);
+  await hold(found, path, resources);
+  return null;
+}
+
+/** Killing is tried again, because processes can start others while they are killed. */
+const KILL_ROUNDS = 5;
+const KILL_WAIT_MS = 10;
+
+type Ending = CgroupTarget & { readonly within: string };
+
+async function destroy({ hierarchies, systemd }: Groups, { driver, path, within }: Ending): Promise<null> {
+  if (within === '/' || !checkedPath(path).startsWith(`${checkedPath(within)}/`)) {
+    throw new OperationError(`refusing to remove the cgroup ${path}: it is not below ${within}`, { code: 'EXDEV' });
+  }
+  const found = await hierarchies();
+  for (let round = 0; round < KILL_ROUNDS; round += 1) {
+    const pids = await processesOf(found, path);
+    if (pids.length === 0) break;
+    for (const pid of pids) kill(pid);
+    await sleep(KILL_WAIT_MS * 2 ** round);
+  }
+  if (driver === 'systemd') await systemd.stop(path);
+  await remove(found, path);
+  return null;
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+async function listPods(hierarchies: Hierarchies, driver: CgroupDriver, parents: readonly string[]) {
+  const pods = new Map<string, { uid: string; path: string }>();
+  for (const parent of parents) {
+    const lists = await Promise.all(foldersOf(hierarchies, checkedPath(parent)).map(subfolders));
+    for (const name of new Set(lists.flat())) {
+      const uid = uidIn(name, driver);
+      if (uid !== null) pods.set(uid, { uid, path: `${parent}/${name}` });
+    }
+  }
+  return [...pods.values()];
+}
+
+/** `pod<uid>`, or the last step of `kubepods-burstable-pod<uid>.slice` with its dashes back. */
+function uidIn(name: string, driver: CgroupDriver): string | null {
+  const step = driver === 'systemd' ? /^(?:.*-)?(pod[^-]+)\.slice$/.exec(name)?.[1]?.replaceAll('_', '-') : name;
+  return /^pod(.+)$/.exec(step ?? '')?.[1] ?? null;
+}
+
+/** Does it now and each period, until nobody listens; speaks at first and when the outcome changes. */
+async function repeat<Input extends { readonly periodMs: number }>(
+  call: PortCall<Input, CgroupsHeld>,
+  work: () => Promise<void>,
+): Promise<never> {
+  const { input, signal } = call;
+  let said: string | null = null;
+  for (;;) {
+    const message = await work().then(
+      () => '',
+      (error: Error) => error.message,
+    );
+    signal.throwIfAborted();
+    if (message !== said) call.emit({ type: 'cgroups.held', message });
+    said = message;
+    await sleep(input.periodMs, undefined, { signal, ref: false });
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * Which processes are in which group: the group of this agent, and the ones that are gathered into a group of the
+ * system's.
+ *
+ * Invariant: neither threads of the kernel nor the first process are ever moved.
+ */
+import { readFile, readlink, writeFile } from 'node:fs/promises';
+import { OperationError } from '../../kernel/json.ts';
+import { errnoOf } from '../host/beneath.ts';
+import type { Hierarchies } from './hierarchies.ts';
+import { enter, make } from './tree.ts';
+
+const FIRST_PROCESS = 1;
+/** Processes start while others are moved: so many rounds, as upstream. */
+const ROUNDS = 11;
+
+/** The group of this process: in version 1 the one in which CPU and memory are counted, or systemd's. */
+export async function ownGroup(root: string, { version }: Hierarchies): Promise<string> {
+  const groups = parseGroups(await readFile(`${root}/proc/self/cgroup`, 'utf8'));
+  if (version === 2) return groupOf(groups, '', 'unified');
+  const [cpu, memory] = [groupOf(groups, 'cpu'), groupOf(groups, 'memory')];
+  if (cpu !== memory) {
+    throw new OperationError(`cpu and memory cgroup hierarchy not unified.  cpu: ${cpu}, memory: ${memory}`);
+  }
+  return groups.get('name=systemd') ?? cpu;
+}
+
+function groupOf(groups: ReadonlyMap<string, string>, controller: string, name = controller): string {
+  const path = groups.get(controller);
+  if (path === undefined) throw new OperationError(`mountpoint for ${name} not found`);
+  return path;
+}
+
+/** Format: cgroups(7), `/proc/<pid>/cgroup`. */
+export const parseGroups = (text: string): ReadonlyMap<string, string> =>
+  new Map(
+    text.split('\n').flatMap((line) => {
+      const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+      if (controllers === undefined || path === undefined) return [];
+      return controllers.split(',').map((controller) => [controller, path] as const);
+    }),
+  );
+
+/** A process that shares the first one's view of processes runs on the host; in a container nobody is moved. */
+async function isOnHost(root: string): Promise<boolean> {
+  const [first, own] = await Promise.all([readlink(`${root}/proc/1/ns/pid`), readlink(`${root}/proc/self/ns/pid`)]);
+  return first === own;
+}
+
+export async function holdKubelet(root: string, hierarchies: Hierarchies, path: string, oomScoreAdj: number) {
+  if (!(await isOnHost(root))) return;
+  const current = await ownGroup(root, hierarchies).catch(() => null);
+  if (current !== path) {
+    await make(hierarchies, path);
+    await enter(hierarchies, path, process.pid);
+  }
+  await writeFile(`${root}/proc/self/oom_score_adj`, String(oomScoreAdj));
+}
+
+/** Moves everything of the root group that is not the kernel's. */
+export async function gatherSystem(root: string, hierarchies: Hierarchies, path: string): Promise<void> {
+  await make(hierarchies, path);
+  const folder = hierarchies.mounts.get(hierarchies.version === 2 ? '' : 'memory');
+  let failure: unknown = null;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const pids = (await readFile(`${folder}/cgroup.procs`, 'utf8')).split('\n').filter(Boolean).map(Number);
+    const movable = (await Promise.all(pids.map((pid) => isMovable(root, pid)))).flatMap((is, at) =>
+      is ? [pids[at]!] : [],
+    );
+    if (movable.length === 0) return;
+    for (const pid of movable) {
+      await enter(hierarchies, path, pid).catch((error: unknown) => {
+        if (errnoOf(error) !== 'ESRCH') failure = moved(pid, path, error);
+      });
+    }
+  }
+  if (failure !== null) throw failure;
+}
+
+const moved = (pid: number, path: string, error: unknown): OperationError =>
+  new OperationError(`failed to move PID ${pid} into the system container "${path}": ${(error as Error).message}`);
+
+/** A thread of the kernel has no program. */
+async function isMovable(root: string, pid: number): Promise<boolean> {
+  if (pid === FIRST_PROCESS) return false;
+  return readlink(`${root}/proc/${pid}/exe`).then(
+    () => true,
+    (error: unknown) => errnoOf(error) !== 'ENOENT',
+  );
+}

@@ -1,0 +1,214 @@
+/**
+ * Control groups that systemd makes: slices as transient units, over D-Bus.
+ *
+ * Owns the connection to the system's bus, opened at the first question and again after it broke. Starting a unit that
+ * is there and stopping one that is not are done; a unit counts as started when systemd has finished its job.
+ * Source: org.freedesktop.systemd1(5), systemd.resource-control(5).
+ */
+import { basename } from 'node:path';
+import { createClient, DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
+import { OperationError } from '../../kernel/json.ts';
+import type { CgroupResources } from '../../machines/operations/cgroup.ts';
+
+export interface SystemdManager {
+  start(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;
+  set(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;
+  stop(path: string): Promise<void>;
+  close(): void;
+}
+
+const SERVICE = 'org.freedesktop.systemd1';
+const OBJECT = '/org/freedesktop/systemd1';
+const MANAGER = 'org.freedesktop.systemd1.Manager';
+const DEFAULT_ADDRESS = 'unix:path=/run/dbus/system_bus_socket';
+/** systemd finishes the job of a slice at once; a manager that takes longer than this is stuck. */
+const JOB_TIMEOUT_MS = 30_000;
+/** systemd's "no limit". */
+const INFINITY = 2n ** 64n - 1n;
+const SLICE = '.slice';
+
+type Property = readonly [name: string, value: Variant];
+
+const flag = (name: string, value: boolean): Property => [name, new Variant('b', value)];
+const amount = (name: string, value: bigint): Property => [name, new Variant('t', value)];
+
+/** What every slice of ours is, whatever it is held to. */
+function propertiesOfSlice(path: string, version: 1 | 2): Property[] {
+  const parent = basename(path.slice(0, path.lastIndexOf('/'))) || `-${SLICE}`;
+  return [
+    ['Description', new Variant('s', `Kubernetes pods: ${basename(path)}`)],
+    ['Wants', new Variant('as', [parent])],
+    flag('DefaultDependencies', false),
+    flag('MemoryAccounting', true),
+    flag('CPUAccounting', true),
+    flag(version === 2 ? 'IOAccounting' : 'BlockIOAccounting', true),
+    flag('TasksAccounting', true),
+  ];
+}
+
+const MICROSECONDS = 1_000_000n;
+/** systemd keeps whole per cents of a CPU: the quota is rounded up to one. */
+const ONE_PER_CENT_US = 10_000n;
+
+/** The same limits in systemd's words. What it has no word for is written by the agent itself. */
+export function propertiesOf(
+  resources: CgroupResources,
+  version: 1 | 2,
+  weight: (shares: bigint) => bigint,
+): Property[] {
+  const { cpuShares, cpuQuotaUs, cpuPeriodUs = '100000', memoryBytes, pids } = resources;
+  return [
+    ...(memoryBytes === undefined
+      ? []
+      : [amount(version === 2 ? 'MemoryMax' : 'MemoryLimit', memoryBytes === '-1' ? INFINITY : BigInt(memoryBytes))]),
+    ...(cpuShares === undefined
+      ? []
+      : [version === 2 ? amount('CPUWeight', weight(BigInt(cpuShares))) : amount('CPUShares', BigInt(cpuShares))]),
+    ...(cpuQuotaUs === undefined
+      ? []
+      : [amount('CPUQuotaPerSecUSec', quotaPerSecond(BigInt(cpuQuotaUs), BigInt(cpuPeriodUs)))]),
+    ...(pids === undefined ? [] : [amount('TasksMax', pids === 'max' ? INFINITY : BigInt(pids))]),
+  ];
+}
+
+function quotaPerSecond(quotaUs: bigint, periodUs: bigint): bigint {
+  if (quotaUs <= 0n) return INFINITY;
+  const exact = (quotaUs * MICROSECONDS) / periodUs;
+  return ((exact + ONE_PER_CENT_US - 1n) / ONE_PER_CENT_US) * ONE_PER_CENT_US;
+}
+
+/** `address`: of the bus, as D-Bus writes it; the system's bus unless told otherwise. */
+export function systemdManager(
+  weight: (shares: bigint) => bigint,
+  address = process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS,
+): SystemdManager {
+  let connecting: Promise<Connection> | undefined;
+  const connection = (): Promise<Connection> =>
+    (connecting ??= connect(address, () => (connecting = undefined)).catch((error: unknown) => {
+      connecting = undefined;
+      throw error;
+    }));
+  const call = async (member: string, signature: string, body: unknown[]) =>
+    (await connection()).call(member, signature, body);
+  const job = async (member: string, signature: string, body: unknown[]) =>
+    (await connection()).job(member, signature, body);
+  return {
+    async start(path, resources, version) {
+      const properties = [...propertiesOfSlice(path, version), ...propertiesOf(resources, version, weight)];
+      const body = [unitOf(path), 'replace', properties, []];
+      await tolerating('UnitExists', job('StartTransientUnit', 'ssa(sv)a(sa(sv))', body));
+      await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
+    },
+    async set(path, resources, version) {
+      await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
+    },
+    async stop(path) {
+      await tolerating('NoSuchUnit', job('StopUnit', 'ss', [unitOf(path), 'replace']));
+    },
+    close() {
+      void connecting?.then((open) => open.close()).catch(() => undefined);
+    },
+  };
+}
+
+function unitOf(path: string): string {
+  const unit = basename(path);
+  if (!unit.endsWith(SLICE)) throw new OperationError(`not a slice of systemd: ${JSON.stringify(path)}`);
+  return unit;
+}
+
+async function tolerating(name: string, promise: Promise<unknown>): Promise<void> {
+  try {
+    await promise;
+  } catch (error) {
+    if (!(error instanceof OperationError) || error.code !== `${SERVICE}.${name}`) throw error;
+  }
+}
+
+interface Connection {
+  call(member: string, signature: string, body: unknown[]): Promise<unknown>;
+  /** Resolves when the job that the call started has finished. */
+  job(member: string, signature: string, body: unknown[]): Promise<void>;
+  close(): void;
+}
+
+async function connect(address: string, onClosed: () => void): Promise<Connection> {
+  const bus = createClient({ busAddress: address });
+  const broken = new Promise<never>((_, reject) => {
+    bus.connection.on('error', (error: Error) => reject(unreachable(address, error)));
+    bus.connection.on('end', () => reject(unreachable(address, new Error('the connection ended'))));
+  });
+  broken.catch(onClosed);
+  const call = async (member: string, signature: string, body: unknown[]) => {
+    const message: Message = { destination: SERVICE, path: OBJECT, interface: MANAGER, member, signature, body };
+    try {
+      return await Promise.race([bus.invoke(signature === '' ? withoutBody(message) : message), broken]);
+    } catch (error) {
+      throw asOperationError(member, error);
+    }
+  };
+  const jobs = finishedJobs(bus);
+  await Promise.race([bus.watch(`type='signal',interface='${MANAGER}',member='JobRemoved'`), broken]);
+  await call('Subscribe', '', []);
+  return {
+    call,
+    async job(member, signature, body) {
+      const path = String(await call(member, signature, body));
+      const result = await Promise.race([jobs.finished(path), broken]);
+      if (result !== 'done') throw new OperationError(`systemd: the job of ${member} ${String(body[0])}: ${result}`);
+    },
+    close: () => void bus.close(),
+  };
+}
+
+const withoutBody = ({ signature: _signature, body: _body, ...message }: Message): Message => message;
+
+const unreachable = (address: string, error: Error): OperationError =>
+  new OperationError(
+    `cannot speak to systemd over ${address}: ${error.message}; is this machine started by systemd? ` +
+      'If not, use cgroupDriver cgroupfs in the configuration of kubelet and runtime',
+    { code: 'UNAVAILABLE', retriable: true },
+  );
+
+function asOperationError(member: string, error: unknown): unknown {
+  if (!(error instanceof DBusError)) return error;
+  const { dbusName, message } = error as DBusError & { dbusName?: string };
+  return new OperationError(`systemd: ${member}: ${message}`, { code: dbusName ?? error.name });
+}
+
+/** How jobs ended, also those that end before anybody asks. */
+function finishedJobs(bus: MessageBus) {
+  const ended = new Map<string, string>();
+  const waiting = new Map<string, (result: string) => void>();
+  bus.connection.on('message', ({ member, interface: name, body }: Message) => {
+    if (name !== MANAGER || member !== 'JobRemoved' || !Array.isArray(body)) return;
+    const [, path, , result] = body.map(String);
+    if (path === undefined || result === undefined) return;
+    const tell = waiting.get(path);
+    if (tell) tell(result);
+    else remember(ended, path, result);
+  });
+  return {
+    finished(path: string): Promise<string> {
+      const early = ended.get(path);
+      if (early !== undefined) return Promise.resolve(early);
+      return new Promise((resolve) => {
+        const timer = setTimeout(() => finish('timed out'), JOB_TIMEOUT_MS);
+        const finish = (result: string) => {
+          clearTimeout(timer);
+          waiting.delete(path);
+          resolve(result);
+        };
+        waiting.set(path, finish);
+      });
+    },
+  };
+}
+
+/** Ends of jobs that may be asked for: those of others on this machine, too, so the oldest are forgotten. */
+const ENDED_JOBS_MAX = 256;
+
+function remember(ended: Map<string, string>, path: string, result: string): void {
+  ended.set(path, result);
+  if (ended.size > ENDED_JOBS_MAX) ended.delete(ended.keys().next().value ?? '');
+}

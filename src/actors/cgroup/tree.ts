@@ -1,0 +1,219 @@
+/**
+ * Control groups as folders: making, holding, listing and removing them without anybody's help (driver `cgroupfs`).
+ *
+ * Invariants: C1 a group of version 1 exists in every hierarchy, one of version 2 has every controller that its parent
+ * can give. C2 removing goes deepest first, and a group that is gone is done. C3 no path leaves the hierarchy.
+ */
+import { constants } from 'node:fs';
+import { access, mkdir, open, readdir, readFile, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { CgroupResources } from '../../machines/operations/cgroup.ts';
+import { errnoOf } from '../host/beneath.ts';
+import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';
+import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
+
+const FOLDER_MODE = 0o755;
+/** The kernel needs a moment until a killed process has left its group; each wait is twice as long as the last one. */
+const REMOVE_TRIES = 9;
+const REMOVE_FIRST_WAIT_MS = 2;
+/** What version 2 hands down to the groups below. */
+const CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'hugetlb', 'io'];
+
+/** Refuses what does not name a group below the root. */
+export function checkedPath(path: string): string {
+  const steps = path.split('/').slice(1);
+  const isGood =
+    path === '/' || (path.startsWith('/') && steps.every((step) => step !== '' && step !== '..' && step !== '.'));
+  if (!isGood || path.includes('\0')) throw new OperationError(`not the path of a cgroup: ${JSON.stringify(path)}`);
+  return path === '/' ? '' : path;
+}
+
+const exists = (path: string): Promise<boolean> =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+export async function missingFolders(hierarchies: Hierarchies, path: string): Promise<readonly string[]> {
+  const folders = countingFolders(hierarchies, checkedPath(path));
+  const found = await Promise.all(folders.map(exists));
+  return folders.filter((_, index) => !found[index]);
+}
+
+/** Makes the group and all groups above it. */
+export async function make(hierarchies: Hierarchies, path: string): Promise<void> {
+  const below = checkedPath(path);
+  if (hierarchies.version === 2) return makeUnified(hierarchies.mounts.get('') ?? '', below);
+  await Promise.all(
+    foldersOf(hierarchies, below).map(async (folder) => {
+      await mkdir(folder, { recursive: true, mode: FOLDER_MODE });
+    }),
+  );
+  const cpuset = hierarchies.mounts.get('cpuset');
+  if (cpuset !== undefined) await inheritCpus(cpuset, below);
+}
+
+/** Before anything may run in a cpuset it must have CPUs and memory nodes: those of its parent. */
+async function inheritCpus(mount: string, below: string): Promise<void> {
+  let folder = mount;
+  for (const step of below.split('/').slice(1)) {
+    const parent = folder;
+    folder = join(folder, step);
+    for (const file of ['cpuset.cpus', 'cpuset.mems']) {
+      const own = await read(join(folder, file));
+      if (own === '') await write(join(folder, file), (await read(join(parent, file))) ?? '');
+    }
+  }
+}
+
+async function makeUnified(mount: string, below: string): Promise<void> {
+  let folder = mount;
+  for (const step of below.split('/').slice(1)) {
+    await handDown(folder);
+    folder = join(folder, step);
+    await mkdir(folder, { mode: FOLDER_MODE }).catch((error: unknown) => {
+      if (errnoOf(error) !== 'EEXIST') throw error;
+    });
+  }
+}
+
+/** A controller that cannot be handed down is missing below; whoever needs it fails there, by name. */
+async function handDown(folder: string): Promise<void> {
+  const [available, given] = await Promise.all(
+    ['cgroup.controllers', 'cgroup.subtree_control'].map(async (file) =>
+      ((await read(join(folder, file))) ?? '').split(' '),
+    ),
+  );
+  const wanted = CONTROLLERS.filter((name) => available?.includes(name) && !given?.includes(name));
+  for (const name of wanted) await write(join(folder, 'cgroup.subtree_control'), `+${name}`).catch(() => undefined);
+}
+
+/** Writes each value that is not there yet. */
+export async function hold(hierarchies: Hierarchies, path: string, resources: CgroupResources): Promise<void> {
+  const below = checkedPath(path);
+  const files = hierarchies.version === 2 ? filesOfVersion2(resources) : filesOfVersion1(resources);
+  for (const file of await inOrder(hierarchies, below, files)) await holdFile(hierarchies, below, file);
+}
+
+/** A quota may not be more than its parent's for a moment: where the period shrinks, the quota goes first. */
+async function inOrder(hierarchies: Hierarchies, below: string, files: readonly CgroupFile[]) {
+  const period = files.findIndex(({ name }) => name === 'cpu.cfs_period_us');
+  const quota = files.findIndex(({ name }) => name === 'cpu.cfs_quota_us');
+  if (period === -1 || quota === -1) return files;
+  const now = Number(await read(`${hierarchies.mounts.get('cpu')}${below}/cpu.cfs_period_us`));
+  if (!(Number(files[period]?.value) < now)) return files;
+  return files.map((file, index) => (index === period ? files[quota]! : index === quota ? files[period]! : file));
+}
+
+async function holdFile({ mounts }: Hierarchies, below: string, file: CgroupFile): Promise<void> {
+  const { controller, name, value } = file;
+  const mount = mounts.get(controller);
+  if (mount === undefined) {
+    if (file.optional) return;
+    throw new OperationError(`failed to set ${name} of ${below}: the controller ${controller} is not mounted`);
+  }
+  const path = `${mount}${below}/${name}`;
+  const current = await read(path);
+  if (current === null && file.optional) return;
+  if (current === null) {
+    throw new OperationError(`failed to write ${JSON.stringify(value)} to ${path}: no such file or directory`, {
+      code: 'ENOENT',
+    });
+  }
+  if (current !== value && !isRounded(current, value)) await write(path, value);
+}
+
+const PAGE_BYTES = 4_096n;
+
+/** Memory is kept in whole pages: what differs by less is the same. */
+function isRounded(current: string, value: string): boolean {
+  if (!/^\d+$/.test(current) || !/^\d+$/.test(value)) return false;
+  const [is, wanted] = [BigInt(current), BigInt(value)];
+  return is > PAGE_BYTES && is <= wanted && wanted - is < PAGE_BYTES && is % PAGE_BYTES === 0n;
+}
+
+export async function memoryUsage(hierarchies: Hierarchies, path: string): Promise<string> {
+  const below = checkedPath(path);
+  const file =
+    hierarchies.version === 2
+      ? `${hierarchies.mounts.get('')}${below}/memory.current`
+      : `${hierarchies.mounts.get('memory')}${below}/memory.usage_in_bytes`;
+  return (await readFile(file, 'utf8')).trim();
+}
+
+/** Processes of the group and of all groups below, in any hierarchy. */
+export async function processesOf(hierarchies: Hierarchies, path: string): Promise<readonly number[]> {
+  const below = checkedPath(path);
+  const lists = await Promise.all(foldersOf(hierarchies, below).map(processesBelow));
+  return [...new Set(lists.flat())];
+}
+
+async function processesBelow(folder: string): Promise<number[]> {
+  const [own, children] = await Promise.all([read(join(folder, 'cgroup.procs')), subfolders(folder)]);
+  const pids = (own ?? '').split('\n').filter(Boolean).map(Number);
+  const below = await Promise.all(children.map((name) => processesBelow(join(folder, name))));
+  return [...pids, ...below.flat()];
+}
+
+export async function subfolders(folder: string): Promise<string[]> {
+  try {
+    const entries = await readdir(folder, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** Removes the group in every hierarchy. */
+export async function remove(hierarchies: Hierarchies, path: string): Promise<void> {
+  const below = checkedPath(path);
+  await Promise.all(foldersOf(hierarchies, below).map(removeFolder));
+}
+
+async function removeFolder(folder: string): Promise<void> {
+  for (const name of await subfolders(folder)) await removeFolder(join(folder, name));
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return await rmdir(folder);
+    } catch (error) {
+      const code = errnoOf(error);
+      if (code === 'ENOENT') return;
+      if (code !== 'EBUSY' || tries === REMOVE_TRIES) throw error;
+      await sleep(REMOVE_FIRST_WAIT_MS * 2 ** tries);
+    }
+  }
+}
+
+/** Puts a process into the group. */
+export async function enter(hierarchies: Hierarchies, path: string, pid: number): Promise<void> {
+  for (const folder of foldersOf(hierarchies, checkedPath(path)))
+    await write(join(folder, 'cgroup.procs'), String(pid));
+}
+
+/** The text without its last line break; `null` when there is no such file. */
+async function read(path: string): Promise<string | null> {
+  try {
+    return (await readFile(path, 'utf8')).trimEnd();
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+/** One write, as the kernel wants it; the file is never made, because only the kernel makes files here. */
+async function write(path: string, value: string): Promise<void> {
+  try {
+    const file = await open(path, constants.O_WRONLY | constants.O_TRUNC);
+    try {
+      await file.write(value);
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new OperationError(`failed to write ${JSON.stringify(value)} to ${path}: ${why}`, { code: errnoOf(error) });
+  }
+}

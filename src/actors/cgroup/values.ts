@@ -1,0 +1,70 @@
+/**
+ * From what a group is held to to the files of its version: which file, in which hierarchy, with which text. Pure.
+ *
+ * Invariant: the order of the list is the order of writing; a period comes before the quota that counts in it.
+ */
+import type { CgroupResources } from '../../machines/operations/cgroup.ts';
+
+export interface CgroupFile {
+  /** Of version 1; empty in version 2. */
+  readonly controller: string;
+  readonly name: string;
+  readonly value: string;
+  /** A kernel without this controller holds nobody to it: the file may be missing. */
+  readonly optional: boolean;
+}
+
+const DEFAULT_PERIOD_US = '100000';
+const [LEAST_SHARES, MOST_SHARES] = [2n, 262_144n];
+const MOST_WEIGHT = 10_000n;
+
+const required = (controller: string, name: string, value: string): CgroupFile => ({
+  controller,
+  name,
+  value,
+  optional: false,
+});
+const optional = (controller: string, name: string, value: string): CgroupFile => ({
+  ...required(controller, name, value),
+  optional: true,
+});
+
+export function filesOfVersion1(resources: CgroupResources): readonly CgroupFile[] {
+  const { cpuShares, cpuPeriodUs, cpuQuotaUs, memoryBytes, pids, hugePageBytes = {} } = resources;
+  return [
+    ...(memoryBytes === undefined ? [] : [required('memory', 'memory.limit_in_bytes', memoryBytes)]),
+    ...(cpuShares === undefined ? [] : [required('cpu', 'cpu.shares', cpuShares)]),
+    ...(cpuPeriodUs === undefined ? [] : [required('cpu', 'cpu.cfs_period_us', cpuPeriodUs)]),
+    ...(cpuQuotaUs === undefined ? [] : [required('cpu', 'cpu.cfs_quota_us', cpuQuotaUs)]),
+    ...(pids === undefined ? [] : [required('pids', 'pids.max', pids)]),
+    ...Object.entries(hugePageBytes).map(([size, bytes]) =>
+      optional('hugetlb', `hugetlb.${size}.limit_in_bytes`, bytes),
+    ),
+  ];
+}
+
+export function filesOfVersion2(resources: CgroupResources): readonly CgroupFile[] {
+  const { cpuShares, cpuPeriodUs, cpuQuotaUs, memoryBytes, pids, hugePageBytes = {}, unified = {} } = resources;
+  return [
+    ...(memoryBytes === undefined ? [] : [required('', 'memory.max', memoryBytes === '-1' ? 'max' : memoryBytes)]),
+    ...(cpuShares === undefined ? [] : [required('', 'cpu.weight', cpuWeight(BigInt(cpuShares)).toString())]),
+    ...(cpuQuotaUs === undefined
+      ? []
+      : [required('', 'cpu.max', `${cpuQuotaUs === '-1' ? 'max' : cpuQuotaUs} ${cpuPeriodUs ?? DEFAULT_PERIOD_US}`)]),
+    ...(pids === undefined ? [] : [required('', 'pids.max', pids)]),
+    ...Object.entries(hugePageBytes).map(([size, bytes]) => optional('', `hugetlb.${size}.max`, bytes)),
+    ...Object.entries(unified).map(([name, value]) => required('', name, value)),
+  ];
+}
+
+/**
+ * The weight of version 2 that means as much as these shares: a curve through the least, the default and the most of
+ * both, as the container runtimes have it. Source: opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value.
+ */
+export function cpuWeight(shares: bigint): bigint {
+  if (shares <= LEAST_SHARES) return 1n;
+  if (shares >= MOST_SHARES) return MOST_WEIGHT;
+  const log = Math.log2(Number(shares));
+  const exponent = (log * log + 125 * log) / 612 - 7 / 34;
+  return BigInt(Math.ceil(10 ** exponent));
+}
