@@ -18,6 +18,7 @@ import type { Outcome } from './expectations.ts';
 import { inspectPod } from './inspect.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
 import { authOf, discreet, withoutLogin, withoutSecrets, withSecrets } from './secrets.ts';
+import { watchImages } from './watch-images.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
@@ -274,6 +275,11 @@ function imagePorts(adapter: Adapter) {
       const { images } = await client.call('ListImages', {}, adapter.limits(call));
       return { images: images.map((image) => canonical(image)) };
     },
+    'cri.watchImages': (call) =>
+      watchImages({ input: call.input, signal: call.signal, emit: call.emit.bind(call) }, async () => {
+        const { images } = await client.call('ListImages', {}, adapter.limits(call));
+        return images.map((image) => canonical(image)).sort((a, b) => (a.id < b.id ? -1 : 1));
+      }),
     'cri.removeImage': async (call) => {
       const removal = client.call('RemoveImage', { image: { image: call.input.image } }, adapter.limits(call));
       await removal.catch((error: unknown) => {
@@ -308,6 +314,11 @@ function runtimePorts(adapter: Adapter) {
     'cri.status': async (call) => {
       const { status, runtime_handlers, features } = await client.call('Status', {}, adapter.limits(call));
       return { conditions: status?.conditions ?? [], handlers: runtime_handlers, features: features ?? null };
+    },
+    'cri.updateRuntimeConfig': async (call) => {
+      const runtime_config = { network_config: { pod_cidr: call.input.podCIDR } };
+      await client.call('UpdateRuntimeConfig', { runtime_config }, adapter.limits(call));
+      return null;
     },
     'cri.runtimeConfig': async (call) => {
       try {

@@ -51,6 +51,9 @@ export type WatchPodsItem =
   /** One pod's inspection exceeded its deadline or failed; only that pod is stale. */
   | { readonly type: 'runtime.podStale'; readonly uid: string; readonly message: string };
 
+/** The runtime's images changed; all that it has. */
+export type WatchImagesItem = { readonly type: 'images.changed'; readonly images: readonly Image[] };
+
 type Nothing = Record<string, never>;
 
 export const criOperations = {
@@ -93,11 +96,15 @@ export const criOperations = {
     { imageRef: string }
   >(),
   'cri.listImages': query<Nothing, { images: readonly Image[] }>(),
+  /** Looks every `periodMs` and speaks when something is there that was not, or is gone. */
+  'cri.watchImages': stream<{ periodMs: number }, WatchImagesItem>(),
   'cri.removeImage': idempotent<{ image: string }, null>(),
   'cri.imageFsInfo': query<Nothing, { mountpoint: string; usedBytes: string; inodesUsed: string }>(),
   'cri.execSync': once<
     { containerId: string; command: readonly string[]; timeoutSeconds: number },
     { exitCode: number; stdout: string; stderr: string }
   >(),
+  /** Tells the runtime's network which addresses the cluster gave to this node's pods, comma-separated. */
+  'cri.updateRuntimeConfig': idempotent<{ podCIDR: string }, null>(),
   'cri.reopenContainerLog': idempotent<{ containerId: string }, null>(),
 };
