@@ -1,0 +1,224 @@
+/**
+ * A test API server: the protocol of kube-apiserver on a loopback port, with what is behind it in memory.
+ *
+ * Real: TLS with its own CA, client certificates and tokens, REST on generic storage, discovery, tables, pages, watches,
+ * the three patch languages, optimistic locking, graceful deletion, TokenRequest, CSR, reviews, the way to kubelets.
+ * Not there: validation of every field, server-side apply, dry run, authorization of its own requests, controllers.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { GeneralName } from '@peculiar/x509';
+import { Door, type SeenRequest } from './door.ts';
+import { Faults } from './faults.ts';
+import { apiVersionOf, KINDS } from './kinds.ts';
+import { Listener } from './listener.ts';
+import { keepNamespaces } from './namespaces.ts';
+import { type KubeletAddress, NodeProxy } from './node-proxy.ts';
+import { Authority, type Credential } from './pki.ts';
+import { Registry } from './registry.ts';
+import type { AccessRule } from './reviews.ts';
+import { Router, targetOf } from './router.ts';
+import { ServiceAccountTokens } from './service-account-tokens.ts';
+import { Signer, type SignerOptions } from './signer.ts';
+import { Store } from './store.ts';
+import type { ApiObject, User } from './types.ts';
+import { Users } from './users.ts';
+import { Watches } from './watches.ts';
+
+const ISSUER = 'https://kubernetes.default.svc.cluster.local';
+
+export interface ApiServerOptions {
+  /** Where certificates and kubeconfigs are written; default: a new folder that `close()` removes. */
+  readonly directory?: string;
+  readonly certificates?: SignerOptions;
+  /** Shortest lifetime of a service account's token. Default 600, as the real server has it. */
+  readonly tokenMinSeconds?: number;
+  readonly bookmarkPeriodMs?: number;
+  readonly http2?: boolean;
+  readonly kubeletAddress?: (nodeName: string) => KubeletAddress | undefined;
+}
+
+export interface KubeconfigOptions {
+  readonly groups?: readonly string[];
+  /** Uses this token instead of a certificate; `server.users.tokens` says whose it is. */
+  readonly token?: string;
+  readonly tokenFile?: string;
+  readonly notAfter?: Date;
+  readonly namespace?: string;
+}
+
+export type ApiServer = TestApiServer;
+
+export async function startApiServer(options: ApiServerOptions = {}): Promise<ApiServer> {
+  const authority = await Authority.create('test-api-server-ca');
+  const names = [
+    { type: 'ip', value: '127.0.0.1' },
+    { type: 'dns', value: 'localhost' },
+    { type: 'dns', value: 'kubernetes.default.svc' },
+  ] as GeneralName[];
+  const serving = await authority.issue({ commonName: 'kube-apiserver', names, usages: ['server auth'] });
+  const kubelet = await authority.issue({
+    commonName: 'kube-apiserver-kubelet-client',
+    organizations: ['system:masters'],
+    usages: ['client auth'],
+  });
+  const server = new TestApiServer(authority, { serving, kubelet }, options);
+  await server.start();
+  return server;
+}
+
+class TestApiServer {
+  readonly store = new Store();
+  readonly faults: Faults;
+  readonly users: Users;
+  readonly signer: Signer;
+  readonly authority: Authority;
+  readonly directory: string;
+  readonly caFile: string;
+  /** What SubjectAccessReview allows besides `system:masters`. */
+  readonly accessRules: AccessRule[] = [];
+  /** Every request, in the order in which it came. */
+  readonly requests: readonly SeenRequest[];
+  private readonly ownsDirectory: boolean;
+  private readonly registry: Registry;
+  private readonly watches: Watches;
+  private readonly listener: Listener;
+
+  constructor(
+    authority: Authority,
+    credentials: { serving: Credential; kubelet: Credential },
+    options: ApiServerOptions,
+  ) {
+    this.authority = authority;
+    this.ownsDirectory = options.directory === undefined;
+    this.directory = options.directory ?? mkdtempSync(join(tmpdir(), 'api-server-'));
+    mkdirSync(this.directory, { recursive: true });
+    this.caFile = join(this.directory, 'ca.crt');
+    writeFileSync(this.caFile, authority.caPem);
+    const { store } = this;
+    const tokens = new ServiceAccountTokens(store, ISSUER, options.tokenMinSeconds);
+    this.users = new Users(tokens);
+    this.registry = new Registry(store);
+    this.signer = new Signer(store, authority, options.certificates ?? {});
+    this.watches = new Watches(store, {
+      bookmarks: () => !this.faults.noBookmarks,
+      ...(options.bookmarkPeriodMs === undefined ? {} : { bookmarkPeriodMs: options.bookmarkPeriodMs }),
+    });
+    this.faults = new Faults((how) => this.watches.endAll(how));
+    const { registry, users, accessRules } = this;
+    const router = new Router({ store, registry, users, tokens, accessRules });
+    const address = options.kubeletAddress;
+    const proxy = new NodeProxy({ store, credential: credentials.kubelet, ...(address ? { address } : {}) });
+    const door = new Door({ users, faults: this.faults, router, watches: this.watches, proxy });
+    this.requests = door.requests;
+    this.listener = new Listener({
+      credential: credentials.serving,
+      ca: authority.caPem,
+      http2: options.http2 ?? true,
+      onRequest: (request, response) => door.onRequest(request, response),
+      onUpgrade: (request, socket, head) => door.onUpgrade(request, socket, head),
+    });
+    keepNamespaces(store, registry, authority.caPem);
+  }
+
+  get url(): string {
+    return this.listener.url;
+  }
+
+  /** Open connections, open watches, and all connections that there ever were. */
+  get load(): { connections: number; watches: number; accepted: number } {
+    return { connections: this.listener.connections, watches: this.watches.size, accepted: this.listener.accepted };
+  }
+
+  /** Comes (back) under the same address. */
+  start(): Promise<void> {
+    return this.listener.start();
+  }
+
+  /** Goes away: connections break, new ones are refused. What is stored stays. */
+  stop(): Promise<void> {
+    return this.listener.stop();
+  }
+
+  /** Breaks every connection once; new ones are accepted. */
+  breakConnections(): void {
+    this.listener.breakConnections();
+  }
+
+  async close(): Promise<void> {
+    await this.listener.stop();
+    if (this.ownsDirectory) rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  /** Stores what a user (by default an administrator) would create with kubectl. */
+  create(object: object, user: User = { name: 'admin', groups: ['system:masters'] }): ApiObject {
+    const body = object as ApiObject;
+    const kind = targetKind(body);
+    return this.registry.create(kind, kind.namespaced ? (body.metadata.namespace ?? 'default') : undefined, body, user);
+  }
+
+  /** Deletes what is there, as kubectl does: pods with their grace. */
+  delete(apiVersion: string, resource: string, name: string, namespace = 'default', gracePeriodSeconds?: number): void {
+    const { kind } = targetOf(`${apiVersion.includes('/') ? '/apis' : '/api'}/${apiVersion}/${resource}`);
+    const options = gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds };
+    this.registry.delete({ kind, namespace, name }, options);
+  }
+
+  /** Changes what is stored by a merge patch. */
+  patch(
+    place: { apiVersion: string; resource: string; name: string; namespace?: string; subresource?: string },
+    patch: object,
+  ) {
+    const { apiVersion, resource, name, namespace = 'default', subresource } = place;
+    const { kind } = targetOf(`${apiVersion.includes('/') ? '/apis' : '/api'}/${apiVersion}/${resource}`);
+    return this.registry.patch({ kind, namespace, name, subresource }, 'application/merge-patch+json', patch);
+  }
+
+  /**
+   * Writes a kubeconfig for a user and returns its path. Members of `system:nodes` by name `system:node:…`, everybody
+   * else is an administrator, unless `groups` says otherwise.
+   */
+  async kubeconfig(user = 'admin', options: KubeconfigOptions = {}): Promise<string> {
+    const name = user.replaceAll(/[^\w.-]+/g, '-');
+    const groups = options.groups ?? (user.startsWith('system:node:') ? ['system:nodes'] : ['system:masters']);
+    const credential = await this.credential(name, user, groups, options);
+    const config = {
+      apiVersion: 'v1',
+      kind: 'Config',
+      clusters: [{ name: 'test', cluster: { server: this.url, 'certificate-authority': this.caFile } }],
+      users: [{ name, user: credential }],
+      contexts: [{ name: 'test', context: { cluster: 'test', user: name, namespace: options.namespace ?? 'default' } }],
+      'current-context': 'test',
+    };
+    const path = join(this.directory, `${name}.kubeconfig`);
+    writeFileSync(path, JSON.stringify(config, null, 2), { mode: 0o600 });
+    return path;
+  }
+
+  private async credential(name: string, user: string, groups: readonly string[], options: KubeconfigOptions) {
+    if (options.token !== undefined) return { token: options.token };
+    if (options.tokenFile !== undefined) return { tokenFile: options.tokenFile };
+    const { cert, key } = await this.authority.issue({
+      commonName: user,
+      organizations: groups,
+      usages: ['client auth'],
+      ...(options.notAfter
+        ? { notAfter: options.notAfter, notBefore: new Date(options.notAfter.getTime() - 86_400_000) }
+        : {}),
+    });
+    const files = {
+      'client-certificate': join(this.directory, `${name}.crt`),
+      'client-key': join(this.directory, `${name}.key`),
+    };
+    writeFileSync(files['client-certificate'], cert);
+    writeFileSync(files['client-key'], key, { mode: 0o600 });
+    return files;
+  }
+}
+
+function targetKind(body: ApiObject) {
+  const found = KINDS.find((each) => each.kind === body.kind && apiVersionOf(each) === body.apiVersion);
+  if (!found) throw new Error(`the test API server has no ${body.kind} in ${body.apiVersion}`);
+  return found;
+}

@@ -1,0 +1,89 @@
+/** The secure port: HTTP/2 and HTTP/1.1 on one address, which can go away and come back. */
+import { createSecureServer, type Http2SecureServer, type Http2Session } from 'node:http2';
+import type { AddressInfo, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Credential } from './pki.ts';
+import type { Request } from './users.ts';
+import type { Response } from './watches.ts';
+
+const LOOPBACK = '127.0.0.1';
+
+export interface ListenerOptions {
+  readonly credential: Credential;
+  readonly ca: string;
+  /** False: HTTP/1.1 only, as behind some load balancers. */
+  readonly http2: boolean;
+  readonly onRequest: (request: Request, response: Response) => void;
+  readonly onUpgrade: (request: Request, socket: Duplex, head: Buffer) => void;
+}
+
+export class Listener {
+  private server: Http2SecureServer | undefined;
+  private readonly options: ListenerOptions;
+  private readonly sockets = new Set<Socket>();
+  private readonly sessions = new Set<Http2Session>();
+  private port = 0;
+  /** Connections since the start. */
+  accepted = 0;
+
+  constructor(options: ListenerOptions) {
+    this.options = options;
+  }
+
+  get url(): string {
+    return `https://${LOOPBACK}:${this.port}`;
+  }
+
+  get connections(): number {
+    return this.sockets.size;
+  }
+
+  /** Opens the port; the same one again after {@link stop}. */
+  async start(): Promise<void> {
+    const { credential, ca, http2, onRequest, onUpgrade } = this.options;
+    const server = createSecureServer({
+      ...credential,
+      ca,
+      allowHTTP1: true,
+      requestCert: true,
+      rejectUnauthorized: false,
+      ...(http2 ? {} : { ALPNProtocols: ['http/1.1'] }),
+    });
+    server.on('request', (request, response) =>
+      onRequest(request as unknown as Request, response as unknown as Response),
+    );
+    server.on('upgrade', onUpgrade);
+    server.on('session', (session) => {
+      this.sessions.add(session);
+      session.once('close', () => this.sessions.delete(session));
+    });
+    server.on('connection', (socket: Socket) => {
+      this.accepted += 1;
+      this.sockets.add(socket);
+      socket.once('close', () => this.sockets.delete(socket));
+      socket.on('error', () => socket.destroy());
+    });
+    server.on('sessionError', () => undefined);
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(this.port, LOOPBACK, resolve);
+    });
+    this.port = (server.address() as AddressInfo).port;
+    this.server = server;
+  }
+
+  /** Breaks every connection and closes the port. */
+  async stop(): Promise<void> {
+    const server = this.server;
+    if (!server) return;
+    this.server = undefined;
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    this.breakConnections();
+    await closed;
+  }
+
+  breakConnections(): void {
+    for (const session of this.sessions) session.destroy();
+    for (const socket of this.sockets) socket.destroy();
+  }
+}

@@ -1,0 +1,159 @@
+/** The way from the API server to a kubelet: logs, exec, attach, port forwarding, and the proxy of a node. */
+import { request as httpsRequest } from 'node:https';
+import type { Duplex } from 'node:stream';
+import { connect, type TLSSocket } from 'node:tls';
+import { badRequest, notFound, Refusal, unknownPath } from './errors.ts';
+import { knownKind } from './kinds.ts';
+import type { Credential } from './pki.ts';
+import type { Place } from './registry.ts';
+import type { Store } from './store.ts';
+import { type Fields, textOf } from './types.ts';
+import type { Request } from './users.ts';
+import type { Response } from './watches.ts';
+
+export interface KubeletAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface NodeProxyOptions {
+  readonly store: Store;
+  /** Of a user that the kubelet trusts. */
+  readonly credential: Credential;
+  /** Where the kubelet of a node listens; by default as the node's status says. */
+  readonly address?: (nodeName: string) => KubeletAddress | undefined;
+}
+
+const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'transfer-encoding', 'host', 'authorization', 'upgrade']);
+
+export class NodeProxy {
+  private readonly options: NodeProxyOptions;
+
+  constructor(options: NodeProxyOptions) {
+    this.options = options;
+  }
+
+  /** Passes a request with its body on, and the answer back. */
+  forward(request: Request, response: Response, place: Place, rest: string, query: URLSearchParams): void {
+    const { address, path } = this.target(place, rest, query);
+    const passed = Object.entries(request.headers).filter(([name]) => !name.startsWith(':') && !HOP_BY_HOP.has(name));
+    const outgoing = httpsRequest(
+      {
+        ...address,
+        ...this.options.credential,
+        path,
+        method: request.method,
+        headers: Object.fromEntries(passed),
+        rejectUnauthorized: false,
+        agent: false,
+      },
+      (answer) => {
+        const headers = Object.entries(answer.headers).filter(([name]) => !HOP_BY_HOP.has(name));
+        response.writeHead(answer.statusCode ?? 502, Object.fromEntries(headers) as Record<string, string>);
+        answer.pipe(response);
+      },
+    );
+    outgoing.on('error', (error) => {
+      const body = new Refusal(`error dialing backend: ${error.message}`, {
+        code: 500,
+        reason: 'InternalError',
+      }).status();
+      response.writeHead(500, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(body));
+    });
+    response.once('close', () => outgoing.destroy());
+    request.pipe(outgoing);
+  }
+
+  /** Passes a connection on as it is, after its first request: SPDY and WebSocket alike. */
+  upgrade(request: Request, socket: Duplex, head: Buffer, place: Place, rest: string, query: URLSearchParams): void {
+    const { address, path } = this.target(place, rest, query);
+    const backend: TLSSocket = connect({ ...address, ...this.options.credential, rejectUnauthorized: false }, () => {
+      const lines = Object.entries(request.headers)
+        .filter(([name]) => !['host', 'authorization'].includes(name))
+        .map(([name, value]) => `${name}: ${String(value)}`);
+      const first = `${request.method} ${path} HTTP/1.1`;
+      backend.write(`${[first, `host: ${address.host}:${address.port}`, ...lines].join('\r\n')}\r\n\r\n`);
+      if (head.length > 0) backend.write(head);
+      backend.pipe(socket).pipe(backend);
+    });
+    backend.on('error', (error) => {
+      socket.end(`HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\nerror dialing backend: ${error.message}`);
+    });
+    socket.on('error', () => backend.destroy());
+    socket.on('close', () => backend.destroy());
+  }
+
+  private target(place: Place, rest: string, query: URLSearchParams): { address: KubeletAddress; path: string } {
+    if (place.kind.resource === 'nodes') {
+      const path = withQuery(`/${rest}`, query);
+      return { address: this.addressOf(place.name.split(':')[0]!), path };
+    }
+    const pod = this.options.store.find(place.kind, place.namespace, place.name);
+    if (!pod) throw notFound(place.kind, place.name);
+    const node = pod.spec?.['nodeName'];
+    if (typeof node !== 'string') throw badRequest(`pod ${place.name} does not have a host assigned`);
+    const path = podPath(place, containerOf(place, (pod.spec?.['containers'] ?? []) as Fields[], query), query);
+    return { address: this.addressOf(node), path };
+  }
+
+  private addressOf(nodeName: string): KubeletAddress {
+    const own = this.options.address?.(nodeName);
+    if (own) return own;
+    const kind = knownKind('v1', 'nodes');
+    const node = this.options.store.find(kind, undefined, nodeName);
+    if (!node) throw notFound(kind, nodeName);
+    const addresses = (node.status?.['addresses'] ?? []) as { type: string; address: string }[];
+    const host = ['InternalIP', 'ExternalIP', 'Hostname'].flatMap((type) =>
+      addresses.filter((each) => each.type === type),
+    )[0]?.address;
+    const endpoints = node.status?.['daemonEndpoints'] as { kubeletEndpoint?: { Port?: number } } | undefined;
+    const port = endpoints?.kubeletEndpoint?.Port;
+    if (host === undefined || port === undefined) {
+      throw new Refusal(`no preferred addresses found; known addresses: ${JSON.stringify(addresses)}`, {
+        code: 500,
+        reason: 'InternalError',
+      });
+    }
+    return { host, port };
+  }
+}
+
+const withQuery = (path: string, query: URLSearchParams): string =>
+  query.size > 0 ? `${path}?${query.toString()}` : path;
+
+function containerOf({ name }: Place, containers: readonly Fields[], query: URLSearchParams): string {
+  const asked = query.get('container');
+  const names = containers.map((each) => textOf(each['name']));
+  if (asked) return asked;
+  if (names.length === 1) return names[0]!;
+  throw badRequest(`a container name must be specified for pod ${name}, choose one of: [${names.join(' ')}]`);
+}
+
+/** Where the kubelet serves what the API server calls by another name. */
+function podPath({ namespace, name, subresource }: Place, container: string, query: URLSearchParams): string {
+  const rest = new URLSearchParams(query);
+  rest.delete('container');
+  switch (subresource) {
+    case 'log':
+      return withQuery(`/containerLogs/${namespace}/${name}/${container}`, rest);
+    case 'portforward': {
+      const ports = rest.get('ports');
+      return withQuery(`/portForward/${namespace}/${name}`, new URLSearchParams(ports === null ? {} : { ports }));
+    }
+    case 'exec':
+    case 'attach':
+      return withQuery(`/${subresource}/${namespace}/${name}/${container}`, streamQuery(rest));
+    default:
+      throw unknownPath();
+  }
+}
+
+function streamQuery(query: URLSearchParams): URLSearchParams {
+  const names: Readonly<Record<string, string>> = { stdin: 'input', stdout: 'output', stderr: 'error', tty: 'tty' };
+  const flags = Object.entries(names).filter(([name]) => ['true', '1'].includes(query.get(name) ?? ''));
+  return new URLSearchParams([
+    ...query.getAll('command').map((word): [string, string] => ['command', word]),
+    ...flags.map(([, name]): [string, string] => [name, '1']),
+  ]);
+}

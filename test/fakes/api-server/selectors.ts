@@ -1,0 +1,51 @@
+/** Label and field selectors of lists and watches. */
+import { badRequest } from './errors.ts';
+import type { ApiObject } from './types.ts';
+
+export type Selector = (object: ApiObject) => boolean;
+
+export function selectorOf(query: URLSearchParams): Selector {
+  const tests = [
+    ...split(query.get('fieldSelector') ?? '').map(fieldTest),
+    ...split(query.get('labelSelector') ?? '').map(labelTest),
+  ];
+  return (object) => tests.every((test) => test(object));
+}
+
+/** By commas that are not inside parentheses. */
+const split = (text: string): string[] => text.match(/(?:[^,(]|\([^)]*\))+/g) ?? [];
+
+function fieldTest(term: string): Selector {
+  const match = /^([\w.-]+)(==|!=|=)(.*)$/.exec(term.trim());
+  if (!match) throw badRequest(`invalid selector: '${term}'; can't understand '${term}'`);
+  const [, path, operator, wanted] = match as unknown as [string, string, string, string];
+  return (object) => (fieldValue(object, path) === wanted) === (operator !== '!=');
+}
+
+function fieldValue(object: ApiObject, path: string): string {
+  let value: unknown = object;
+  for (const step of path.split('.')) {
+    if (typeof value !== 'object' || value === null) return '';
+    value = (value as Record<string, unknown>)[step];
+  }
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? String(value) : '';
+}
+
+function labelTest(text: string): Selector {
+  const term = text.trim();
+  const label = (object: ApiObject, key: string) => object.metadata.labels?.[key];
+  const set = /^(\S+)\s+(in|notin)\s*\(([^)]*)\)$/.exec(term);
+  if (set) {
+    const [, key, operator, list] = set as unknown as [string, string, string, string];
+    const values = list.split(',').map((value) => value.trim());
+    return (object) => values.includes(label(object, key) ?? '\0') === (operator === 'in');
+  }
+  const equality = /^([^!=\s]+)\s*(==|!=|=)\s*(\S*)$/.exec(term);
+  if (equality) {
+    const [, key, operator, wanted] = equality as unknown as [string, string, string, string];
+    return (object) => (label(object, key) === wanted) === (operator !== '!=');
+  }
+  if (/^![^\s=!]+$/.test(term)) return (object) => label(object, term.slice(1)) === undefined;
+  if (/^[^\s=!]+$/.test(term)) return (object) => label(object, term) !== undefined;
+  throw badRequest(`unable to parse requirement: found '${term}'`);
+}

@@ -1,0 +1,136 @@
+/**
+ * Strategic merge patch: objects merge by field, lists of the table below by the key of their items, all others are
+ * replaced. Directives: `$patch` (replace, delete, merge), `$retainKeys`, `$setElementOrder/<list>`,
+ * `$deleteFromPrimitiveList/<list>`.
+ */
+import { badRequest } from './errors.ts';
+import { copy, type Fields, isFields, same, type Value } from './types.ts';
+
+/** How the list under a field merges: by this key of its items; `''` for lists of plain values. */
+type MergeKey = string;
+
+/** Fields whose lists merge the same way wherever they are. */
+const COMMON: Readonly<Record<string, MergeKey>> = {
+  finalizers: '',
+  ownerReferences: 'uid',
+  containers: 'name',
+  initContainers: 'name',
+  ephemeralContainers: 'name',
+  env: 'name',
+  volumeMounts: 'mountPath',
+  volumeDevices: 'devicePath',
+  volumes: 'name',
+  imagePullSecrets: 'name',
+  secrets: 'name',
+  hostAliases: 'ip',
+  topologySpreadConstraints: 'topologyKey',
+  schedulingGates: 'name',
+  resourceClaims: 'name',
+  conditions: 'type',
+};
+
+/** Fields that merge by a key in some kinds only. */
+const OF_KIND: Readonly<Record<string, Readonly<Record<string, MergeKey>>>> = {
+  Pod: { ports: 'containerPort', podIPs: 'ip', hostIPs: 'ip', resourceClaimStatuses: 'name' },
+  Node: { addresses: 'type', podCIDRs: '' },
+  Service: { ports: 'port' },
+};
+
+const DIRECTIVE = '$patch';
+const RETAIN_KEYS = '$retainKeys';
+const ORDER = '$setElementOrder/';
+const DELETE_PRIMITIVES = '$deleteFromPrimitiveList/';
+
+export function strategicMerge(target: Fields, patch: Fields, kind: string): Fields {
+  if (patch[DIRECTIVE] === 'replace') return withoutDirectives(patch);
+  if (patch[DIRECTIVE] === 'delete') return {};
+  const result = retained(target, patch);
+  for (const [key, value] of Object.entries(patch)) {
+    if (key === DIRECTIVE || key === RETAIN_KEYS || key.startsWith(ORDER)) continue;
+    if (key.startsWith(DELETE_PRIMITIVES)) removePrimitives(result, key.slice(DELETE_PRIMITIVES.length), value);
+    else if (value === null) delete result[key];
+    else result[key] = merged(result[key], value, key, kind);
+  }
+  for (const key of Object.keys(patch).filter((each) => each.startsWith(ORDER))) {
+    order(result, key.slice(ORDER.length), patch[key], patch[key.slice(ORDER.length)], kind);
+  }
+  return result;
+}
+
+function merged(old: Value | undefined, value: Value, field: string, kind: string): Value {
+  if (isFields(value)) return strategicMerge(isFields(old) ? old : {}, value, kind);
+  const key = mergeKeyOf(field, kind);
+  if (!Array.isArray(value) || key === undefined) return withoutNestedDirectives(value);
+  const present = Array.isArray(old) ? old : [];
+  if (key === '') return [...present, ...value.filter((item) => !present.some((each) => same(each, item)))];
+  return mergeList(present, value, key, kind);
+}
+
+const mergeKeyOf = (field: string, kind: string): MergeKey | undefined => OF_KIND[kind]?.[field] ?? COMMON[field];
+
+function mergeList(present: Value[], patch: Value[], key: string, kind: string): Value[] {
+  const items = patch.map((item) => {
+    if (!isFields(item)) throw badRequest(`the list that merges by ${key} has an item that is not an object`);
+    return item;
+  });
+  if (items.some((item) => item[DIRECTIVE] === 'replace' && Object.keys(item).length === 1)) {
+    return items.filter((item) => item[DIRECTIVE] !== 'replace').map(withoutDirectives);
+  }
+  let result = [...present];
+  for (const item of items) {
+    if (item[key] === undefined)
+      throw badRequest(`map: ${JSON.stringify(item)} does not contain declared merge key: ${key}`);
+    const at = result.findIndex((each) => isFields(each) && same(each[key], item[key]));
+    if (item[DIRECTIVE] === 'delete') result = result.filter((each) => !isFields(each) || !same(each[key], item[key]));
+    else if (at < 0) result.push(withoutDirectives(item));
+    else result[at] = strategicMerge(result[at] as Fields, item, kind);
+  }
+  return result;
+}
+
+function retained(target: Fields, patch: Fields): Fields {
+  const keys = patch[RETAIN_KEYS];
+  if (!Array.isArray(keys)) return { ...target };
+  return Object.fromEntries(Object.entries(target).filter(([key]) => keys.includes(key)));
+}
+
+function removePrimitives(result: Fields, field: string, values: Value | undefined): void {
+  const present = result[field];
+  if (!Array.isArray(present) || !Array.isArray(values)) return;
+  result[field] = present.filter((item) => !values.some((each) => same(each, item)));
+}
+
+/** The named items in the named order; those that only the server has stay where they were among them. */
+function order(result: Fields, field: string, wanted: Value | undefined, patch: Value | undefined, kind: string): void {
+  const list = result[field];
+  if (!Array.isArray(list) || !Array.isArray(wanted)) return;
+  const key = mergeKeyOf(field, kind) ?? '';
+  const nameOf = (item: Value) => JSON.stringify(key !== '' && isFields(item) ? item[key] : item);
+  const positions = new Map(wanted.map((item, index) => [nameOf(item), index]));
+  if (Array.isArray(patch) && patch.some((item) => !positions.has(nameOf(item)) && !isDirective(item))) {
+    throw badRequest(`The order in patch list: ${JSON.stringify(patch)} doesn't match ${ORDER}${field} list`);
+  }
+  const ordered = list
+    .filter((item) => positions.has(nameOf(item)))
+    .toSorted((a, b) => positions.get(nameOf(a))! - positions.get(nameOf(b))!);
+  result[field] = list.map((item) => (positions.has(nameOf(item)) ? ordered.shift()! : item));
+}
+
+const isDirective = (item: Value): boolean => isFields(item) && item[DIRECTIVE] !== undefined;
+
+function withoutDirectives(patch: Fields): Fields {
+  const kept = Object.entries(patch).filter(
+    ([key, value]) =>
+      value !== null &&
+      key !== DIRECTIVE &&
+      key !== RETAIN_KEYS &&
+      !key.startsWith(ORDER) &&
+      !key.startsWith(DELETE_PRIMITIVES),
+  );
+  return Object.fromEntries(kept.map(([key, value]) => [key, withoutNestedDirectives(value)]));
+}
+
+function withoutNestedDirectives(value: Value): Value {
+  if (Array.isArray(value)) return value.filter((item) => !isDirective(item)).map(withoutNestedDirectives);
+  return isFields(value) ? withoutDirectives(value) : copy(value);
+}
