@@ -1,0 +1,143 @@
+/**
+ * Every cgroup with all its counters, and the pod and container that it belongs to: what /metrics/cadvisor is made of.
+ *
+ * Invariant: depth and number are bounded, so that a machine with a runaway tree of cgroups still answers.
+ */
+import { setImmediate } from 'node:timers/promises';
+import { type CgroupUsage, createdAtMs, readUsage } from './cgroup-usage.ts';
+import { below, type Hierarchy } from './hierarchy.ts';
+import type { Inventory, RunningPod } from './inventory.ts';
+import { readNumber, readText } from './kernel-text.ts';
+import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
+import { podCgroups } from './pod-cgroups.ts';
+
+/** As the labels of cAdvisor's metrics. */
+export interface CgroupLabels {
+  readonly container: string;
+  readonly pod: string;
+  readonly namespace: string;
+  readonly image: string;
+  /** The container's id. */
+  readonly name: string;
+}
+
+/** What the scheduler was told; `null` where there is no limit. */
+export interface CgroupLimits {
+  readonly cpuShares: bigint | null;
+  readonly cpuQuotaUs: bigint | null;
+  readonly cpuPeriodUs: bigint | null;
+}
+
+export interface CgroupSample {
+  readonly cgroup: string;
+  readonly atMs: number;
+  readonly startedAtMs: number | null;
+  readonly usage: CgroupUsage;
+  readonly limits: CgroupLimits;
+  /** `null` of a cgroup that is no container's; a pod's own has empty `container`, `image` and `name`. */
+  readonly labels: CgroupLabels | null;
+  /** Of the machine (`/`) and of each pod's sandbox; `null` of all others. */
+  readonly interfaces: readonly InterfaceUsage[] | null;
+}
+
+interface Question {
+  readonly hierarchy: Hierarchy;
+  readonly running: Inventory;
+  readonly podsCgroup: string;
+  readonly root: string;
+  readonly now: () => number;
+}
+
+/** Below this many levels nothing is a pod's or a service's. */
+const MAX_DEPTH = 8;
+/** More than a node with 250 pods has. */
+const MAX_CGROUPS = 5_000;
+/** Cgroups read between two turns of the event loop. */
+const READ_AT_ONCE = 16;
+
+export async function cgroupSamples(question: Question): Promise<CgroupSample[]> {
+  const { hierarchy, root, now } = question;
+  const named = labelsOf(question);
+  const samples: CgroupSample[] = [];
+  for (const cgroup of walk(hierarchy)) {
+    const known = named.get(cgroup);
+    samples.push({
+      cgroup,
+      atMs: now(),
+      startedAtMs: createdAtMs(hierarchy, cgroup),
+      usage: readUsage(hierarchy, cgroup, root),
+      limits: limitsOf(hierarchy, cgroup),
+      labels: known?.labels ?? null,
+      interfaces: cgroup === '/' ? nodeInterfaces(root) : known?.isSandbox ? sandboxInterfaces(question, cgroup) : null,
+    });
+    if (samples.length % READ_AT_ONCE === 0) await setImmediate();
+  }
+  return samples;
+}
+
+function walk(hierarchy: Hierarchy): string[] {
+  const found = ['/'];
+  let level = ['/'];
+  for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth += 1) {
+    level = level.flatMap((parent) => hierarchy.children(parent).map((name) => below(parent, name)));
+    found.push(...level.slice(0, MAX_CGROUPS - found.length));
+    if (found.length >= MAX_CGROUPS) break;
+  }
+  return found;
+}
+
+interface Named {
+  readonly labels: CgroupLabels;
+  readonly isSandbox: boolean;
+}
+
+function labelsOf({ hierarchy, running, podsCgroup }: Question): Map<string, Named> {
+  const pods = new Map(running.pods.map((pod) => [pod.uid, pod]));
+  const named = new Map<string, Named>();
+  for (const { uid, cgroup, containers } of podCgroups(hierarchy, podsCgroup)) {
+    const pod = pods.get(uid);
+    if (pod === undefined) continue;
+    named.set(cgroup, { labels: podLabels(pod, '', '', ''), isSandbox: false });
+    for (const [id, path] of containers) {
+      const container = pod.containers.find((each) => each.id === id);
+      const isSandbox = id === pod.sandboxId;
+      if (container) named.set(path, { labels: podLabels(pod, container.name, container.image, id), isSandbox });
+      else if (isSandbox) named.set(path, { labels: podLabels(pod, '', '', id), isSandbox });
+    }
+  }
+  return named;
+}
+
+const podLabels = (pod: RunningPod, container: string, image: string, name: string): CgroupLabels => ({
+  container,
+  pod: pod.name,
+  namespace: pod.namespace,
+  image,
+  name,
+});
+
+function sandboxInterfaces({ hierarchy, root }: Question, cgroup: string): InterfaceUsage[] | null {
+  const pid = Number(readText(`${hierarchy.folder('memory', cgroup)}/cgroup.procs`)?.split('\n')[0] ?? '');
+  return pid > 0 ? processInterfaces(root, pid) : null;
+}
+
+function limitsOf(hierarchy: Hierarchy, cgroup: string): CgroupLimits {
+  const folder = hierarchy.folder('cpu', cgroup);
+  if (hierarchy.version === 2) {
+    const [quota = 'max', period = ''] = readText(`${folder}/cpu.max`)?.split(' ') ?? [];
+    return {
+      cpuShares: sharesOfWeight(readNumber(`${folder}/cpu.weight`)),
+      cpuQuotaUs: /^\d+$/.test(quota) ? BigInt(quota) : null,
+      cpuPeriodUs: /^\d+$/.test(period) ? BigInt(period) : null,
+    };
+  }
+  return {
+    cpuShares: readNumber(`${folder}/cpu.shares`),
+    cpuQuotaUs: readNumber(`${folder}/cpu.cfs_quota_us`),
+    cpuPeriodUs: readNumber(`${folder}/cpu.cfs_period_us`),
+  };
+}
+
+/** The inverse of how shares of v1 become a weight of v2. */
+const sharesOfWeight = (weight: bigint | null): bigint | null =>
+  weight === null ? null : 2n + ((weight - 1n) * 262_142n) / 9_999n;

@@ -1,0 +1,131 @@
+/**
+ * How full a file system is, and how much of it one folder holds.
+ *
+ * Invariants: a folder is measured without leaving its file system and without following links; what has several names
+ * counts once; measuring is bounded, and what was found until then is a lower bound that says so.
+ */
+import type { Dirent } from 'node:fs';
+import { lstat, opendir, statfs } from 'node:fs/promises';
+
+export interface FileSystemUsage {
+  readonly capacity: bigint;
+  /** What ordinary processes may still fill. */
+  readonly available: bigint;
+  readonly used: bigint;
+  readonly inodes: bigint;
+  readonly inodesFree: bigint;
+}
+
+export interface FolderUsage {
+  readonly used: bigint;
+  readonly inodes: bigint;
+  /** False when a bound ended the measuring: there is more than this. */
+  readonly complete: boolean;
+}
+
+/** A folder of more entries is not worth the time; with its inodes alone it is a finding. */
+const MAX_ENTRIES = 1_000_000;
+/** How long one folder may take. */
+const MAX_MS = 20_000;
+/** Files looked at together: the threads that Node reads with. */
+const TOGETHER = 8;
+/** `st_blocks` counts these, whatever the file system's block is. */
+const BLOCK_BYTES = 512n;
+
+/** `null` when the path is gone. */
+export async function fileSystemUsage(path: string): Promise<FileSystemUsage | null> {
+  try {
+    const { blocks, bfree, bavail, bsize, files, ffree } = await statfs(path, { bigint: true });
+    const used = (blocks - bfree) * bsize;
+    return { capacity: blocks * bsize, available: bavail * bsize, used, inodes: files, inodesFree: ffree };
+  } catch {
+    return null;
+  }
+}
+
+export interface FolderBounds {
+  readonly maxEntries?: number;
+  readonly maxMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Like `du -sx`. A path that is gone holds nothing. */
+export async function folderUsage(path: string, bounds: FolderBounds = {}): Promise<FolderUsage> {
+  const measuring = new Measuring(bounds);
+  const device = await measuring.begin(path);
+  if (device !== null) await measuring.run();
+  return measuring.result();
+}
+
+class Measuring {
+  readonly #bounds: Required<Omit<FolderBounds, 'signal'>> & Pick<FolderBounds, 'signal'>;
+  readonly #startedAt = performance.now();
+  readonly #seen = new Set<bigint>();
+  readonly #folders: string[] = [];
+  #device = 0n;
+  #used = 0n;
+  #inodes = 0n;
+  #entries = 0;
+  #complete = true;
+
+  constructor({ maxEntries = MAX_ENTRIES, maxMs = MAX_MS, signal }: FolderBounds) {
+    this.#bounds = { maxEntries, maxMs, ...(signal ? { signal } : {}) };
+  }
+
+  async begin(path: string): Promise<bigint | null> {
+    try {
+      const found = await lstat(path, { bigint: true });
+      this.#device = found.dev;
+      this.#inodes = 1n;
+      this.#used = found.blocks * BLOCK_BYTES;
+      if (found.isDirectory()) this.#folders.push(path);
+      return found.dev;
+    } catch {
+      return null;
+    }
+  }
+
+  async run(): Promise<void> {
+    for (let folder = this.#folders.pop(); folder !== undefined; folder = this.#folders.pop()) {
+      await this.#measure(folder).catch(() => {});
+      if (!this.#complete) return;
+    }
+  }
+
+  result(): FolderUsage {
+    return { used: this.#used, inodes: this.#inodes, complete: this.#complete };
+  }
+
+  async #measure(folder: string): Promise<void> {
+    let together: Promise<void>[] = [];
+    for await (const entry of await opendir(folder, { bufferSize: 256 })) {
+      together.push(this.#count(folder, entry));
+      if (together.length < TOGETHER) continue;
+      await Promise.all(together);
+      together = [];
+      if (this.#isOverBounds()) return;
+    }
+    await Promise.all(together);
+  }
+
+  #isOverBounds(): boolean {
+    const { maxEntries, maxMs, signal } = this.#bounds;
+    const isLate = performance.now() - this.#startedAt > maxMs;
+    this.#complete = this.#entries < maxEntries && !isLate && signal?.aborted !== true;
+    return !this.#complete;
+  }
+
+  async #count(folder: string, entry: Dirent): Promise<void> {
+    const path = `${folder}/${entry.name}`;
+    this.#entries += 1;
+    const found = await lstat(path, { bigint: true }).catch(() => null);
+    if (found === null || found.dev !== this.#device) return;
+    if (found.nlink > 1n && !found.isDirectory()) {
+      if (this.#seen.has(found.ino)) return;
+      this.#seen.add(found.ino);
+    }
+    this.#inodes += 1n;
+    this.#used += found.blocks * BLOCK_BYTES;
+    if (found.isDirectory()) this.#folders.push(path);
+  }
+}

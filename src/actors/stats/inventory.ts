@@ -1,0 +1,74 @@
+/**
+ * What runs according to the runtime: names for cgroups, and the numbers that only the runtime has.
+ *
+ * Invariant: whatever the runtime does not answer is simply not known; statistics never fail for one missing part.
+ */
+import type { ContainerStats, FilesystemUsage } from '../../machines/api/cri.ts';
+import type { RuntimeClient } from '../cri/client.ts';
+
+export type RuntimeCall = RuntimeClient['call'];
+
+/** Statistics that take longer are worth nothing to whoever asked. */
+const TIMEOUT_MS = 10_000;
+const NANOS_PER_MILLI = 1_000_000n;
+
+export interface RunningContainer {
+  readonly id: string;
+  readonly name: string;
+  readonly image: string;
+  readonly createdAtMs: number;
+  readonly stats: ContainerStats | null;
+}
+
+export interface RunningPod {
+  readonly uid: string;
+  readonly name: string;
+  readonly namespace: string;
+  readonly sandboxId: string;
+  readonly createdAtMs: number;
+  readonly containers: readonly RunningContainer[];
+}
+
+export interface Inventory {
+  readonly pods: readonly RunningPod[];
+  readonly imageFs: FilesystemUsage | null;
+  /** Where the writable layers of containers are; that of images when the runtime does not tell. */
+  readonly containerFs: FilesystemUsage | null;
+}
+
+export const millis = (nanos: string): number => Number(BigInt(nanos) / NANOS_PER_MILLI);
+
+export async function inventory(call: RuntimeCall, signal?: AbortSignal): Promise<Inventory> {
+  const options = { timeoutMs: TIMEOUT_MS, ...(signal ? { signal } : {}) };
+  const [sandboxes, containers, stats, fileSystems] = await Promise.all([
+    call('ListPodSandbox', { filter: { state: { state: 'SANDBOX_READY' } } }, options).then(({ items }) => items),
+    call('ListContainers', { filter: { state: { state: 'CONTAINER_RUNNING' } } }, options).then(
+      (all) => all.containers,
+    ),
+    call('ListContainerStats', {}, options).then(
+      (all) => all.stats,
+      () => [],
+    ),
+    call('ImageFsInfo', {}, options).catch(() => null),
+  ]);
+  const statsById = new Map(stats.map((each) => [each.attributes?.id ?? '', each]));
+  const bySandbox = Map.groupBy(containers, ({ pod_sandbox_id: id }) => id);
+  const pods = sandboxes.map(
+    ({ id, metadata, created_at }): RunningPod => ({
+      uid: metadata?.uid ?? '',
+      name: metadata?.name ?? '',
+      namespace: metadata?.namespace ?? '',
+      sandboxId: id,
+      createdAtMs: millis(created_at),
+      containers: (bySandbox.get(id) ?? []).map((container) => ({
+        id: container.id,
+        name: container.metadata?.name ?? '',
+        image: container.image?.image ?? '',
+        createdAtMs: millis(container.created_at),
+        stats: statsById.get(container.id) ?? null,
+      })),
+    }),
+  );
+  const imageFs = fileSystems?.image_filesystems[0] ?? null;
+  return { pods, imageFs, containerFs: fileSystems?.container_filesystems[0] ?? imageFs };
+}

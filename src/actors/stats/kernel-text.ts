@@ -1,0 +1,85 @@
+/**
+ * How the kernel writes numbers into small files of /proc, /sys and cgroups.
+ *
+ * Reads are synchronous: such a file is a few hundred bytes that the kernel makes at once, and a trip through the thread
+ * pool costs four times as much as the read. A file that is not there is `null`, because cgroups come and go.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+
+/** The text without its last line end; `null` when it cannot be read. */
+export function readText(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8').trimEnd();
+  } catch {
+    return null;
+  }
+}
+
+/** One number; `null` when there is none, or when the kernel says `max`. */
+export function readNumber(path: string): bigint | null {
+  const text = readText(path);
+  return text === null || !/^\d+$/.test(text) ? null : BigInt(text);
+}
+
+/** `name value` a line; lines that are otherwise are left out. */
+export function parseTable(text: string | null): ReadonlyMap<string, bigint> {
+  const table = new Map<string, bigint>();
+  for (const line of text?.split('\n') ?? []) {
+    const space = line.indexOf(' ');
+    const value = line.slice(space + 1);
+    if (space > 0 && /^\d+$/.test(value)) table.set(line.slice(0, space), BigInt(value));
+  }
+  return table;
+}
+
+export const readTable = (path: string): ReadonlyMap<string, bigint> => parseTable(readText(path));
+
+/** Share of time in which tasks waited, in percent over three windows, and the time itself in microseconds. */
+export interface Pressure {
+  readonly total: bigint;
+  readonly avg10: number;
+  readonly avg60: number;
+  readonly avg300: number;
+}
+
+export interface PressureStall {
+  readonly some: Pressure;
+  readonly full: Pressure;
+}
+
+export const NO_PRESSURE: Pressure = { total: 0n, avg10: 0, avg60: 0, avg300: 0 };
+
+/** A `*.pressure` file; `full` of the CPU is missing on older kernels and then is nothing. */
+export function parsePressure(text: string): PressureStall {
+  const of = (kind: 'some' | 'full'): Pressure => {
+    const line = new RegExp(`^${kind} avg10=([\\d.]+) avg60=([\\d.]+) avg300=([\\d.]+) total=(\\d+)$`, 'm').exec(text);
+    if (!line) return NO_PRESSURE;
+    const [, avg10, avg60, avg300, total] = line;
+    return { total: BigInt(total!), avg10: Number(avg10), avg60: Number(avg60), avg300: Number(avg300) };
+  };
+  return { some: of('some'), full: of('full') };
+}
+
+export function readPressure(path: string): PressureStall | null {
+  const text = readText(path);
+  return text === null ? null : parsePressure(text);
+}
+
+/** Names of the folders in a folder; none when it cannot be read. */
+export function folders(path: string): string[] {
+  try {
+    return readdirSync(path, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
+  } catch {
+    return [];
+  }
+}
+
+/** `/proc/meminfo` in bytes. */
+export function readMeminfo(root: string): ReadonlyMap<string, bigint> {
+  const lines = readText(`${root}/proc/meminfo`)?.split('\n') ?? [];
+  const fields = lines.flatMap((line): [string, bigint][] => {
+    const found = /^([^:]+):\s+(\d+)( kB)?$/.exec(line);
+    return found ? [[found[1]!, BigInt(found[2]!) * (found[3] === undefined ? 1n : 1_024n)]] : [];
+  });
+  return new Map(fields);
+}

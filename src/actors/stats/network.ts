@@ -1,0 +1,66 @@
+/**
+ * Bytes and packets by network interface, as a process sees them.
+ *
+ * Format: proc_pid_net_dev(5). Interfaces that only carry what others count (`lo`, ends of containers' cables) are left
+ * out, as cAdvisor does.
+ */
+import { readlinkSync } from 'node:fs';
+import { readText } from './kernel-text.ts';
+
+export interface InterfaceUsage {
+  readonly name: string;
+  readonly rxBytes: bigint;
+  readonly rxPackets: bigint;
+  readonly rxErrors: bigint;
+  readonly rxDropped: bigint;
+  readonly txBytes: bigint;
+  readonly txPackets: bigint;
+  readonly txErrors: bigint;
+  readonly txDropped: bigint;
+}
+
+const IGNORED = /^(lo|veth|docker)/;
+/** Columns after the name: eight of what came in, then eight of what went out. */
+const COLUMNS = 16;
+
+export function parseInterfaces(text: string): InterfaceUsage[] {
+  return text.split('\n').flatMap((line) => {
+    const [name = '', rest = ''] = line.split(':', 2).map((part) => part.trim());
+    const columns = rest.split(/\s+/);
+    if (name === '' || IGNORED.test(name) || columns.length < COLUMNS || !columns.every((each) => /^\d+$/.test(each)))
+      return [];
+    const [rxBytes, rxPackets, rxErrors, rxDropped, , , , , txBytes, txPackets, txErrors, txDropped] =
+      columns.map(BigInt);
+    return [
+      {
+        name,
+        rxBytes: rxBytes!,
+        rxPackets: rxPackets!,
+        rxErrors: rxErrors!,
+        rxDropped: rxDropped!,
+        txBytes: txBytes!,
+        txPackets: txPackets!,
+        txErrors: txErrors!,
+        txDropped: txDropped!,
+      },
+    ];
+  });
+}
+
+/** The machine's own interfaces. */
+export const nodeInterfaces = (root: string): InterfaceUsage[] =>
+  parseInterfaces(readText(`${root}/proc/1/net/dev`) ?? '');
+
+/** Those of the network that this process lives in; `null` when it is gone or lives in the machine's own network. */
+export function processInterfaces(root: string, pid: number): InterfaceUsage[] | null {
+  const text = readText(`${root}/proc/${pid}/net/dev`);
+  return text === null || sharesNetwork(root, pid) ? null : parseInterfaces(text);
+}
+
+function sharesNetwork(root: string, pid: number): boolean {
+  try {
+    return readlinkSync(`${root}/proc/${pid}/ns/net`) === readlinkSync(`${root}/proc/self/ns/net`);
+  } catch {
+    return true;
+  }
+}

@@ -1,0 +1,51 @@
+/**
+ * From counters of CPU time to cores in use: the rate since somebody asked last.
+ *
+ * Invariants: a counter that went back (a new cgroup of the same name) has no rate; two questions in quick succession
+ * give the same rate, once there is one, because a short window says little; what nobody asks for is forgotten.
+ */
+
+/** The shortest window that gives a rate. */
+const MIN_WINDOW_MS = 1_000;
+/** The longest: an average over more is not what `usageNanoCores` means. */
+const MAX_WINDOW_MS = 300_000;
+const NANOS_PER_MILLI = 1_000_000n;
+const NANOS_PER_SECOND = 1_000_000_000n;
+
+interface Reading {
+  readonly atMs: number;
+  readonly usage: bigint;
+  readonly rate: bigint | null;
+}
+
+export class Rates {
+  #last = new Map<string, Reading>();
+  readonly #minWindowMs: number;
+
+  constructor(minWindowMs = MIN_WINDOW_MS) {
+    this.#minWindowMs = minWindowMs;
+  }
+
+  /** Nanoseconds of CPU time a second; `null` when this is the first reading. */
+  note(key: string, atMs: number, usage: bigint): bigint | null {
+    const before = this.#last.get(key);
+    const windowMs = before === undefined ? 0 : atMs - before.atMs;
+    if (before?.rate != null && windowMs < this.#minWindowMs) return before.rate;
+    const isComparable = before !== undefined && windowMs > 0 && windowMs <= MAX_WINDOW_MS && usage >= before.usage;
+    const nanos = BigInt(Math.round(windowMs)) * NANOS_PER_MILLI;
+    const rate = isComparable ? ((usage - before.usage) * NANOS_PER_SECOND) / nanos : null;
+    this.#last.set(key, { atMs, usage, rate });
+    return rate;
+  }
+
+  /** Whether a first rate of this key is still to come. */
+  lacks(key: string): boolean {
+    const before = this.#last.get(key);
+    return before?.rate == null;
+  }
+
+  /** Forgets everything that is older than the longest window. */
+  prune(nowMs: number): void {
+    for (const [key, { atMs }] of this.#last) if (nowMs - atMs > MAX_WINDOW_MS) this.#last.delete(key);
+  }
+}

@@ -1,0 +1,313 @@
+/**
+ * What the node and its pods use, read when somebody asks: this project's part of cAdvisor.
+ *
+ * Decides: nothing. Owns: the last CPU counter of each cgroup, for rates.
+ * Invariants: no timer and no thread of its own; a missing source costs its own fields and nothing else; cgroups first,
+ * the runtime's own numbers for containers that have none; a long list of pods never holds the event loop for long.
+ */
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
+import pLimit from 'p-limit';
+import type { StatsPlace } from '../../machines/node/stats-node.ts';
+import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
+import { readUsage } from './cgroup-usage.ts';
+import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
+import { type Hierarchy, hierarchyOf } from './hierarchy.ts';
+import { type Inventory, inventory, type RunningContainer, type RunningPod, type RuntimeCall } from './inventory.ts';
+import { readMeminfo, readNumber, readText } from './kernel-text.ts';
+import { nodeInterfaces, processInterfaces } from './network.ts';
+import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
+import { etcHosts, podLogs, podVolumes } from './pod-folders.ts';
+import { Rates } from './rates.ts';
+import {
+  fileSystemStats,
+  layerStats,
+  networkStats,
+  partStats,
+  runtimeUsage,
+  sumOf,
+  sumOfFolders,
+  timeOf,
+  type Usage,
+  usageOf,
+} from './summary-parts.ts';
+import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './summary-types.ts';
+
+export interface StatsOptions {
+  /** Prefix of /proc and /sys, for a machine that is described by files. */
+  readonly root?: string;
+  readonly call: RuntimeCall;
+  readonly now?: () => number;
+}
+
+export interface SummaryOptions {
+  readonly onlyCpuAndMemory?: boolean;
+  /** By pod uid and volume, the claim that it was made for. */
+  readonly claims?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly signal?: AbortSignal;
+}
+
+/** The first question has no earlier one to compare with: a short look gives a first rate. */
+const FIRST_WINDOW_MS = 100;
+/** Pods read between two turns of the event loop. */
+const PODS_AT_ONCE = 8;
+/** Pods whose folders are walked side by side: the disk is the limit. */
+const FOLDERS_AT_ONCE = 2;
+
+interface Reading {
+  readonly node: StatsPlace;
+  readonly options: SummaryOptions;
+  readonly hierarchy: Hierarchy;
+  readonly running: Inventory;
+  readonly cgroups: ReadonlyMap<string, PodCgroup>;
+  readonly rootFs: FileSystemUsage | null;
+  readonly imageFs: FileSystemUsage | null;
+  readonly containerFs: FileSystemUsage | null;
+}
+
+export class StatsReader {
+  readonly root: string;
+  readonly now: () => number;
+  readonly #call: RuntimeCall;
+  readonly #rates = new Rates();
+  readonly #folders = pLimit(FOLDERS_AT_ONCE);
+  #hierarchy: Promise<Hierarchy> | null = null;
+
+  constructor({ root = '', call, now = Date.now }: StatsOptions) {
+    this.root = root;
+    this.#call = call;
+    this.now = now;
+  }
+
+  hierarchy(): Promise<Hierarchy> {
+    this.#hierarchy ??= hierarchyOf(this.root);
+    this.#hierarchy.catch(() => (this.#hierarchy = null));
+    return this.#hierarchy;
+  }
+
+  inventory(signal?: AbortSignal): Promise<Inventory> {
+    return inventory(this.#call, signal);
+  }
+
+  /** /stats/summary. Fails when the machine has no cgroups or the runtime does not answer. */
+  async summary(node: StatsPlace, options: SummaryOptions = {}): Promise<Summary> {
+    const reading = await this.#begin(node, options);
+    await this.#firstRates(reading);
+    const pods: PodStats[] = [];
+    for (const [index, pod] of reading.running.pods.entries()) {
+      if (index % PODS_AT_ONCE === PODS_AT_ONCE - 1) await setImmediate();
+      pods.push(this.#pod(reading, pod));
+    }
+    const withDisk = options.onlyCpuAndMemory
+      ? pods
+      : await Promise.all(pods.map((pod) => this.#folders(() => this.#disk(reading, pod))));
+    this.#rates.prune(this.now());
+    return { node: this.#node(reading), pods: withDisk };
+  }
+
+  /** Every cgroup of the machine with all its counters, named by pod and container where it is one: /metrics/cadvisor. */
+  async cgroups(node: StatsPlace): Promise<CgroupSample[]> {
+    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
+    return await cgroupSamples({ hierarchy, running, podsCgroup: node.podsCgroup, root: this.root, now: this.now });
+  }
+
+  async #begin(node: StatsPlace, options: SummaryOptions): Promise<Reading> {
+    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory(options.signal)]);
+    const cgroups = new Map(podCgroups(hierarchy, node.podsCgroup).map((pod) => [pod.uid, pod]));
+    const [rootFs, imageFs, containerFs] = await Promise.all([
+      fileSystemUsage(node.rootDir),
+      fileSystemUsage(running.imageFs?.fs_id?.mountpoint ?? node.rootDir),
+      fileSystemUsage(running.containerFs?.fs_id?.mountpoint ?? node.rootDir),
+    ]);
+    return { node, options, hierarchy, running, cgroups, rootFs, imageFs, containerFs };
+  }
+
+  /** Cgroups that were never read are read twice, a moment apart. */
+  async #firstRates({ hierarchy, node, cgroups }: Reading): Promise<void> {
+    const containers = [...cgroups.values()].flatMap((pod) => [pod.cgroup, ...pod.containers.values()]);
+    const unknown = ['/', node.podsCgroup, ...containers].filter((each) => each !== '' && this.#rates.lacks(each));
+    if (unknown.length === 0) return;
+    for (const cgroup of unknown) this.#usage(hierarchy, cgroup, false);
+    await sleep(FIRST_WINDOW_MS);
+  }
+
+  #usage(hierarchy: Hierarchy, cgroup: string, withPressure: boolean): Usage {
+    const atMs = this.now();
+    const usage = readUsage(hierarchy, cgroup, this.root);
+    const rate = usage.cpu === null ? null : this.#rates.note(cgroup, atMs, usage.cpu.usage);
+    return usageOf(usage, atMs, rate, withPressure);
+  }
+
+  // ---- node ---------------------------------------------------------------------------------------------------------
+
+  #node(reading: Reading): NodeStats {
+    const { node, options, hierarchy, running, rootFs, imageFs, containerFs } = reading;
+    const usage = this.#usage(hierarchy, '/', true);
+    const { atMs } = usage;
+    const common = {
+      nodeName: node.nodeName,
+      systemContainers: this.#systemContainers(reading),
+      startTime: timeOf(this.#bootedAtMs()),
+      ...told({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
+    };
+    if (options.onlyCpuAndMemory) return common;
+    return {
+      ...common,
+      io: usage.io,
+      network: networkStats(nodeInterfaces(this.root), atMs),
+      ...told({ fs: rootFs && fileSystemStats(rootFs, atMs) }),
+      runtime: told({
+        imageFs: layerStats(running.imageFs, imageFs),
+        containerFs: layerStats(running.containerFs, containerFs),
+      }),
+      ...told({ rlimit: this.processes() }),
+    };
+  }
+
+  #systemContainers({ node, hierarchy, options }: Reading): ContainerStats[] {
+    const { kubelet, runtime, misc } = node.systemCgroups;
+    const known: [string, string][] = [
+      ['kubelet', kubelet],
+      ['runtime', runtime],
+      ['misc', misc],
+      ['pods', node.podsCgroup],
+    ];
+    return known.flatMap(([name, cgroup]) => {
+      if (cgroup === '') return [];
+      const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup, true);
+      if (cpu === null && memory === null) return [];
+      const startTime = timeOf(this.#bootedAtMs());
+      return [{ name, startTime, ...told({ cpu, memory, io: options.onlyCpuAndMemory ? null : io, swap }) }];
+    });
+  }
+
+  #bootedAtMs(): number {
+    const seconds = /^btime (\d+)$/m.exec(readText(`${this.root}/proc/stat`) ?? '')?.[1];
+    return Number(seconds ?? 0) * 1_000;
+  }
+
+  /** How many processes there may be, and how many there are; `null` when the machine does not tell. */
+  processes(): { time: string; maxpid: bigint; curproc: bigint } | null {
+    const maxPid = readNumber(`${this.root}/proc/sys/kernel/pid_max`);
+    const maxThreads = readNumber(`${this.root}/proc/sys/kernel/threads-max`);
+    const current = /^\S+ \S+ \S+ \d+\/(\d+) /.exec(readText(`${this.root}/proc/loadavg`) ?? '')?.[1];
+    if (maxPid === null || current === undefined) return null;
+    const maxpid = maxThreads !== null && maxThreads < maxPid ? maxThreads : maxPid;
+    return { time: timeOf(this.now()), maxpid, curproc: BigInt(current) };
+  }
+
+  /** Memory of the machine, in bytes. */
+  memoryTotal(): bigint {
+    return readMeminfo(this.root).get('MemTotal') ?? 0n;
+  }
+
+  // ---- pods ---------------------------------------------------------------------------------------------------------
+
+  #pod(reading: Reading, pod: RunningPod): PodStats {
+    const { hierarchy, cgroups, options } = reading;
+    const cgroup = cgroups.get(pod.uid);
+    const containers = pod.containers.map((container) => this.#container(reading, cgroup, container));
+    const usage =
+      cgroup === undefined
+        ? sumOf(
+            containers.map(({ usage }) => usage),
+            this.now(),
+          )
+        : this.#usage(hierarchy, cgroup.cgroup, true);
+    const { uid, name, namespace } = pod;
+    const common = {
+      podRef: { name, namespace, uid },
+      startTime: timeOf(pod.createdAtMs),
+      containers: containers.map(({ stats }) => stats),
+      ...told({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
+    };
+    if (options.onlyCpuAndMemory) return common;
+    const interfaces = this.#podInterfaces(hierarchy, cgroup, pod);
+    return {
+      ...common,
+      io: usage.io,
+      ...(interfaces === null ? {} : { network: networkStats(interfaces, usage.atMs) }),
+      ...(usage.processes === null ? {} : { process_stats: { process_count: usage.processes } }),
+    };
+  }
+
+  #container(reading: Reading, pod: PodCgroup | undefined, container: RunningContainer) {
+    const cgroup = pod?.containers.get(container.id);
+    const usage =
+      cgroup === undefined ? runtimeUsage(container.stats ?? {}) : this.#usage(reading.hierarchy, cgroup, false);
+    const stats: ContainerStats = {
+      name: container.name,
+      startTime: timeOf(container.createdAtMs),
+      ...told({ cpu: usage.cpu, memory: usage.memory, io: reading.options.onlyCpuAndMemory ? null : usage.io }),
+      ...told({ swap: usage.swap }),
+    };
+    return { usage, stats };
+  }
+
+  /** The network of a pod is that of any process in its sandbox. */
+  #podInterfaces(hierarchy: Hierarchy, cgroup: PodCgroup | undefined, pod: RunningPod) {
+    const folders = [pod.sandboxId, ...pod.containers.map(({ id }) => id)].flatMap((id) => {
+      const path = cgroup?.containers.get(id);
+      return path === undefined ? [] : (hierarchy.folder('memory', path) ?? []);
+    });
+    for (const folder of folders) {
+      const pid = Number(readText(`${folder}/cgroup.procs`)?.split('\n')[0] ?? '');
+      if (pid > 0) return processInterfaces(this.root, pid);
+    }
+    return null;
+  }
+
+  // ---- disk of pods -------------------------------------------------------------------------------------------------
+
+  async #disk(reading: Reading, stats: PodStats): Promise<PodStats> {
+    const { node, options, running, rootFs, containerFs } = reading;
+    const atMs = this.now();
+    const place = { ...stats.podRef, rootDir: node.rootDir, podLogsDir: node.podLogsDir };
+    const pod = running.pods.find(({ uid }) => uid === stats.podRef.uid);
+    const [volumes, logs, hosts] = await Promise.all([
+      podVolumes(place, options.signal),
+      podLogs(place),
+      etcHosts(place),
+    ]);
+    const containers = stats.containers.map((container) => {
+      const layer = pod?.containers.find(({ name }) => name === container.name)?.stats?.writable_layer;
+      const log = logs.get(container.name);
+      return {
+        ...container,
+        ...told({
+          rootfs: layerStats(layer, containerFs),
+          logs: rootFs && log ? partStats(rootFs, log.used, log.inodes, atMs) : null,
+        }),
+      };
+    });
+    const claims = options.claims?.[stats.podRef.uid] ?? {};
+    const volume = volumes.map(
+      ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
+        name,
+        ...(claims[name] === undefined ? {} : { pvcRef: { name: claims[name], namespace: stats.podRef.namespace } }),
+        ...partStats(fileSystem, used, inodesUsed, atMs),
+      }),
+    );
+    const ephemeral = sumOfFolders([
+      ...containers.map(({ rootfs }) => ({ used: rootfs?.usedBytes ?? 0n, inodes: rootfs?.inodesUsed ?? 0n })),
+      ...volumes.filter(({ isEphemeral }) => isEphemeral).map((each) => ({ used: each.used, inodes: each.inodesUsed })),
+      ...logs.values(),
+      hosts,
+    ]);
+    const total: FsStats | null = rootFs && partStats(rootFs, ephemeral.used, ephemeral.inodes, atMs);
+    return {
+      ...stats,
+      containers,
+      ...(volume.length === 0 ? {} : { volume }),
+      ...told({ 'ephemeral-storage': total }),
+    };
+  }
+}
+
+/** The fields that are known. */
+function told<Fields extends Readonly<Record<string, unknown>>>(
+  fields: Fields,
+): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as {
+    [Key in keyof Fields]?: NonNullable<Fields[Key]>;
+  };
+}

@@ -1,0 +1,182 @@
+/** From what was read to the parts of the summary, one pure function a part. */
+import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/api/cri.ts';
+import type { CgroupUsage } from './cgroup-usage.ts';
+import type { FileSystemUsage, FolderUsage } from './disk-usage.ts';
+import { millis } from './inventory.ts';
+import { NO_PRESSURE, type PressureStall } from './kernel-text.ts';
+import type { InterfaceUsage } from './network.ts';
+import type {
+  CpuStats,
+  FsStats,
+  InterfaceStats,
+  IoStats,
+  MemoryStats,
+  NetworkStats,
+  SwapStats,
+} from './summary-types.ts';
+
+/** What the kubelet takes for the interface that pods use. */
+const DEFAULT_INTERFACE = 'eth0';
+const NO_STALL: PressureStall = { some: NO_PRESSURE, full: NO_PRESSURE };
+
+const MILLIS_PER_SECOND = 1_000;
+
+/** RFC 3339 without a fraction, as Kubernetes writes times. */
+export const timeOf = (ms: number): string =>
+  new Date(Math.floor(ms / MILLIS_PER_SECOND) * MILLIS_PER_SECOND).toISOString().replace('.000Z', 'Z');
+
+export interface Usage {
+  readonly atMs: number;
+  readonly cpu: CpuStats | null;
+  readonly memory: MemoryStats | null;
+  readonly io: IoStats;
+  readonly swap: SwapStats | null;
+  readonly processes: bigint | null;
+}
+
+/** `rate` in nanoseconds a second; pressure is told of pods and of the node, not of containers. */
+export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, withPressure: boolean): Usage {
+  const time = timeOf(atMs);
+  const stall = (pressure: PressureStall | null) => (withPressure ? { psi: pressure ?? NO_STALL } : {});
+  const { cpu, memory, io, pids } = usage;
+  return {
+    atMs,
+    cpu: cpu && { time, ...nanoCores(rate), usageCoreNanoSeconds: cpu.usage, ...stall(cpu.pressure) },
+    memory: memory && {
+      time,
+      ...(memory.limit === null ? {} : { availableBytes: positive(memory.limit - memory.workingSet) }),
+      usageBytes: memory.usage,
+      workingSetBytes: memory.workingSet,
+      rssBytes: memory.rss,
+      pageFaults: memory.pageFaults,
+      majorPageFaults: memory.majorPageFaults,
+      ...stall(memory.pressure),
+    },
+    io: { time, ...stall(io.pressure) },
+    swap: memory && {
+      time,
+      ...(memory.swapLimit === null ? {} : { swapAvailableBytes: positive(memory.swapLimit - memory.swap) }),
+      swapUsageBytes: memory.swap,
+    },
+    processes: pids?.current ?? null,
+  };
+}
+
+const positive = (value: bigint): bigint => (value < 0n ? 0n : value);
+const nanoCores = (rate: bigint | null) => (rate === null ? {} : { usageNanoCores: rate });
+
+/** What the runtime itself counts: the only source for containers without a cgroup. */
+export function runtimeUsage({ cpu, memory, swap }: Pick<RuntimeStats, 'cpu' | 'memory' | 'swap'>): Usage {
+  const atMs = millis(cpu?.timestamp ?? memory?.timestamp ?? '0');
+  const time = timeOf(atMs);
+  const rate = value(cpu?.usage_nano_cores);
+  return {
+    atMs,
+    cpu: cpu ? { time, ...nanoCores(rate), ...field('usageCoreNanoSeconds', cpu.usage_core_nano_seconds) } : null,
+    memory: memory
+      ? {
+          time,
+          ...field('availableBytes', memory.available_bytes),
+          ...field('usageBytes', memory.usage_bytes),
+          ...field('workingSetBytes', memory.working_set_bytes),
+          ...field('rssBytes', memory.rss_bytes),
+          ...field('pageFaults', memory.page_faults),
+          ...field('majorPageFaults', memory.major_page_faults),
+        }
+      : null,
+    io: { time },
+    swap: swap
+      ? {
+          time,
+          ...field('swapAvailableBytes', swap.swap_available_bytes),
+          ...field('swapUsageBytes', swap.swap_usage_bytes),
+        }
+      : null,
+    processes: null,
+  };
+}
+
+type Counted = { readonly value: string } | null | undefined;
+const value = (counted: Counted): bigint | null => (counted == null ? null : BigInt(counted.value));
+const field = <Name extends string>(name: Name, counted: Counted): { readonly [Key in Name]?: bigint } =>
+  counted == null ? {} : ({ [name]: BigInt(counted.value) } as { readonly [Key in Name]?: bigint });
+
+/** A pod without a cgroup is the sum of its containers. */
+export function sumOf(parts: readonly Usage[], atMs: number): Usage {
+  const time = timeOf(atMs);
+  const total = (of: (usage: Usage) => bigint | undefined): bigint =>
+    parts.reduce((sum, part) => sum + (of(part) ?? 0n), 0n);
+  return {
+    atMs,
+    cpu: {
+      time,
+      usageNanoCores: total(({ cpu }) => cpu?.usageNanoCores),
+      usageCoreNanoSeconds: total(({ cpu }) => cpu?.usageCoreNanoSeconds),
+    },
+    memory: {
+      time,
+      usageBytes: total(({ memory }) => memory?.usageBytes),
+      workingSetBytes: total(({ memory }) => memory?.workingSetBytes),
+      rssBytes: total(({ memory }) => memory?.rssBytes),
+      pageFaults: total(({ memory }) => memory?.pageFaults),
+      majorPageFaults: total(({ memory }) => memory?.majorPageFaults),
+    },
+    io: { time },
+    swap: { time, swapUsageBytes: total(({ swap }) => swap?.swapUsageBytes) },
+    processes: null,
+  };
+}
+
+// ---- disk -----------------------------------------------------------------------------------------------------------
+
+/** A whole file system. */
+export const fileSystemStats = (usage: FileSystemUsage, atMs: number): FsStats => ({
+  ...room(usage, atMs),
+  usedBytes: usage.used,
+  inodesUsed: usage.inodes - usage.inodesFree,
+});
+
+/** A part of a file system. */
+export const partStats = (on: FileSystemUsage, used: bigint, inodesUsed: bigint, atMs: number): FsStats => ({
+  ...room(on, atMs),
+  usedBytes: used,
+  inodesUsed,
+});
+
+const room = ({ available, capacity, inodes, inodesFree }: FileSystemUsage, atMs: number) => ({
+  time: timeOf(atMs),
+  availableBytes: available,
+  capacityBytes: capacity,
+  inodesFree,
+  inodes,
+});
+
+/** What the runtime says of its own folder, on the file system that holds it. */
+export function layerStats(layer: FilesystemUsage | null | undefined, on: FileSystemUsage | null): FsStats | null {
+  if (layer == null || on === null) return null;
+  const atMs = millis(layer.timestamp);
+  return partStats(on, value(layer.used_bytes) ?? 0n, value(layer.inodes_used) ?? 0n, atMs);
+}
+
+export function sumOfFolders(parts: readonly Pick<FolderUsage, 'used' | 'inodes'>[]): { used: bigint; inodes: bigint } {
+  return parts.reduce((sum, { used, inodes }) => ({ used: sum.used + used, inodes: sum.inodes + inodes }), {
+    used: 0n,
+    inodes: 0n,
+  });
+}
+
+// ---- network --------------------------------------------------------------------------------------------------------
+
+export function networkStats(interfaces: readonly InterfaceUsage[], atMs: number): NetworkStats {
+  const all = interfaces.map(
+    ({ name, rxBytes, rxErrors, txBytes, txErrors }): InterfaceStats => ({
+      name,
+      rxBytes,
+      rxErrors,
+      txBytes,
+      txErrors,
+    }),
+  );
+  const main = all.find(({ name }) => name === DEFAULT_INTERFACE) ?? { name: '' };
+  return { time: timeOf(atMs), ...main, interfaces: all };
+}

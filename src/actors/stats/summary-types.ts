@@ -1,0 +1,115 @@
+/**
+ * The summary that /stats/summary answers: the JSON of k8s.io/kubelet stats/v1alpha1, field by field.
+ *
+ * Counters are `bigint`, because nanoseconds of CPU time leave the safe range of a number after a few weeks on a large
+ * machine; `statsText` writes them as plain JSON numbers. Times are RFC 3339. A field that is not known is left out.
+ */
+import type { PressureStall } from './kernel-text.ts';
+
+export interface Summary {
+  readonly node: NodeStats;
+  readonly pods: readonly PodStats[];
+}
+
+export interface NodeStats {
+  readonly nodeName: string;
+  readonly systemContainers?: readonly ContainerStats[];
+  readonly startTime: string;
+  readonly cpu?: CpuStats;
+  readonly memory?: MemoryStats;
+  readonly io?: IoStats;
+  readonly network?: NetworkStats;
+  readonly fs?: FsStats;
+  readonly runtime?: { readonly imageFs?: FsStats; readonly containerFs?: FsStats };
+  readonly rlimit?: { readonly time: string; readonly maxpid: bigint; readonly curproc: bigint };
+  readonly swap?: SwapStats;
+}
+
+export interface PodReference {
+  readonly name: string;
+  readonly namespace: string;
+  readonly uid: string;
+}
+
+export interface PodStats {
+  readonly podRef: PodReference;
+  readonly startTime: string;
+  readonly containers: readonly ContainerStats[];
+  readonly cpu?: CpuStats;
+  readonly memory?: MemoryStats;
+  readonly io?: IoStats;
+  readonly network?: NetworkStats;
+  readonly volume?: readonly VolumeStats[];
+  readonly 'ephemeral-storage'?: FsStats;
+  readonly process_stats?: { readonly process_count: bigint };
+  readonly swap?: SwapStats;
+}
+
+export interface ContainerStats {
+  readonly name: string;
+  readonly startTime: string;
+  readonly cpu?: CpuStats;
+  readonly memory?: MemoryStats;
+  readonly io?: IoStats;
+  readonly rootfs?: FsStats;
+  readonly logs?: FsStats;
+  readonly swap?: SwapStats;
+}
+
+export interface CpuStats {
+  readonly time: string;
+  readonly usageNanoCores?: bigint;
+  readonly usageCoreNanoSeconds?: bigint;
+  readonly psi?: PressureStall;
+}
+
+export interface MemoryStats {
+  readonly time: string;
+  readonly availableBytes?: bigint;
+  readonly usageBytes?: bigint;
+  readonly workingSetBytes?: bigint;
+  readonly rssBytes?: bigint;
+  readonly pageFaults?: bigint;
+  readonly majorPageFaults?: bigint;
+  readonly psi?: PressureStall;
+}
+
+export interface IoStats {
+  readonly time: string;
+  readonly psi?: PressureStall;
+}
+
+export interface SwapStats {
+  readonly time: string;
+  readonly swapAvailableBytes?: bigint;
+  readonly swapUsageBytes?: bigint;
+}
+
+export interface InterfaceStats {
+  readonly name: string;
+  readonly rxBytes?: bigint;
+  readonly rxErrors?: bigint;
+  readonly txBytes?: bigint;
+  readonly txErrors?: bigint;
+}
+
+/** The default interface, and all of them. */
+export interface NetworkStats extends InterfaceStats {
+  readonly time: string;
+  readonly interfaces: readonly InterfaceStats[];
+}
+
+export interface FsStats {
+  readonly time: string;
+  readonly availableBytes?: bigint;
+  readonly capacityBytes?: bigint;
+  readonly usedBytes?: bigint;
+  readonly inodesFree?: bigint;
+  readonly inodes?: bigint;
+  readonly inodesUsed?: bigint;
+}
+
+export interface VolumeStats extends FsStats {
+  readonly name: string;
+  readonly pvcRef?: { readonly name: string; readonly namespace: string };
+}

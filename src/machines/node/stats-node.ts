@@ -1,0 +1,31 @@
+/** Where this node's statistics are measured: a projection of its settings. */
+import type { NodeSettings } from '../node-settings.ts';
+import { nodeAllocatablePath } from './cgroups/names.ts';
+
+export interface StatsPlace {
+  readonly nodeName: string;
+  readonly rootDir: string;
+  readonly podLogsDir: string;
+  /** The cgroup of all pods; empty when pods have none of their own. */
+  readonly podsCgroup: string;
+  /** Empty: not configured. */
+  readonly systemCgroups: { readonly kubelet: string; readonly runtime: string; readonly misc: string };
+}
+
+type Settings = Pick<
+  NodeSettings,
+  'nodeName' | 'rootDir' | 'podLogsDir' | 'cgroupRoot' | 'cgroupDriver' | 'cgroupsPerQOS'
+>;
+
+const NOT_CONFIGURED = { kubelet: '', runtime: '', misc: '' };
+
+export const statsPlace = (
+  settings: Settings,
+  systemCgroups: StatsPlace['systemCgroups'] = NOT_CONFIGURED,
+): StatsPlace => ({
+  nodeName: settings.nodeName,
+  rootDir: settings.rootDir,
+  podLogsDir: settings.podLogsDir,
+  podsCgroup: settings.cgroupsPerQOS ? nodeAllocatablePath(settings) : '',
+  systemCgroups,
+});

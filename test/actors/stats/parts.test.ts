@@ -1,0 +1,70 @@
+import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { fileSystemUsage, folderUsage } from '../../../src/actors/stats/disk-usage.ts';
+import { parsePressure } from '../../../src/actors/stats/kernel-text.ts';
+import { parseInterfaces } from '../../../src/actors/stats/network.ts';
+import { Rates } from '../../../src/actors/stats/rates.ts';
+import { temporaryFolder } from '../../support/host-ports.ts';
+
+test('a folder holds its files once, its links not at all', async () => {
+  const folder = await temporaryFolder();
+  mkdirSync(join(folder, 'deep/deeper'), { recursive: true });
+  writeFileSync(join(folder, 'deep/deeper/file'), Buffer.alloc(1_048_576, 1));
+  const once = await folderUsage(folder);
+  linkSync(join(folder, 'deep/deeper/file'), join(folder, 'second-name'));
+  symlinkSync('/usr', join(folder, 'out'));
+  const again = await folderUsage(folder);
+  expect(once.used).toBeGreaterThanOrEqual(1_048_576n);
+  expect(once).toMatchObject({ inodes: 4n, complete: true });
+  expect(again.used - once.used).toBeLessThan(65_536n);
+  expect(again.inodes).toBe(5n);
+});
+
+test('a folder beyond its bound is told as a lower bound', async () => {
+  const folder = await temporaryFolder();
+  for (let file = 0; file < 100; file += 1) writeFileSync(join(folder, String(file)), '');
+  expect(await folderUsage(folder, { maxEntries: 10 })).toMatchObject({ complete: false });
+  expect(await folderUsage(folder, { maxMs: -1 })).toMatchObject({ complete: false });
+});
+
+test('what is gone holds nothing', async () => {
+  expect(await folderUsage('/nowhere/at/all')).toEqual({ used: 0n, inodes: 0n, complete: true });
+  expect(await fileSystemUsage('/nowhere/at/all')).toBeNull();
+});
+
+test('interfaces are read whatever the kernel puts between the columns', () => {
+  const columns = '1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16';
+  const text = `header | x\n face |bytes\n  eth0:${columns}\nveth1: ${columns}\n    lo: ${columns}\nbroken: 1 2 x\n`;
+  expect(parseInterfaces(text)).toEqual([
+    {
+      name: 'eth0',
+      rxBytes: 1n,
+      rxPackets: 2n,
+      rxErrors: 3n,
+      rxDropped: 4n,
+      txBytes: 9n,
+      txPackets: 10n,
+      txErrors: 11n,
+      txDropped: 12n,
+    },
+  ]);
+});
+
+test('an older kernel has no full pressure of the CPU', () => {
+  const { some, full } = parsePressure('some avg10=0.12 avg60=1.00 avg300=100.00 total=18446744073709551615');
+  expect(some).toEqual({ avg10: 0.12, avg60: 1, avg300: 100, total: 18_446_744_073_709_551_615n });
+  expect(full.total).toBe(0n);
+});
+
+test('a rate needs two readings, keeps through a short window, and ends with the counter', () => {
+  const rates = new Rates();
+  expect(rates.note('a', 0, 0n)).toBeNull();
+  expect(rates.note('a', 2_000, 1_000_000_000n)).toBe(500_000_000n);
+  expect(rates.note('a', 2_100, 9_000_000_000n)).toBe(500_000_000n);
+  expect(rates.note('a', 4_000, 3_000_000_000n)).toBe(1_000_000_000n);
+  expect(rates.note('a', 6_000, 1n)).toBeNull();
+  expect(rates.lacks('a')).toBe(true);
+  rates.prune(10_000_000);
+  expect(rates.note('a', 10_000_001, 5n)).toBeNull();
+});

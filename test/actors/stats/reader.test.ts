@@ -1,0 +1,185 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
+import { statsText } from '../../../src/actors/stats/json.ts';
+import { StatsReader } from '../../../src/actors/stats/reader.ts';
+import type { ContainerStats } from '../../../src/machines/api/cri.ts';
+import { temporaryFolder } from '../../support/host-ports.ts';
+import { joinNetwork, type MachineName, machineFiles } from '../../support/machine-files.ts';
+
+const UID = '11111111-2222-3333-4444-555555555555';
+const CONTAINER = 'a'.repeat(64);
+const SANDBOX = 'b'.repeat(64);
+const NOW = 1_800_000_000_000;
+
+const layer = { timestamp: `${NOW}000000`, used_bytes: { value: '4096' }, inodes_used: { value: '2' } };
+
+/** A runtime with one pod. What it does not know, it refuses. */
+const runtime = (mountpoint: string, stats: Partial<ContainerStats> = {}): RuntimeCall =>
+  (async (name: string) => {
+    const answers: Record<string, unknown> = {
+      ListPodSandbox: {
+        items: [{ id: SANDBOX, created_at: '1750000000000000000', metadata: { uid: UID, name: 'p', namespace: 'ns' } }],
+      },
+      ListContainers: {
+        containers: [
+          {
+            id: CONTAINER,
+            pod_sandbox_id: SANDBOX,
+            created_at: '1750000001000000000',
+            metadata: { name: 'c' },
+            image: { image: 'img:1' },
+          },
+        ],
+      },
+      ListContainerStats: { stats: [{ attributes: { id: CONTAINER }, writable_layer: layer, ...stats }] },
+      ImageFsInfo: {
+        image_filesystems: [{ ...layer, fs_id: { mountpoint }, used_bytes: { value: '9999' } }],
+        container_filesystems: [],
+      },
+    };
+    return answers[name];
+  }) as unknown as RuntimeCall;
+
+async function node(machine: MachineName, options: { podsCgroup?: string; stats?: Partial<ContainerStats> } = {}) {
+  const root = await machineFiles(machine);
+  joinNetwork(root, 'self', '1');
+  joinNetwork(root, 4241, '2');
+  const rootDir = await temporaryFolder();
+  const volumes = join(rootDir, 'pods', UID, 'volumes');
+  for (const volume of ['kubernetes.io~empty-dir/cache', 'kubernetes.io~secret/key']) {
+    mkdirSync(join(volumes, volume), { recursive: true });
+    writeFileSync(join(volumes, volume, 'file'), Buffer.alloc(8_192, 1));
+  }
+  const logs = join(rootDir, 'logs', `ns_p_${UID}`, 'c');
+  mkdirSync(logs, { recursive: true });
+  writeFileSync(join(logs, '0.log'), Buffer.alloc(4_096, 1));
+  const podsCgroup = options.podsCgroup ?? (machine === 'cgroup-v1' ? '/kubepods' : '/kubepods.slice');
+  const systemCgroups = { kubelet: '', runtime: '', misc: '' };
+  const place = { nodeName: 'n', rootDir, podLogsDir: join(rootDir, 'logs'), podsCgroup, systemCgroups };
+  const reader = new StatsReader({ root, call: runtime(rootDir, options.stats), now: () => NOW });
+  return { reader, place, volumes };
+}
+
+describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) => {
+  test('tells of a container what its cgroup counts', async () => {
+    const { reader, place } = await node(machine);
+    const { pods } = await reader.summary(place);
+    expect(pods[0]?.podRef).toEqual({ name: 'p', namespace: 'ns', uid: UID });
+    expect(pods[0]?.startTime).toBe('2025-06-15T15:06:40Z');
+    expect(pods[0]?.containers[0]).toMatchObject({
+      name: 'c',
+      startTime: '2025-06-15T15:06:41Z',
+      cpu: { usageCoreNanoSeconds: 7_000_000_000n },
+      memory: {
+        usageBytes: 50_000_000n,
+        workingSetBytes: 30_000_000n,
+        rssBytes: 25_000_000n,
+        availableBytes: 104_857_600n - 30_000_000n,
+        pageFaults: 321n,
+        majorPageFaults: 7n,
+      },
+      swap: { swapUsageBytes: 8_192n, swapAvailableBytes: 1_048_576n - 8_192n },
+      rootfs: { usedBytes: 4_096n, inodesUsed: 2n },
+    });
+    expect(pods[0]?.containers[0]?.cpu).not.toHaveProperty('psi');
+  });
+
+  test('tells of a pod its cgroup, its network, its processes and its volumes', async () => {
+    const { reader, place } = await node(machine);
+    const [pod] = (await reader.summary(place, { claims: { [UID]: { cache: 'claim' } } })).pods;
+    expect(pod).toMatchObject({
+      cpu: { usageCoreNanoSeconds: 8_000_000_000n, psi: { some: {}, full: {} } },
+      memory: { workingSetBytes: 40_000_000n },
+      process_stats: { process_count: 3n },
+      network: { name: 'eth0', rxBytes: 2_264_600n, rxErrors: 3n, txBytes: 987_654n, txErrors: 5n },
+    });
+    expect(pod?.memory).not.toHaveProperty('availableBytes');
+    expect(pod?.network?.interfaces).toHaveLength(1);
+    const names = pod?.volume?.map(({ name, pvcRef }) => [name, pvcRef?.name]);
+    expect(names?.sort()).toEqual([
+      ['cache', 'claim'],
+      ['key', undefined],
+    ]);
+    const cache = pod!.volume!.find(({ name }) => name === 'cache')!;
+    const logs = pod!.containers[0]!.logs!.usedBytes!;
+    // A secret lies in memory on a real node: it is not the disk's.
+    expect(pod!['ephemeral-storage']!.usedBytes).toBe(cache.usedBytes! + logs + 4_096n);
+  });
+
+  test('tells of the node its memory, its processes and the cgroup of all pods', async () => {
+    const { reader, place } = await node(machine);
+    const { node: stats } = await reader.summary(place);
+    expect(stats.startTime).toBe('2023-11-14T22:13:20Z');
+    expect(stats.memory!.availableBytes).toBe(reader.memoryTotal() - stats.memory!.workingSetBytes!);
+    expect(stats.systemContainers).toMatchObject([
+      { name: 'pods', memory: { workingSetBytes: 50_000_000n, availableBytes: 950_000_000n } },
+    ]);
+    expect(stats.runtime?.imageFs).toMatchObject({ usedBytes: 9_999n, inodesUsed: 2n });
+    expect(stats.runtime?.containerFs).toEqual(stats.runtime?.imageFs);
+    expect(stats.rlimit!.maxpid).toBeGreaterThan(stats.rlimit!.curproc);
+    expect(stats.network?.name).toBe('eth0');
+  });
+
+  test('names every cgroup for cAdvisor`s metrics, with its io, its limits and its owner', async () => {
+    const { reader, place } = await node(machine);
+    const samples = await reader.cgroups(place);
+    const container = samples.find(({ labels }) => labels?.container === 'c')!;
+    expect(container.labels).toEqual({ container: 'c', pod: 'p', namespace: 'ns', image: 'img:1', name: CONTAINER });
+    expect(container.usage.io.devices).toEqual([
+      { device: '8:0', readBytes: 4_096n, writtenBytes: 8_192n, reads: 1n, writes: 2n },
+    ]);
+    expect(container.usage.cpu).toMatchObject({ periods: 10n, throttledPeriods: 4n, throttled: 5_000_000n });
+    expect(container.usage.memory).toMatchObject({ failures: 2n, kernel: 65_536n, maxUsage: 50_004_096n });
+    expect(container.limits.cpuShares).toBe(2n);
+    const sandbox = samples.find(({ labels }) => labels?.name === SANDBOX)!;
+    expect(sandbox.interfaces?.map(({ name }) => name)).toEqual(['eth0']);
+    expect(samples.find(({ cgroup }) => cgroup === '/')?.labels).toBeNull();
+  });
+});
+
+test('waiting is counted by cgroup v2 only; on v1 pods have none', async () => {
+  const unified = await node('cgroup-v2');
+  const [pod] = (await unified.reader.summary(unified.place)).pods;
+  expect(pod?.cpu?.psi?.some).toEqual({ total: 1_234_567n, avg10: 1.5, avg60: 0.25, avg300: 0.05 });
+  expect([pod?.memory?.psi?.full.total, pod?.io?.psi?.full.total]).toEqual([66n, 44n]);
+  const legacy = await node('cgroup-v1');
+  const [old] = (await legacy.reader.summary(legacy.place)).pods;
+  expect(old?.cpu?.psi?.some.total).toBe(0n);
+});
+
+test('the root of cgroup v2 has no counter: what is used is anonymous memory and file cache', async () => {
+  const { reader, place } = await node('cgroup-v2');
+  const { memory, swap } = (await reader.summary(place)).node;
+  expect(memory).toMatchObject({ usageBytes: 5_000_000_000n, workingSetBytes: 4_300_000_000n });
+  expect(memory?.availableBytes).toBe(16_316_416n * 1_024n - 4_300_000_000n);
+  expect(swap?.swapUsageBytes).toBe((2_097_148n - 2_000_000n) * 1_024n);
+});
+
+test('only CPU and memory are told when nothing else is asked for', async () => {
+  const { reader, place } = await node('cgroup-v2');
+  const { node: stats, pods } = await reader.summary(place, { onlyCpuAndMemory: true });
+  expect(Object.keys(stats).sort()).toEqual(['cpu', 'memory', 'nodeName', 'startTime', 'swap', 'systemContainers']);
+  expect(Object.keys(pods[0]!).sort()).toEqual(['containers', 'cpu', 'memory', 'podRef', 'startTime', 'swap']);
+  expect(Object.keys(pods[0]!.containers[0]!).sort()).toEqual(['cpu', 'memory', 'name', 'startTime', 'swap']);
+});
+
+test('a container without a cgroup is what the runtime counts, and its pod the sum', async () => {
+  const timestamp = `${NOW}000000`;
+  const stats = {
+    cpu: { timestamp, usage_core_nano_seconds: { value: '123' }, usage_nano_cores: { value: '7' } },
+    memory: { timestamp, working_set_bytes: { value: '4096' } },
+  };
+  const { reader, place } = await node('cgroup-v1', { podsCgroup: '', stats });
+  const { pods, node: own } = await reader.summary(place);
+  expect(pods[0]?.containers[0]).toMatchObject({ cpu: { usageCoreNanoSeconds: 123n, usageNanoCores: 7n } });
+  expect(pods[0]).toMatchObject({ cpu: { usageCoreNanoSeconds: 123n }, memory: { workingSetBytes: 4_096n } });
+  expect(own.systemContainers).toEqual([]);
+});
+
+test('counters beyond the safe range of a number keep every digit in JSON', () => {
+  expect(statsText({ usageCoreNanoSeconds: 18_446_744_073_709_551_615n, avg10: 1.5 })).toBe(
+    '{"usageCoreNanoSeconds":18446744073709551615,"avg10":1.5}',
+  );
+});

@@ -1,0 +1,25 @@
+/** A machine that is described by files: the trees of test/golden/machines in a folder of the test's own. */
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { temporaryFolder } from './host-ports.ts';
+
+const MACHINES = new URL('../golden/machines/', import.meta.url);
+
+export type MachineName = 'cgroup-v1' | 'cgroup-v2';
+
+/** The root of the tree; `more` is added to it, or taken away where it is `null`. */
+export async function machineFiles(name: MachineName, more: Readonly<Record<string, string>> = {}): Promise<string> {
+  const root = await temporaryFolder();
+  const files: Record<string, string> = JSON.parse(readFileSync(new URL(`${name}.json`, MACHINES), 'utf8'));
+  for (const [path, content] of Object.entries({ ...files, ...more })) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), content);
+  }
+  return root;
+}
+
+/** The network namespace of a process of such a machine; `self` is the machine's own. */
+export function joinNetwork(root: string, pid: number | 'self', namespace: string): void {
+  mkdirSync(join(root, `proc/${pid}/ns`), { recursive: true });
+  symlinkSync(`net:[${namespace}]`, join(root, `proc/${pid}/ns/net`));
+}
