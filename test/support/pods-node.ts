@@ -16,6 +16,7 @@ import { eventRecorderMachine } from '../../src/machines/pods/event-recorder.ts'
 import { imageGcMachine } from '../../src/machines/pods/image-gc.ts';
 import { imagesMachine } from '../../src/machines/pods/images.ts';
 import { memoryMachine } from '../../src/machines/pods/memory.ts';
+import { mirrorPodsMachine } from '../../src/machines/pods/mirror-pods.ts';
 import { plegMachine } from '../../src/machines/pods/pleg.ts';
 import { podConfigMachine } from '../../src/machines/pods/pod-config.ts';
 import { podsMachine } from '../../src/machines/pods/pods.ts';
@@ -61,7 +62,10 @@ export const settings: NodeSettings = {
   relistPeriodMs: 10_000,
 };
 
+const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods']);
+
 const subsystems = {
+  mirrorPods: mirrorPodsMachine,
   eventRecorder: eventRecorderMachine,
   memory: memoryMachine,
   containerGC: containerGcMachine,
@@ -77,7 +81,15 @@ const subsystems = {
 const region = (id: keyof typeof subsystems) => ({
   initial: 'absent',
   states: {
-    absent: { after: { 1: 'running' } },
+    absent: {
+      after: {
+        1: {
+          guard: ({ context }: { context: { settings: NodeSettings } }) =>
+            !clusterOnly.has(id) || context.settings.apiServer !== undefined,
+          target: 'running',
+        },
+      },
+    },
     running: {
       invoke: {
         id,
@@ -132,10 +144,12 @@ export class PodsNode {
   readonly time: VirtualTime;
   readonly world: PodsWorld;
   readonly sink = new MemorySink();
+  private readonly settings: Partial<NodeSettings>;
   readonly kernel: Kernel;
   private isDead = false;
 
   constructor(options: { world?: PodsWorld; seed?: number; settings?: Partial<NodeSettings> } = {}) {
+    this.settings = options.settings ?? {};
     this.world = options.world ?? new PodsWorld(new VirtualTime());
     this.time = this.world.time;
     const kernelHeader: KernelOptions['header'] = {
@@ -180,7 +194,7 @@ export class PodsNode {
     const { world } = this;
     this.isDead = true;
     world.detach();
-    return new PodsNode({ world }).boot();
+    return new PodsNode({ world, settings: this.settings }).boot();
   }
 
   podState(uid: string): unknown {

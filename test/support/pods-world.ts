@@ -12,6 +12,8 @@ import type { Manifest, ManifestError, SoftState } from '../../src/machines/oper
 import type { Operations } from '../../src/machines/operations/index.ts';
 import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
 import type { ConfigObject } from '../../src/machines/operations/volume.ts';
+import type { KubeWorld } from './kube-world.ts';
+import { ImageRights } from './pods-images.ts';
 import { RuntimeError, RuntimeModel } from './pods-runtime.ts';
 import type { VirtualTime } from './pods-time.ts';
 
@@ -61,6 +63,7 @@ export class PodsWorld implements Performer {
   readonly messages = new Map<string, string>();
   /** What a registry would give. */
   readonly registry = new Map<string, Image>();
+  readonly rights = new ImageRights();
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
   objects: readonly ConfigObject[] = [];
@@ -73,6 +76,8 @@ export class PodsWorld implements Performer {
   /** Every attempt of every probe. */
   readonly attempts: { readonly asked: string; readonly atMs: number }[] = [];
   softState: SoftState = { containers: {}, probes: {} };
+  /** The API server, for nodes that have one. */
+  kube: KubeWorld | null = null;
   disk = { capacityBytes: '1000000', availableBytes: '900000' };
   /** Asked for each call; `nth` counts the calls of that name from 0. */
   fault: (name: string, input: unknown, nth: number) => Fault | undefined = () => undefined;
@@ -144,7 +149,10 @@ export class PodsWorld implements Performer {
   ): void | (() => void) {
     if (name === 'cri.watchPods') return this.watch(id, emit);
     if (name === 'host.watchManifests') return this.watchManifests(emit);
+    if (name.startsWith('kube.') && this.kube) return this.kube.handle(name, input, answer, emit);
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
+    const right = this.rights.handlers[name as keyof ImageRights['handlers']];
+    if (right) return answer({ output: right(input as never) });
     const handler = this.handlers[name as keyof Handlers];
     if (!handler) throw new Error(`the world of this test cannot do ${name}`);
     const done = (output: unknown): void => answer(fault.lost ? { error: faultError(fault) } : { output });
@@ -282,8 +290,10 @@ function criHandlers(world: PodsWorld): Handlers {
       for (const [name, { id }] of runtime.images) if (name === image || id === image) runtime.images.delete(name);
       done(null);
     },
-    'cri.pullImage': ({ image }, done) => {
+    'cri.pullImage': ({ image, auth }, done) => {
       const found = world.registry.get(image);
+      const refusal = world.rights.refusal(image, auth);
+      if (refusal !== null) throw new RuntimeError('UNKNOWN', `rpc error: code = Unknown desc = ${refusal}`);
       if (!found) throw new RuntimeError('NOT_FOUND', `failed to resolve reference "${image}": not found`);
       runtime.images.set(image, found);
       done({ imageRef: found.id });

@@ -4,18 +4,19 @@ import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import { hostAddresses } from './addresses.ts';
-import { readConfiguration, readDropIns } from './configuration.ts';
+import { configurationPorts } from './configuration-watch.ts';
 import { fileSystem } from './file-system.ts';
 import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
 import { limitPorts } from './limits.ts';
 import { lockPorts } from './lock.ts';
 import { machinePorts } from './machine.ts';
+import { manifestUrlPort } from './manifest-url.ts';
 import { manifestPort } from './manifests.ts';
-import { masked, maskedDropIns } from './masked-configuration.ts';
 import { notifyPort } from './notify.ts';
 import { preparePod, removePod } from './pod-files.ts';
 import { loadSoftState, saveSoftState } from './soft-state.ts';
 import { type SystemCalls, systemCalls } from './syscall.ts';
+import { sysctlPorts } from './sysctl.ts';
 import { terminationMessage } from './termination-message.ts';
 
 export interface HostOptions {
@@ -28,7 +29,7 @@ export interface HostOptions {
   readonly vault?: Vault;
 }
 
-type HostPorts = Ports<Omit<typeof hostOperations, 'server.healthz'>>;
+type HostPorts = Ports<Omit<typeof hostOperations, 'server.healthz' | 'host.setLogVerbosity'>>;
 
 export function hostPorts(options: HostOptions = {}): HostPorts {
   const { root = '', environment = process.env, vault = new Vault(randomBytes(32)) } = options;
@@ -37,13 +38,14 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     ...machinePorts(root),
     ...limitPorts(root, system),
     ...lockPorts(system),
+    ...sysctlPorts(root),
     'host.addresses': async () => ({ addresses: hostAddresses() }),
     'host.readFile': readTextFile,
-    'host.readConfiguration': async ({ input }) => masked(await readConfiguration(input.path)),
-    'host.readDropIns': async ({ input }) => maskedDropIns(await readDropIns(input.path)),
+    ...configurationPorts(),
     'host.makeDirectories': makeDirectories,
     'host.notify': notifyPort(environment, system),
     'host.watchManifests': manifestPort(vault),
+    'host.watchManifestUrl': manifestUrlPort(vault),
     'host.preparePod': preparePod,
     'host.removePod': removePod,
     'host.terminationMessage': terminationMessage,

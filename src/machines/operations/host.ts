@@ -1,7 +1,7 @@
 /** What the node agent asks of its own machine. Implemented by `src/actors/host` and `src/actors/server`. */
 
 import type { Json } from '../../kernel/json.ts';
-import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
+import { idempotent, once, query, type SecretHandle, stream } from '../../kernel/xstate.ts';
 import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
 import type { ConfigObject } from './volume.ts';
 
@@ -31,6 +31,10 @@ export interface MachineInfo {
   readonly swapBytes: string;
   /** Sizes of huge pages that the kernel offers, in kibibytes, ascending. */
   readonly hugePageKib: readonly number[];
+  /** Bytes that are set aside for huge pages, by resource: `hugepages-2Mi`. Every size has its entry. */
+  readonly hugePageTotals: Readonly<Record<string, string>>;
+  /** Processes that the kernel can have at once. */
+  readonly pidMax: string;
 }
 
 export interface CgroupInfo {
@@ -42,6 +46,10 @@ export interface CgroupInfo {
 
 /** Soft facts that the world does not keep and that survive a restart of the agent. */
 export interface SoftState {
+  /** By `<pod uid>/<image>`: back-off of pulls that failed. `message` has the reason first. */
+  readonly pulls?: Readonly<
+    Record<string, { readonly backoffMs: number; readonly untilMs: number; readonly message: string }>
+  >;
   /** By `<pod uid>/<container>`: crash-loop back-off and restart count. */
   readonly containers: Readonly<
     Record<string, { readonly restartCount: number; readonly backoffMs: number; readonly backoffUntilMs: number }>
@@ -66,6 +74,13 @@ export const hostOperations = {
   'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
   /** The `*.conf` files below a directory, decoded, in the order in which they apply. */
   'host.readDropIns': query<{ path: string }, DropInListing>(),
+  /** Says `configuration.changed` when files, or `*.conf` below folders, no longer look as when they were last read. */
+  'host.watchConfiguration': stream<
+    { paths: readonly string[]; periodMs: number },
+    { readonly type: 'configuration.changed' }
+  >(),
+  /** klog's verbosity: from 4 on, lines for debugging are printed. */
+  'host.setLogVerbosity': idempotent<{ verbosity: number }, null>(),
   /** flock; fails with code `EWOULDBLOCK` while another process holds it and `wait` is false. */
   'host.acquireLock': once<{ path: string; wait: boolean }, null>(),
   /** Says `lock.contended` when another process opens or deletes the lock file. */
@@ -73,6 +88,14 @@ export const hostOperations = {
   'host.machineInfo': query<Nothing, MachineInfo>(),
   /** Which hierarchies exist: cgroup v1 controllers, or the unified v2 tree. */
   'host.cgroups': query<Nothing, CgroupInfo>(),
+  /**
+   * Settings of the kernel, by their path below /proc/sys, as the agent needs them: changed where they differ, or only
+   * said where `modify` is false. `errors` are upstream's.
+   */
+  'host.tuneKernel': idempotent<
+    { expected: Readonly<Record<string, number>>; modify: boolean },
+    { errors: readonly string[] }
+  >(),
   'host.setOomScoreAdj': idempotent<{ value: number }, null>(),
   'host.setOpenFilesLimit': idempotent<{ limit: number }, null>(),
   'host.makeDirectories': idempotent<{ directories: readonly { path: string; mode: number }[] }, null>(),
@@ -87,6 +110,23 @@ export const hostOperations = {
       /** ConfigMaps and Secrets that lie beside the pods. */
       readonly objects: readonly ConfigObject[];
       readonly errors: readonly ManifestError[];
+    }
+  >(),
+  /**
+   * Static pods behind a URL: a Pod, or a list of Pods. Speaks when the decoded answer or its error changed. `manifests`
+   * is `null` while nothing was fetched; an empty answer leaves what was fetched before.
+   */
+  'host.watchManifestUrl': stream<
+    {
+      url: string;
+      headers: Readonly<Record<string, readonly SecretHandle[]>>;
+      nodeName: string;
+      periodMs: number;
+    },
+    {
+      readonly type: 'manifests.fetched';
+      readonly manifests: readonly Manifest[] | null;
+      readonly error: string;
     }
   >(),
   /** Creates the pod's folders and writes its managed files (etc-hosts, termination logs). Paths stay below `root`. */

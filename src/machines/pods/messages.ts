@@ -4,10 +4,11 @@
  * Invariants: plain JSON; past tense for facts, `wanted` for what one actor needs of another; a message about one pod
  * carries its `uid`.
  */
-import type { Image } from '../api/cri.ts';
+import type { Image, PodSandboxConfig } from '../api/cri.ts';
 import type { Container, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { SoftState } from '../operations/host.ts';
+import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons.ts';
 import type { HttpRequest } from './prober-policy.ts';
 import type { PodStage } from './status/pod-status.ts';
@@ -143,7 +144,15 @@ export type ContainerReport =
       /** The world may differ from what was last observed: look. */
       readonly look: boolean;
     }
-  | { readonly type: 'container.wanted'; readonly name: string; readonly wish: ContainerWish };
+  | { readonly type: 'container.wanted'; readonly name: string; readonly wish: ContainerWish }
+  /** It needs its image; the pod asks `images` for it. */
+  | {
+      readonly type: 'container.imageWanted';
+      readonly name: string;
+      readonly image: string;
+      readonly policy: ContainerWanted['imagePolicy'];
+      readonly ref: ObjectReference;
+    };
 
 /** What the pod agent needs to know of one instance in the runtime. */
 export interface ContainerFacts {
@@ -203,6 +212,13 @@ export interface ImageWanted {
   readonly image: string;
   readonly policy: 'Always' | 'IfNotPresent' | 'Never';
   readonly ref: ObjectReference;
+  /** The pull secrets of its pod that exist, in the order of the pod. */
+  readonly secrets: readonly ConfigObject[];
+  /** For the pull: a runtime may decide by them. */
+  readonly annotations: Readonly<Record<string, string>>;
+  readonly sandboxConfig: PodSandboxConfig | null;
+  /** What the agent before this one noted of failed pulls. */
+  readonly remembered: PullMemory | null;
 }
 
 export type ImageReport =
@@ -263,7 +279,7 @@ export type StatusMessage =
   | { readonly type: 'status.removed'; readonly uid: string }
   | StatusObserved;
 
-/** What the API server has of a pod; `null`: nothing any more. */
+/** What the API server has of a pod; `null`: nothing any more. A mirror pod is told under its static pod's uid. */
 export interface StatusObserved {
   readonly type: 'status.observed';
   readonly pod: PodRef;
@@ -280,6 +296,29 @@ export interface SeenPod {
   readonly status: PodStatus;
 }
 
+/** Of a mirror pod in the API server, what decides whether it stays. */
+export interface MirrorState {
+  /** Of the static pod that it was made from. */
+  readonly hash: string;
+  readonly isDeleting: boolean;
+}
+
+/** `null`: the API server has it no more. */
+export interface MirrorSeen {
+  readonly type: 'mirror.seen';
+  readonly pod: PodRef;
+  readonly seen: MirrorState | null;
+}
+
+export type MirrorMessage =
+  | { readonly type: 'mirror.wanted'; readonly pod: Pod }
+  | { readonly type: 'mirror.unwanted'; readonly pod: PodRef }
+  /** Nothing of the static pod is left on the node. */
+  | { readonly type: 'mirror.released'; readonly pod: PodRef }
+  | MirrorSeen
+  /** Every source of static pods has spoken. */
+  | { readonly type: 'mirror.judged' };
+
 /** `status` has lost what pods told it. */
 export interface StatusWanted {
   readonly type: 'status.wanted';
@@ -287,10 +326,14 @@ export interface StatusWanted {
 
 export type ContainerMemory = SoftState['containers'][string];
 
+export type PullMemory = NonNullable<SoftState['pulls']>[string];
+
 export type ProbedInstance = SoftState['probes'][string];
 
 export type MemoryMessage =
   | { readonly type: 'memory.noted'; readonly key: string; readonly container: ContainerMemory }
+  /** `null`: the pull has succeeded. */
+  | { readonly type: 'memory.pulled'; readonly key: string; readonly pull: PullMemory | null }
   | { readonly type: 'memory.probed'; readonly key: string; readonly probed: ProbedInstance }
   | { readonly type: 'memory.forgotten'; readonly uid: string }
   | { readonly type: 'memory.wanted' };

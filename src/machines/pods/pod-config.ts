@@ -1,22 +1,27 @@
 /**
- * The configuration sources of this node: which pods they want, told as differences.
+ * The configuration sources of this node: which pods they want, told as differences. The file source is its own; a URL
+ * (`http-source.ts`) and the API server (`api-source.ts`) have an actor each.
  *
  * Decides: what was added, changed, is being deleted, was removed.
  * Owns: by pod and object the version that was last told, and the manifest errors that are known. Never a pod.
- * Hears: `manifests.changed` of the stream; `config.wanted` from `syncLoop` when somebody lost what was told.
+ * Hears: `manifests.changed` of the stream; `config.wanted` and `status.wanted` when somebody lost what was told.
  * Asks: `host.watchManifests`. Tells `syncLoop` `config.objects`, `config.pods` and
- *   `config.sourceReady`.
+ *   `config.sourceReady`; `mirrorPods` the static pods.
  * Invariants:
  *   C1 within one change removals are told first, so that a pod whose file was rewritten leaves before it comes.
  *   C2 a manifest's error is said once, and once more when it is gone.
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
+ *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
  */
-import { line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
-import type { Pod } from '../api/pod.ts';
+import { type AnyActorRef, line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { hostOperations, type Manifest, type ManifestError } from '../operations/host.ts';
 import type { ConfigObject } from '../operations/volume.ts';
-import type { ConfigMessage, ConfigWanted, ObjectsTold, PodRef, SourceReady } from './messages.ts';
+import { apiSourceMachine } from './api-source.ts';
+import { httpSourceMachine } from './http-source.ts';
+import type { ConfigWanted, Ended, ObjectsTold, SourceReady, StatusWanted } from './messages.ts';
+import { tellMirrors } from './mirrors.ts';
+import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { objectKey } from './volumes/objects.ts';
 
@@ -24,19 +29,28 @@ import { objectKey } from './volumes/objects.ts';
 const REOPEN_MS = 1_000;
 const SOURCE = 'file';
 
-export type PodConfigInput = Pick<NodeSettings, 'nodeName' | 'staticPodPath' | 'fileCheckFrequencyMs'>;
+/** Before a source whose actor crashed is opened again. */
+const RESPAWN_MS = 1_000;
 
-interface Told extends PodRef {
-  readonly hash: string;
-  readonly deleting: boolean;
-}
+export type PodConfigInput = Pick<
+  NodeSettings,
+  | 'nodeName'
+  | 'staticPodPath'
+  | 'fileCheckFrequencyMs'
+  | 'staticPodURL'
+  | 'staticPodURLHeader'
+  | 'httpCheckFrequencyMs'
+  | 'apiServer'
+>;
 
 interface Context {
   readonly nodeName: string;
   readonly path: string;
   readonly periodMs: number;
-  /** By uid, what was last told of a pod. */
-  readonly told: Readonly<Record<string, Told>>;
+  readonly settings: PodConfigInput;
+  readonly told: ToldPods;
+  /** By uid, when a pod was first seen; kept when it has to be told again. */
+  readonly seen: Readonly<Record<string, string>>;
   /** By key, the version that was last told of a ConfigMap or Secret; `null` before anything was told. */
   readonly versions: Readonly<Record<string, string>> | null;
   /** By file, the error that was last said. */
@@ -50,24 +64,41 @@ type Event =
       objects: readonly ConfigObject[];
       errors: readonly ManifestError[];
     }
-  | ConfigWanted;
+  | ConfigWanted
+  | StatusWanted
+  | Ended
+  | { type: 'source.respawn'; id: SourceActor };
+
+type SourceActor = 'apiSource' | 'httpSource';
 
 const s = setup({
   types: { input: {} as PodConfigInput, context: {} as Context, events: {} as Event },
-  actors: pick(hostOperations, 'host.watchManifests'),
+  actors: {
+    apiSource: apiSourceMachine,
+    httpSource: httpSourceMachine,
+    ...pick(hostOperations, 'host.watchManifests'),
+  },
 });
 
-const takeManifests = s.enqueueActions(({ context, event, enqueue }) => {
+const takeManifests = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
   if (event.type !== 'manifests.changed') return;
-  const { pods, errors } = mergeManifests(event.manifests, context.nodeName);
-  const known = errorsByFile([...event.errors, ...errors]);
+  const hasApiServer = context.settings.apiServer !== undefined;
+  const merged = mergeManifests(event.manifests, context.nodeName, hasApiServer);
+  const atFirst = new Date(now(args)).toISOString();
+  const pods = merged.pods.map((pod) => withSource(pod, SOURCE, context.seen[pod.metadata.uid] ?? atFirst));
+  const known = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
-  const told = Object.fromEntries(pods.map((pod) => [pod.metadata.uid, tellable(pod)]));
-  const versions = tellObjects(enqueue, context.versions, event.objects);
-  for (const message of differences(context.told, pods)) enqueue.sendTo(to('syncLoop'), message);
+  const versions = hasApiServer ? context.versions : tellObjects(enqueue, context.versions, event.objects);
+  const told = toldOf(pods);
+  for (const message of differences(SOURCE, context.told, pods, goneFrom(context.told, pods))) {
+    if (hasApiServer) tellMirrors(enqueue, message);
+    enqueue.sendTo(to('syncLoop'), message);
+  }
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
-  enqueue.assign({ told, versions, errors: known });
+  const seen = Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen]));
+  enqueue.assign({ told, seen, versions, errors: known });
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
@@ -86,11 +117,40 @@ function tellObjects(enqueue: Enqueue, told: Context['versions'], objects: reado
 /** Forgets what was told, so that the stream's next list tells it again. */
 const forget = s.assign({
   versions: ({ context, event }) => (event.type === 'config.wanted' && event.uids === null ? null : context.versions),
-  told: ({ context, event }) => {
-    if (event.type !== 'config.wanted' || event.uids === null) return {};
-    const { uids } = event;
-    return Object.fromEntries(Object.entries(context.told).filter(([uid]) => !uids.includes(uid)));
-  },
+  told: ({ context, event }) => (event.type === 'config.wanted' ? forgotten(context.told, event.uids) : context.told),
+});
+
+// ---- the other sources ----------------------------------------------------------------------------------------------
+
+const hasSource = ({ staticPodURL, apiServer }: PodConfigInput, id: SourceActor): boolean =>
+  id === 'apiSource' ? apiServer !== undefined : Boolean(staticPodURL);
+
+const openSources = s.enqueueActions(({ context, enqueue }) => {
+  const { settings } = context;
+  if (hasSource(settings, 'httpSource')) enqueue.spawnChild('httpSource', { id: 'httpSource', input: settings });
+  if (hasSource(settings, 'apiSource')) enqueue.spawnChild('apiSource', { id: 'apiSource', input: settings });
+});
+
+const forwardToSources = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'config.wanted' && event.type !== 'status.wanted') return;
+  for (const id of ['httpSource', 'apiSource'] as const) {
+    const concerns = event.type === 'config.wanted' || id === 'apiSource';
+    if (concerns && hasSource(context.settings, id)) enqueue.sendTo<AnyActorRef>(id, event);
+  }
+});
+
+const bury = s.enqueueActions(({ event, enqueue }) => {
+  const id = event.type.slice('xstate.error.actor.'.length) as SourceActor;
+  const { message } = (event as unknown as { error: PlainError }).error;
+  enqueue(line('error', ['A source of pods crashed and starts again', { source: id, error: message }]));
+  enqueue.stopChild(id);
+  enqueue.raise({ type: 'source.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+});
+
+const respawn = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'source.respawn') return;
+  const { id } = event;
+  enqueue.spawnChild(id, { id, input: context.settings });
 });
 
 export const podConfigMachine = s.createMachine({
@@ -99,12 +159,21 @@ export const podConfigMachine = s.createMachine({
     nodeName: input.nodeName,
     path: input.staticPodPath,
     periodMs: input.fileCheckFrequencyMs,
+    settings: input,
     told: {},
+    seen: {},
     versions: null,
     errors: {},
   }),
   initial: 'choosing',
-  on: { 'config.wanted': { target: '.choosing', actions: forget } },
+  entry: openSources,
+  on: {
+    'config.wanted': { target: '.choosing', actions: [forget, forwardToSources] },
+    'status.wanted': { actions: forwardToSources },
+    'xstate.error.actor.apiSource': { actions: bury },
+    'xstate.error.actor.httpSource': { actions: bury },
+    'source.respawn': { actions: respawn },
+  },
   states: {
     choosing: { always: [{ guard: ({ context }) => context.path === '', target: 'empty' }, { target: 'watching' }] },
     /** No `staticPodPath`: the source is ready and has nothing. */
@@ -131,35 +200,7 @@ export const podConfigMachine = s.createMachine({
   },
 });
 
-// ---- differences ----------------------------------------------------------------------------------------------------
-
-const tellable = (pod: Pod): Told => ({
-  uid: pod.metadata.uid,
-  namespace: pod.metadata.namespace,
-  name: pod.metadata.name,
-  hash: pod.metadata.annotations?.['kubernetes.io/config.hash'] ?? pod.metadata.uid,
-  deleting: pod.metadata.deletionTimestamp !== undefined,
-});
-
-function differences(told: Context['told'], pods: readonly Pod[]): ConfigMessage[] {
-  const wanted = new Set(pods.map((pod) => pod.metadata.uid));
-  const removed = Object.values(told)
-    .filter(({ uid }) => !wanted.has(uid))
-    .map(({ uid, namespace, name }) => ({ uid, namespace, name }));
-  const added = pods.filter((pod) => !told[pod.metadata.uid]);
-  const deleting = pods.filter((pod) => told[pod.metadata.uid]?.deleting === false && tellable(pod).deleting);
-  const updated = pods.filter((pod) => {
-    const before = told[pod.metadata.uid];
-    return before && before.hash !== tellable(pod).hash && !deleting.includes(pod);
-  });
-  const messages: ConfigMessage[] = [
-    { type: 'config.pods', op: 'REMOVE', source: SOURCE, pods: removed },
-    { type: 'config.pods', op: 'ADD', source: SOURCE, pods: added },
-    { type: 'config.pods', op: 'UPDATE', source: SOURCE, pods: updated },
-    { type: 'config.pods', op: 'DELETE', source: SOURCE, pods: deleting },
-  ];
-  return messages.filter((message) => message.pods.length > 0);
-}
+// ---- errors ---------------------------------------------------------------------------------------------------------
 
 const errorsByFile = (errors: readonly ManifestError[]): Record<string, string> =>
   Object.fromEntries(errors.map(({ file, message }) => [file, message]));

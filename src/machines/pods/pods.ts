@@ -24,6 +24,7 @@ import type {
   Ended,
   GarbageWanted,
   ImageReport,
+  MirrorMessage,
   ObjectsTold,
   PodKill,
   PodMessage,
@@ -135,6 +136,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     mustLook,
     held,
     memory: memoryOf(context.memory.containers, ref.uid),
+    pulls: memoryOf(context.memory.pulls ?? {}, ref.uid),
     probed: memoryOf(context.memory.probes, ref.uid),
     objects: withKeys(context.objects, objectKeys),
   };
@@ -159,9 +161,10 @@ const takeConfig = s.enqueueActions((args) => {
   if (event.type !== 'config.pods') return;
   const records: Record<string, PodRecord> = { ...context.records };
   if (event.op === 'REMOVE') {
-    for (const { uid } of event.pods) {
+    for (const { uid, namespace, name } of event.pods) {
       const record = records[uid];
       if (record) records[uid] = kill(enqueue, { ...record, desired: false, again: false }, null);
+      else tellReleased(enqueue, context, { uid, namespace, name });
     }
   } else {
     for (const pod of event.pods) {
@@ -305,9 +308,17 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const { [uid]: gone, ...rest } = context.records;
   enqueue.sendTo(to('status'), { type: 'status.removed', uid });
   enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
+  if (gone) tellReleased(enqueue, context, gone);
   if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
   enqueue.assign({ records: context.relisted ? released(enqueue, rest) : rest });
 });
+
+/** What stands for a static pod in the API server may go now. */
+function tellReleased(enqueue: Enqueue, { settings }: Context, { uid, namespace, name }: PodRef): void {
+  if (settings.apiServer === undefined) return;
+  const message: MirrorMessage = { type: 'mirror.released', pod: { uid, namespace, name } };
+  enqueue.sendTo(to('mirrorPods'), message);
+}
 
 const bury = s.enqueueActions(({ context, event, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.pod-')) return;

@@ -28,7 +28,8 @@ import { conform, isRecord } from './validation/schema.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-export function staticPod(manifest: Manifest, nodeName: string): StaticPod {
+/** `hasApiServer`: then ConfigMaps and Secrets do not lie beside it, and it may name none. */
+export function staticPod(manifest: Manifest, nodeName: string, hasApiServer = false): StaticPod {
   const kindError = wrongKind(manifest.value);
   if (kindError !== null) return { errors: [kindError] };
   const errors: string[] = [];
@@ -36,7 +37,7 @@ export function staticPod(manifest: Manifest, nodeName: string): StaticPod {
   if (errors.length > 0 || !isDecoded(decoded)) return { errors };
   if (!decoded.metadata?.name) return { errors: ['name is needed for the pod'] };
   const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName);
-  const refused = [...validatePod(pod), ...apiReferences(pod.spec)];
+  const refused = [...validatePod(pod), ...apiReferences(pod.spec, hasApiServer)];
   return refused.length > 0 ? { errors: refused } : { pod };
 }
 
@@ -100,13 +101,17 @@ export interface MergedManifests {
 }
 
 /** The pods of all files, and what is wrong with the files that gave none. */
-export function mergeManifests(manifests: readonly Manifest[], nodeName: string): MergedManifests {
+export function mergeManifests(
+  manifests: readonly Manifest[],
+  nodeName: string,
+  hasApiServer = false,
+): MergedManifests {
   const pods: Pod[] = [];
   const errors: ManifestError[] = [];
   const owners = new Map<string, string>();
   for (const manifest of manifests) {
     const { file } = manifest;
-    const result = staticPod(manifest, nodeName);
+    const result = staticPod(manifest, nodeName, hasApiServer);
     const problem =
       result.errors === undefined ? claim(result.pod, file, owners) : `invalid pod: ${aggregate(result.errors)}`;
     if (result.errors === undefined && problem === null) pods.push(result.pod);

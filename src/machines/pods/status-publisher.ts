@@ -72,7 +72,11 @@ const dueMs = ({ own, seen, stage, sinceMs }: Context): number =>
 const take = s.assign(({ context, event }) => {
   switch (event.type) {
     case 'status.changed':
-      return { own: event.status, stage: event.stage };
+      return {
+        own: event.status,
+        stage: event.stage,
+        isReclaimed: context.isReclaimed && event.stage === 'terminated',
+      };
     case 'status.reclaimed':
       return { isReclaimed: true };
     case 'status.observed':

@@ -12,6 +12,7 @@
  *   L3 no housekeeping while the runtime is down.
  */
 import { line, sendParent, setup, to } from '../../kernel/xstate.ts';
+import type { NodeSettings } from '../node-settings.ts';
 import type {
   ConfigMessage,
   ObjectsTold,
@@ -25,8 +26,14 @@ import type {
 /** A slow look after leftovers; every need of a faster one has its own event. The kubelet looks every 2 s. */
 export const HOUSEKEEPING_MS = 60_000;
 
-/** The sources that must have spoken. Without an API server the file source is the only one. */
-const SOURCES: readonly Source[] = ['file'];
+export type SyncLoopInput = Pick<NodeSettings, 'apiServer' | 'staticPodURL'>;
+
+/** The sources that must have spoken. */
+const sourcesOf = ({ apiServer, staticPodURL }: SyncLoopInput): readonly Source[] => [
+  'file',
+  ...(staticPodURL ? (['http'] as const) : []),
+  ...(apiServer === undefined ? [] : (['api'] as const)),
+];
 
 interface Context {
   /** By source the uids that it wants; `null` until it has spoken. */
@@ -40,7 +47,7 @@ interface Context {
 type Event = ConfigMessage | ObjectsTold | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
 
 const s = setup({
-  types: { context: {} as Context, events: {} as Event },
+  types: { input: {} as SyncLoopInput, context: {} as Context, events: {} as Event },
   guards: {
     isComplete: ({ context }) =>
       context.runtimeUp && context.relisted && Object.values(context.sources).every((uids) => uids !== null),
@@ -69,6 +76,10 @@ const keepHouse = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
 });
 
+const judgeMirrors = s.enqueueActions(({ context, enqueue }) => {
+  if (context.sources.api !== undefined) enqueue.sendTo(to('mirrorPods'), { type: 'mirror.judged' });
+});
+
 const askAgain = s.enqueueActions(({ enqueue }) => {
   enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
   enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
@@ -76,12 +87,12 @@ const askAgain = s.enqueueActions(({ enqueue }) => {
 
 export const syncLoopMachine = s.createMachine({
   id: 'syncLoop',
-  context: {
-    sources: Object.fromEntries(SOURCES.map((source) => [source, null])),
+  context: ({ input }) => ({
+    sources: Object.fromEntries(sourcesOf(input).map((source) => [source, null])),
     relisted: false,
     runtimeUp: false,
     told: false,
-  },
+  }),
   entry: [sendParent({ type: 'syncLoop.started' }), askAgain],
   initial: 'starting',
   on: {
@@ -98,7 +109,7 @@ export const syncLoopMachine = s.createMachine({
   },
   states: {
     /** Waits until every source has spoken, the runtime is up and its pods were listed. */
-    starting: { always: { guard: 'isComplete', target: 'syncing' } },
+    starting: { always: { guard: 'isComplete', target: 'syncing', actions: judgeMirrors } },
     syncing: {
       entry: keepHouse,
       on: {

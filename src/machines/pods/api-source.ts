@@ -1,0 +1,181 @@
+/**
+ * The API server as a source of pods (`apiSource` below `podConfig`): all pods that are bound to this node.
+ *
+ * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
+ * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
+ * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
+ * Asks: nothing but its reflector. Tells `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods`
+ *   what the API server has.
+ * Invariants:
+ *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
+ *   K2 a mirror pod is never told as a pod to run.
+ *   K3 what the API server sends and is no pod is said once and left alone.
+ */
+import { line, now, setup, to } from '../../kernel/xstate.ts';
+import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod } from '../api/pod.ts';
+import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import type { KubeObject } from '../operations/kube.ts';
+import { podFromApi, seenPod } from './api-pod.ts';
+import type { ConfigWanted, Ended, MirrorSeen, PodRef, SourceReady, StatusObserved, StatusWanted } from './messages.ts';
+import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
+
+const SOURCE = 'api';
+/** Before the reflector is started again after it crashed. */
+const REOPEN_MS = 1_000;
+
+export type ApiSourceInput = Pick<NodeSettings, 'nodeName'>;
+
+interface Context {
+  readonly nodeName: string;
+  readonly told: ToldPods;
+  /** By uid, the mirror pods that there are. */
+  readonly mirrors: Readonly<Record<string, Mirror>>;
+  /** By uid, when a pod was first seen; kept when it has to be told again. */
+  readonly seen: Readonly<Record<string, string>>;
+}
+
+/** A mirror pod and the static pod that it stands for. */
+interface Mirror extends PodRef {
+  readonly staticUid: string;
+}
+
+const s = setup({
+  types: {
+    input: {} as ApiSourceInput,
+    context: {} as Context,
+    events: {} as ReflectorReport | ConfigWanted | StatusWanted | Ended,
+  },
+  actors: { reflector: reflectorMachine },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
+
+/** The pods among these objects; what is none is said. */
+function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
+  const atFirst = new Date(nowMs).toISOString();
+  return objects.flatMap((object) => {
+    const result = podFromApi(object);
+    if (result.error === undefined) {
+      const { pod } = result;
+      return [isMirrorPod(pod) ? pod : withSource(pod, SOURCE, context.seen[pod.metadata.uid] ?? atFirst)];
+    }
+    enqueue(
+      line('error', [
+        'The API server sent something that is no pod',
+        { name: object.metadata?.name ?? '', error: result.error },
+      ]),
+    );
+    return [];
+  });
+}
+
+function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
+  const own = pods.filter((pod) => !isMirrorPod(pod));
+  const goneOwn = gone.filter(({ uid }) => context.told[uid] !== undefined);
+  for (const pod of pods) tellSeen(enqueue, pod);
+  for (const ref of gone) tellGone(enqueue, ref, context.mirrors[ref.uid]?.staticUid);
+  for (const message of differences(SOURCE, context.told, own, goneOwn)) enqueue.sendTo(to('syncLoop'), message);
+  const goneUids = new Set(gone.map(({ uid }) => uid));
+  const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
+    Object.fromEntries(Object.entries(table).filter(([uid]) => !goneUids.has(uid)));
+  const told = { ...without(context.told), ...toldOf(own) };
+  const mirrors = pods
+    .filter(isMirrorPod)
+    .map((pod) => [pod.metadata.uid, { ...refOf(pod), staticUid: hashIn(pod) }] as const);
+  return {
+    ...context,
+    told,
+    mirrors: { ...without(context.mirrors), ...Object.fromEntries(mirrors) },
+    seen: { ...without(context.seen), ...Object.fromEntries(Object.values(told).map(({ uid, seen }) => [uid, seen])) },
+  };
+}
+
+function tellSeen(enqueue: Enqueue, pod: Pod): void {
+  const seen = seenPod(pod);
+  const ref = isMirrorPod(pod) ? { ...refOf(pod), uid: hashIn(pod) } : refOf(pod);
+  enqueue.sendTo(to('status'), { type: 'status.observed', pod: ref, seen } satisfies StatusObserved);
+  if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
+}
+
+function tellGone(enqueue: Enqueue, pod: PodRef, staticUid: string | undefined): void {
+  const { uid, namespace, name } = pod;
+  const ref = { uid, namespace, name };
+  const shown = { ...ref, uid: staticUid ?? uid };
+  enqueue.sendTo(to('status'), { type: 'status.observed', pod: shown, seen: null } satisfies StatusObserved);
+  if (staticUid !== undefined)
+    enqueue.sendTo(to('mirrorPods'), { type: 'mirror.seen', pod: ref, seen: null } satisfies MirrorSeen);
+}
+
+const hashIn = ({ metadata }: Pod): string => metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] ?? '';
+
+const mirrorSeen = (pod: Pod): MirrorSeen => ({
+  type: 'mirror.seen',
+  pod: refOf(pod),
+  seen: { hash: hashIn(pod), isDeleting: pod.metadata.deletionTimestamp !== undefined },
+});
+
+const takeList = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'reflector.listed') return;
+  const pods = podsOf(enqueue, event.items, context, now(args));
+  const there = new Set(pods.map((pod) => pod.metadata.uid));
+  const goneMirrors = Object.values(context.mirrors).filter(({ uid }) => !there.has(uid));
+  const next = tell(enqueue, context, pods, [...goneFrom(context.told, pods), ...goneMirrors]);
+  tellReady(enqueue, next);
+  enqueue.assign(next);
+});
+
+const takeChange = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'reflector.changed') return;
+  const pods = podsOf(enqueue, [event.object], context, now(args));
+  const isGone = event.change === 'DELETED';
+  const next = tell(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
+  if (Object.keys(next.told).join() !== Object.keys(context.told).join()) tellReady(enqueue, next);
+  enqueue.assign(next);
+});
+
+function tellReady(enqueue: Enqueue, { told }: Context): void {
+  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
+  enqueue.sendTo(to('syncLoop'), ready);
+}
+
+/** The next list tells again what is forgotten here. */
+const forget = s.assign(({ context, event }) =>
+  event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids) } : {},
+);
+
+export const apiSourceMachine = s.createMachine({
+  id: 'apiSource',
+  context: ({ input }) => ({ nodeName: input.nodeName, told: {}, mirrors: {}, seen: {} }),
+  initial: 'following',
+  on: {
+    'config.wanted': { target: '.following', actions: forget },
+    'status.wanted': '.following',
+  },
+  states: {
+    following: {
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: ({ context }) => ({
+          target: { client: 'kube', apiVersion: 'v1', resource: 'pods' },
+          fieldSelector: `spec.nodeName=${context.nodeName}`,
+        }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ event }) => [
+            'Following the pods of the API server crashed and starts again',
+            { error: (event.error as Error).message },
+          ]),
+        },
+      },
+      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'following' } },
+  },
+});

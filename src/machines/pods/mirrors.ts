@@ -1,0 +1,13 @@
+/** What sources of static pods tell about them to those who show them in the API server. */
+import { to } from '../../kernel/xstate.ts';
+import type { ConfigMessage, MirrorMessage } from './messages.ts';
+
+interface Enqueue {
+  sendTo(target: ReturnType<typeof to>, message: MirrorMessage): void;
+}
+
+export function tellMirrors(enqueue: Enqueue, message: ConfigMessage): void {
+  const tell = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
+  if (message.op === 'REMOVE') for (const pod of message.pods) tell({ type: 'mirror.unwanted', pod });
+  else for (const pod of message.pods) tell({ type: 'mirror.wanted', pod });
+}

@@ -1,0 +1,229 @@
+/**
+ * The API server as the pods' room sees it: the operations of `kube.*` answered from the objects of the test API
+ * server, without a socket, under virtual time. Secrets leave it as handles, as they leave the real port.
+ */
+
+import type { EffectResult } from '../../src/kernel/effects.ts';
+import { Vault } from '../../src/kernel/journal/index.ts';
+import type { JsonEvent } from '../../src/kernel/json.ts';
+import type { KubeObject } from '../../src/machines/operations/kube.ts';
+import { Refusal } from '../fakes/api-server/errors.ts';
+import { knownKind } from '../fakes/api-server/kinds.ts';
+import { Registry } from '../fakes/api-server/registry.ts';
+import { selectorOf } from '../fakes/api-server/selectors.ts';
+import { Store, type StoreEvent } from '../fakes/api-server/store.ts';
+import type { ApiObject } from '../fakes/api-server/types.ts';
+import type { VirtualTime } from './pods-time.ts';
+
+const ADMIN = { name: 'admin', groups: ['system:masters'] };
+
+export interface Write {
+  readonly atMs: number;
+  readonly verb: 'create' | 'update' | 'patch' | 'delete' | 'get' | 'list';
+  readonly path: string;
+  // oxlint-disable-next-line typescript/no-explicit-any -- bodies of any kind
+  readonly body: any;
+  readonly error?: string;
+}
+
+// oxlint-disable-next-line typescript/no-explicit-any -- the inputs of seven operations
+type Input = any;
+
+export class KubeWorld {
+  readonly store = new Store();
+  readonly registry = new Registry(this.store);
+  readonly vault = new Vault(Buffer.alloc(32, 7));
+  /** Every request, in order of its answer. */
+  readonly requests: Write[] = [];
+  /** The server does not answer. */
+  isAway = false;
+  /** A refusal for a request, or none. */
+  refuse: (verb: Write['verb'], path: string) => Refusal | undefined = () => undefined;
+  private readonly time: VirtualTime;
+  private readonly watches = new Set<() => void>();
+
+  constructor(time: VirtualTime) {
+    this.time = time;
+    for (const name of ['default', 'kube-system', 'other']) {
+      this.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+      this.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: name } });
+    }
+    this.create({ apiVersion: 'v1', kind: 'Node', metadata: { name: 'node' } });
+  }
+
+  /** As `kubectl create`. */
+  create(object: Input): ApiObject {
+    const kind = kindOf(object);
+    const namespace = kind.namespaced ? (object.metadata.namespace ?? 'default') : undefined;
+    return this.registry.create(kind, namespace, object, ADMIN);
+  }
+
+  /** A pod bound to the node of the tests; ServiceAccount admission stays out. */
+  createPod(name: string, spec: Input = {}, metadata: Input = {}): ApiObject {
+    return this.create({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, namespace: 'default', ...metadata },
+      spec: {
+        nodeName: 'node',
+        automountServiceAccountToken: false,
+        containers: [{ name: 'app', image: 'app:1' }],
+        ...spec,
+      },
+    });
+  }
+
+  pod(name: string, namespace = 'default'): Input {
+    return this.store.get('v1', 'pods', name, namespace);
+  }
+
+  patch(resource: string, name: string, patch: Input, subresource?: string): void {
+    const kind = knownKind('v1', resource);
+    const namespace = kind.namespaced ? 'default' : undefined;
+    this.registry.patch({ kind, namespace, name, subresource }, 'application/merge-patch+json', patch);
+  }
+
+  delete(resource: string, name: string, gracePeriodSeconds?: number, namespace = 'default'): void {
+    const options = gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds };
+    this.registry.delete({ kind: knownKind('v1', resource), namespace, name }, options);
+  }
+
+  /** Requests of one verb whose path matches. */
+  of(verb: Write['verb'], path: RegExp = /./): Write[] {
+    return this.requests.filter((request) => request.verb === verb && path.test(request.path));
+  }
+
+  /** The connection of every watch breaks. */
+  breakWatches(): void {
+    for (const end of [...this.watches]) end();
+  }
+
+  handle(
+    name: string,
+    input: Input,
+    answer: (result: EffectResult) => void,
+    emit: (event: JsonEvent) => void,
+  ): void | (() => void) {
+    const verb = name.slice('kube.'.length) as Write['verb'];
+    const path = pathOf(input);
+    try {
+      if (this.isAway) throw Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6443'), { code: 'ECONNREFUSED' });
+      if (name === 'kube.watch') return this.watch(input, answer, emit);
+      const refusal = this.refuse(verb, path);
+      if (refusal) throw refusal;
+      const output = this.perform(verb, input);
+      this.note(verb, path, input);
+      return answer({ output });
+    } catch (error) {
+      this.note(verb, path, input, (error as Error).message);
+      return answer({ error: plain(error) });
+    }
+  }
+
+  private note(verb: Write['verb'], path: string, input: Input, error?: string): void {
+    const { gracePeriodSeconds, preconditions, body } = input;
+    const noted = verb === 'delete' ? { gracePeriodSeconds, preconditions } : body;
+    const failed = error === undefined ? {} : { error };
+    this.requests.push({ atMs: this.time.ms, verb, path, body: structuredClone(noted), ...failed });
+  }
+
+  private perform(verb: Write['verb'], input: Input): unknown {
+    const kind = knownKind(input.apiVersion, input.resource);
+    const place = { kind, namespace: input.namespace, name: input.name, subresource: input.subresource };
+    switch (verb) {
+      case 'get':
+        return this.shown(this.registry.get(place));
+      case 'list': {
+        const selects = selectorOf(queryOf(input));
+        const items = this.store
+          .all(kind, input.namespace)
+          .filter(selects)
+          .map((each) => this.shown(each));
+        return { items, resourceVersion: this.store.resourceVersion, continue: '' };
+      }
+      case 'create':
+        if (input.subresource === 'token') return this.token(input);
+        return this.shown(this.registry.create(kind, input.namespace, input.body, ADMIN));
+      case 'update':
+        return this.shown(this.registry.update(place, input.body));
+      case 'patch':
+        return this.shown(this.registry.patch(place, input.patchType, input.body));
+      case 'delete':
+        this.registry.delete(place, input);
+        return null;
+    }
+  }
+
+  private tokens = 0;
+
+  private token({ body }: Input): unknown {
+    this.tokens += 1;
+    const expires = new Date(this.time.now() + body.spec.expirationSeconds * 1_000).toISOString();
+    const token = this.vault.seal(`token-${this.tokens}`);
+    return { ...body, status: { token, expirationTimestamp: expires.replace(/\.\d+Z$/, 'Z') } };
+  }
+
+  private watch(input: Input, answer: (result: EffectResult) => void, emit: (event: JsonEvent) => void) {
+    const kind = knownKind(input.apiVersion, input.resource);
+    const selects = selectorOf(queryOf(input));
+    let version = Number(input.resourceVersion);
+    const tell = (event: StoreEvent): void => {
+      version = event.version;
+      const isOthers = input.namespace !== undefined && event.object.metadata.namespace !== input.namespace;
+      if (event.kind !== kind || isOthers) return;
+      const now = event.type !== 'DELETED' && selects(event.object);
+      const before = event.previous !== undefined && selects(event.previous);
+      const change = now ? (before ? 'MODIFIED' : 'ADDED') : before ? 'DELETED' : undefined;
+      if (change) emit({ type: 'watch.changed', change, object: this.shown(event.object) });
+    };
+    /** What happens is told soon, and never from within the call that made it happen. */
+    const later = (event: StoreEvent): void => void this.time.arm(this.time.ms + 1, () => open && tell(event));
+    let open = true;
+    const close = (): void => {
+      open = false;
+      this.store.changes.off('event', later);
+      this.watches.delete(end);
+    };
+    const end = (): void => {
+      close();
+      answer({ error: { name: 'Error', message: 'the watch broke', code: 'ECONNRESET', retriable: true } });
+    };
+    for (const event of this.store.since(version)) tell(event);
+    this.store.changes.on('event', later);
+    this.watches.add(end);
+    return close;
+  }
+
+  /** As the real port shows it: without who wrote what, and with handles for what is secret. */
+  private shown(object: ApiObject): KubeObject {
+    if (object.kind !== 'Secret') return structuredClone(object) as never;
+    const data = Object.entries((object['data'] ?? {}) as Record<string, string>);
+    const sealed = data.map(([key, value]) => [key, this.vault.seal(value)]);
+    return { ...structuredClone(object), data: Object.fromEntries(sealed) } as never;
+  }
+}
+
+function queryOf({ fieldSelector, labelSelector }: Input): URLSearchParams {
+  const given = { fieldSelector, labelSelector };
+  return new URLSearchParams(Object.entries(given).flatMap(([key, value]) => (value ? [[key, value as string]] : [])));
+}
+
+const RESOURCES: Readonly<Record<string, string>> = { RuntimeClass: 'runtimeclasses' };
+
+function kindOf({ apiVersion, kind }: Input) {
+  return knownKind(apiVersion, RESOURCES[kind] ?? `${String(kind).toLowerCase()}s`);
+}
+
+const pathOf = ({ resource, namespace, name, subresource }: Input): string =>
+  [namespace, resource, name, subresource].filter((part) => part !== undefined).join('/');
+
+function plain(error: unknown) {
+  const { message } = error as Error;
+  if (error instanceof Refusal) {
+    const retryAfterMs = error.retryAfterSeconds === undefined ? {} : { retryAfterMs: error.retryAfterSeconds * 1_000 };
+    const retriable = error.code === 429 || error.code >= 500;
+    return { name: 'ApiError', message, code: error.reason, retriable, ...retryAfterMs };
+  }
+  const code = (error as { code?: string }).code;
+  return { name: 'Error', message, ...(code === undefined ? {} : { code }), retriable: true };
+}
