@@ -9,7 +9,7 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { credentialPorts } from '../actors/credentials/index.ts';
 import { hostPorts } from '../actors/host/index.ts';
-import { logRecords, printLine } from '../actors/log/logger.ts';
+import { levelOf, logPorts, logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
 import { probePorts } from '../actors/probe/index.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
@@ -63,7 +63,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   const vault = openVault(join(options.rootDir, SECRETS_KEY));
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
   const page = visualizerPage(options);
-  const log = logRecords({ format: options.logFormat, level: options.verbosity >= 4 ? 'debug' : 'info' });
+  const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
   const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: page?.url() ?? null }));
   let interrupted = false;
   const end = await new Promise<End>((resolve) => {
@@ -74,6 +74,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       time: hostTime(),
       performer: performerOf({
         ...hostPorts({ vault }),
+        ...logPorts(log),
         ...volumePorts({ vault }),
         ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
         ...healthzPorts(),
@@ -136,9 +137,10 @@ function visualizerPage({ visualizerPort, diagramsDir }: DaemonOptions) {
   return { visualizer, open, url: () => url };
 }
 
-/** The first signal asks the machines to end; a second one does not ask. */
+/** The first signal asks the machines to end; a second one does not ask. SIGHUP asks for the configuration again. */
 function onSignals(received: (signal: string) => void): void {
   let signals = 0;
+  process.on('SIGHUP', received);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       if (++signals > 1) process.exit(1);

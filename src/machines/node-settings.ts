@@ -32,6 +32,10 @@ export interface NodeSettings {
   readonly cgroupRoot: string;
   readonly cgroupDriver: 'cgroupfs' | 'systemd';
   readonly cgroupsPerQOS: boolean;
+  /** Each pod gets a group of its own before its sandbox. */
+  readonly makesPodCgroups?: boolean;
+  /** With the gate MemoryQoS; `null` without it. */
+  readonly memoryQoS?: { readonly throttlingFactor: number } | null;
   readonly cpuCFSQuota: boolean;
   readonly cpuCFSQuotaPeriodUs: number;
   readonly podPidsLimit: number;
@@ -46,6 +50,8 @@ export interface NodeSettings {
   };
   /** Text of the node's /etc/hosts for hostNetwork pods. */
   readonly hostsFile: string;
+  /** Who may use an image that is there; absent: everybody, and nothing is recorded of pulls. */
+  readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
   readonly serializeImagePulls: boolean;
   /** 0: no limit. */
   readonly maxParallelImagePulls: number;
@@ -62,7 +68,9 @@ export interface NodeSettings {
   readonly swapControllerAvailable?: boolean;
   /** Huge page sizes of the machine as the runtime names them (`2MB`, `1GB`). */
   readonly hugePageSizes?: readonly string[];
-  /** `status.allocatable` of the node: what `limits.*` resolves to in a container without limits. */
+  /** `status.capacity` of the node. */
+  readonly capacity?: Readonly<Record<string, string>>;
+  /** `status.allocatable` of the node: what is there for pods, and what `limits.*` resolves to in a container without limits. */
   readonly allocatable?: Readonly<Record<string, string>>;
   readonly maxPods: number;
   /** Dead containers kept per (pod, container), minimum age and total; -1: no limit on the total. */

@@ -187,6 +187,11 @@ export const podEvents = {
       `pod: ${pod}. kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.` +
         ' Falling back to "Default" policy.',
     ),
+  failedToRetrieveImagePullSecret: (names: readonly string[]): EventText =>
+    warning(
+      'FailedToRetrieveImagePullSecret',
+      `Unable to retrieve some image pull secrets (${names.join(', ')}); attempting to pull the image may not succeed.`,
+    ),
   dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
 } as const;
 
@@ -195,6 +200,19 @@ const UNKNOWN_CODE = 'rpc error: code = Unknown desc = ';
 /** An error of a call about a container or an image: a code that says nothing is not said. */
 export const runtimeErrorText = (message: string): string =>
   message.startsWith(UNKNOWN_CODE) ? message.slice(UNKNOWN_CODE.length) : message;
+
+const PULL_REASONS = [
+  [waitingReasons.registryUnavailable, 'the registry is unavailable'],
+  [waitingReasons.signatureValidationFailed, 'the signature validation failed'],
+] as const;
+
+/** Reason and message of a container whose image could not be pulled. A runtime may name the reason first. */
+export function pullFailure(image: string, error: string): { readonly reason: string; readonly message: string } {
+  const known = PULL_REASONS.find(([name]) => error.startsWith(name));
+  if (!known) return { reason: waitingReasons.errImagePull, message: error };
+  const [reason, because] = known;
+  return { reason, message: `image pull failed for ${image} because ${because}${error.slice(reason.length)}` };
+}
 
 /** Where in a pod an event belongs: `spec.containers{name}`. */
 export const containerFieldPath = (kind: 'init' | 'sidecar' | 'regular', container: string): string =>

@@ -55,7 +55,12 @@ function runtimeCases(bench: Bench): void {
   });
 
   test('fails to pull what is nowhere', async () => {
-    const pull = bench.ask('cri.pullImage', { image: 'localhost:1/absent:1', sandboxConfig: null });
+    const pull = bench.ask('cri.pullImage', {
+      image: 'localhost:1/absent:1',
+      annotations: {},
+      sandboxConfig: null,
+      auth: null,
+    });
     await expect(pull).rejects.toMatchObject({ message: expect.stringMatching(/^rpc error: code = \w+ desc = ./) });
   });
 

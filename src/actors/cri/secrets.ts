@@ -7,7 +7,7 @@
  */
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
-import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
+import type { AuthConfig, ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
 import type { RuntimeClient } from './client.ts';
 
 const MARK = 'statelet.io/holds-secrets';
@@ -43,6 +43,25 @@ const redacted = (message: string, handles: readonly SecretHandle[], vault: Vaul
     const value = vault.open(handle);
     return value.length < REDACTED_MIN_LENGTH ? text : text.replaceAll(value, handle.$secret);
   }, message);
+
+/** The login that a handle stood for. */
+export const authOf = (json: string): AuthConfig => JSON.parse(json) as AuthConfig;
+
+const LOGIN_WITHHELD = '<withheld>';
+
+/** A registry may quote in its refusal what it was sent: the password, or both in the header of basic authentication. */
+export async function withoutLogin<T>(call: Promise<T>, { username = '', password = '' }: AuthConfig): Promise<T> {
+  try {
+    return await call;
+  } catch (error) {
+    if (!(error instanceof OperationError)) throw error;
+    const basic = Buffer.from(`${username}:${password}`).toString('base64');
+    const secrets = [basic, password].filter((each) => each.length >= REDACTED_MIN_LENGTH);
+    const message = secrets.reduce((text, each) => text.replaceAll(each, LOGIN_WITHHELD), error.message);
+    const { name, code, retriable } = error;
+    throw new OperationError(message, { name, retriable, ...(code === undefined ? {} : { code }) });
+  }
+}
 
 /** A client whose statuses of containers tell no value. `secretsOf`: what a container was created with. */
 export function discreet(

@@ -38,6 +38,7 @@ export function configObject(value: Json, kind: Kind, vault: Vault): ConfigObjec
   const namespace = text(metadata['namespace']) || 'default';
   errors.push(...(name === '' ? ['metadata.name: Required value'] : problems('metadata.name', isDnsSubdomain(name))));
   errors.push(...problems('metadata.namespace', isDnsLabel(namespace)));
+  const type = kind === 'Secret' ? text(document['type']) : '';
   const contents = Object.fromEntries(FIELDS[kind].flatMap((field) => entries(document[field], field, kind, errors)));
   const bytes = Object.values(contents).reduce((sum, each) => sum + each.length, 0);
   if (bytes > MAX_DATA_BYTES) errors.push(`data: Too long: may not be more than ${MAX_DATA_BYTES} bytes`);
@@ -45,9 +46,9 @@ export function configObject(value: Json, kind: Kind, vault: Vault): ConfigObjec
   const seal = kind === 'Secret' ? (each: string) => vault.seal(each) : (each: string) => each;
   const data = Object.fromEntries(Object.entries(contents).map(([key, each]) => [key, contentOf(each, seal)]));
   const version = createHash('sha256')
-    .update(JSON.stringify([namespace, name, data]))
+    .update(JSON.stringify([namespace, name, type, data]))
     .digest('hex');
-  return { kind, namespace, name, version, data };
+  return { kind, namespace, name, ...(type === '' ? {} : { type }), version, data };
 }
 
 const problems = (path: string, reasons: readonly string[]): string[] =>

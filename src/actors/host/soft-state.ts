@@ -12,6 +12,7 @@ import { errnoOf } from './beneath.ts';
 
 type Operations = typeof hostOperations;
 type ContainerState = SoftState['containers'][string];
+type PulledState = NonNullable<SoftState['pulls']>[string];
 type ProbedState = SoftState['probes'][string];
 
 const OWNER_ONLY = 0o600;
@@ -32,12 +33,18 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
 
 function decode(text: string): SoftState | null {
   try {
-    const { containers, probes = {} } = JSON.parse(text);
+    const { containers, probes = {}, pulls = {} } = JSON.parse(text);
     const entries: [string, ContainerState][] = Object.entries(containers);
     if (!entries.every(([, state]) => isContainerState(state))) return null;
     const probed: [string, ProbedState][] = Object.entries(probes);
     if (!probed.every(([, state]) => isProbedState(state))) return null;
-    return { containers: Object.fromEntries(entries), probes: Object.fromEntries(probed) };
+    const pulled: [string, PulledState][] = Object.entries(pulls);
+    if (!pulled.every(([, state]) => isPulledState(state))) return null;
+    return {
+      containers: Object.fromEntries(entries),
+      probes: Object.fromEntries(probed),
+      ...(pulled.length === 0 ? {} : { pulls: Object.fromEntries(pulled) }),
+    };
   } catch {
     return null;
   }
@@ -45,6 +52,9 @@ function decode(text: string): SoftState | null {
 
 const isContainerState = (state: ContainerState): boolean =>
   [state.restartCount, state.backoffMs, state.backoffUntilMs].every((value) => Number.isFinite(value) && value >= 0);
+
+const isPulledState = ({ backoffMs, untilMs, message }: PulledState): boolean =>
+  [backoffMs, untilMs].every((value) => Number.isFinite(value) && value >= 0) && typeof message === 'string';
 
 const isProbedState = ({ id, started, ready }: ProbedState): boolean =>
   typeof id === 'string' && typeof started === 'boolean' && typeof ready === 'boolean';

@@ -1,6 +1,7 @@
 /** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
+import { imageOperations } from './image.ts';
 import { probeOperations } from './probe.ts';
 import { runtimeOperations } from './runtime.ts';
 import { volumeOperations } from './volume.ts';
@@ -8,6 +9,7 @@ import { volumeOperations } from './volume.ts';
 export const operations = {
   ...criOperations,
   ...hostOperations,
+  ...imageOperations,
   ...probeOperations,
   ...runtimeOperations,
   ...volumeOperations,

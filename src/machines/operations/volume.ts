@@ -14,6 +14,10 @@ export interface ConfigObject {
   readonly kind: 'ConfigMap' | 'Secret';
   readonly namespace: string;
   readonly name: string;
+  /** Empty or absent for one from a file. */
+  readonly uid?: string;
+  /** Of a Secret that says so: `kubernetes.io/dockerconfigjson`. */
+  readonly type?: string;
   /** Changes with the content. */
   readonly version: string;
   readonly data: Readonly<Record<string, Content>>;

@@ -40,7 +40,6 @@ import {
   eventRecorded,
   type Hook,
   type ImageReport,
-  type ImageWanted,
   type MemoryMessage,
 } from './messages.ts';
 import { urlOf } from './prober-policy.ts';
@@ -138,12 +137,10 @@ export const containerSetup = setup({
     askTurn: sendParent(
       ({ context }): ContainerReport => ({ type: 'container.wanted', name: context.name, wish: wishOf(context) }),
     ),
-    askImage: sendTo(
-      to('images'),
-      ({ context }): ImageWanted => ({
-        type: 'image.wanted',
-        uid: context.uid,
-        container: context.name,
+    askImage: sendParent(
+      ({ context }): ContainerReport => ({
+        type: 'container.imageWanted',
+        name: context.name,
         image: context.wanted.image,
         policy: context.wanted.imagePolicy,
         ref: refOf(context),

@@ -11,21 +11,29 @@
  *   G3 an image's actor that crashes is buried, and who waits asks again.
  */
 import { type AnyActorRef, line, now, setup, to } from '../../kernel/xstate.ts';
+import type { VerificationSettings } from '../images/verification.ts';
 import type { NodeSettings } from '../node-settings.ts';
-import { waitingMessages, waitingReasons } from '../reasons.ts';
+import { containerEvents, waitingMessages, waitingReasons } from '../reasons.ts';
 import { imageMachine } from './image.ts';
-import type { Ended, ImageReport, ImageWanted } from './messages.ts';
-import { imageWithTag, parseImage } from './spec/index.ts';
+import { type Ended, eventRecorded, type ImageReport, type ImageWanted } from './messages.ts';
+import { imageWithTag, parseImage, repositoryOf } from './spec/index.ts';
 
 export type ImagesInput = Pick<
   NodeSettings,
-  'serializeImagePulls' | 'maxParallelImagePulls' | 'registryPullQPS' | 'registryBurst'
+  | 'serializeImagePulls'
+  | 'maxParallelImagePulls'
+  | 'registryPullQPS'
+  | 'registryBurst'
+  | 'imagePullVerification'
+  | 'rootDir'
 >;
 
 /** A name that does not parse never will; the container asks again with its pod's next configuration. */
 const HOPELESS_RETRY_MS = 300_000;
 
 interface Context {
+  readonly root: string;
+  readonly verification: VerificationSettings | null;
   /** Pulls at once; `null`: no limit. */
   readonly parallel: number | null;
   readonly qps: number;
@@ -62,13 +70,17 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
     const message = waitingMessages.invalidImageName(event.image, parsed.error);
     const reason = waitingReasons.invalidImageName;
     const answer: ImageReport = { type: 'image.failed', uid, container, reason, message, retryMs: HOPELESS_RETRY_MS };
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.inspectFailed(message)));
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.failed(reason)));
     enqueue.sendTo(to('pods'), answer);
     return;
   }
   const image = imageWithTag(event.image);
   const id = idOf(image);
   if (!context.known.includes(id)) {
-    enqueue.spawnChild('image', { id, input: { image } });
+    const { root, verification } = context;
+    const input = { image, repository: repositoryOf(image), place: { root, image }, verification };
+    enqueue.spawnChild('image', { id, input });
     enqueue.assign({ known: [...context.known, id] });
   }
   enqueue.sendTo<AnyActorRef>(id, { type: 'image.asked', request: event });
@@ -132,6 +144,8 @@ const ASK_AGAIN_MS = 1_000;
 export const imagesMachine = s.createMachine({
   id: 'images',
   context: ({ input }) => ({
+    root: input.rootDir,
+    verification: input.imagePullVerification ?? null,
     parallel: input.serializeImagePulls ? 1 : input.maxParallelImagePulls || null,
     qps: input.registryPullQPS,
     burst: input.registryBurst,

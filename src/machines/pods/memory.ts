@@ -1,8 +1,8 @@
 /**
  * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
  *
- * Decides: when to write. Owns: restart counts, back-offs and results of probes by container.
- * Hears: `memory.noted` of containers, `memory.probed` of pods, `memory.forgotten` of `pods`, `memory.wanted` of
+ * Decides: when to write. Owns: restart counts, back-offs and results of probes by container, back-offs of pulls.
+ * Hears: `memory.noted` of containers, `memory.pulled` of images, `memory.probed` of pods, `memory.forgotten` of `pods`, `memory.wanted` of
  * `pods`.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
  * Invariants:
@@ -41,6 +41,13 @@ const note = s.assign(({ context, event }) => {
   return { state: { ...context.state, containers }, isDirty: true };
 });
 
+const notePull = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.pulled') return {};
+  const { [event.key]: _before, ...others } = context.state.pulls ?? {};
+  const pulls = event.pull === null ? others : { ...others, [event.key]: event.pull };
+  return { state: { ...context.state, pulls }, isDirty: true };
+});
+
 const noteProbes = s.assign(({ context, event }) => {
   if (event.type !== 'memory.probed') return {};
   const probes = { ...context.state.probes, [event.key]: event.probed };
@@ -55,10 +62,11 @@ const forget = s.assign(({ context, event }) => {
   const state = {
     containers: without(context.state.containers, event.uid),
     probes: without(context.state.probes, event.uid),
+    pulls: without(context.state.pulls ?? {}, event.uid),
   };
-  const isKept = (table: keyof SoftState) =>
-    Object.keys(state[table]).length === Object.keys(context.state[table]).length;
-  return isKept('containers') && isKept('probes') ? {} : { state, isDirty: true };
+  const sizeOf = (tables: SoftState) =>
+    Object.values(tables).reduce((sum, table) => sum + Object.keys(table).length, 0);
+  return sizeOf(state) === sizeOf(context.state) ? {} : { state, isDirty: true };
 });
 
 const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
@@ -92,6 +100,7 @@ export const memoryMachine = s.createMachine({
       on: {
         'memory.noted': { actions: note },
         'memory.probed': { actions: noteProbes },
+        'memory.pulled': { actions: notePull },
         'memory.forgotten': { actions: forget },
         'memory.wanted': { actions: sendTo(to('pods'), loaded) },
       },

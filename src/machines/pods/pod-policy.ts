@@ -25,6 +25,7 @@ import type {
   PodKill,
   PodRef,
   ProbedInstance,
+  PullMemory,
 } from './messages.ts';
 import { hasStarted, probeResults } from './probe-plan.ts';
 import { httpRequest, type ProbedState } from './prober-policy.ts';
@@ -45,6 +46,8 @@ export interface PodInput extends PodRef {
   readonly held: boolean;
   /** What is remembered of its containers, by name. */
   readonly memory: Readonly<Record<string, ContainerMemory>>;
+  /** What is remembered of failed pulls, by image. */
+  readonly pulls: Readonly<Record<string, PullMemory>>;
   /** What is remembered of their probes, by name. */
   readonly probed: Readonly<Record<string, ProbedInstance>>;
   /** The ConfigMaps and Secrets that it names and that exist. */

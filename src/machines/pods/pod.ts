@@ -35,6 +35,7 @@ import {
 } from './pod-actions.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
+import { askImage } from './pod-images.ts';
 import { initialPod, nextAttempt, podOrName } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
 import {
@@ -274,6 +275,7 @@ export const podMachine = s.createMachine({
         'runtime.absent': { actions: learnAbsence },
         'container.changed': { actions: noteContainer },
         'container.wanted': { actions: noteWish },
+        'container.imageWanted': { actions: askImage },
         'container.respawn': { actions: adoptContainers },
         'image.ready': { actions: forwardImage },
         'image.failed': { actions: forwardImage },

@@ -4,6 +4,7 @@
  */
 import type { NodeSettings } from '../node-settings.ts';
 import { millisecondsOf } from './configuration/duration.ts';
+import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import { isIpAddress } from './configuration/ip.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';
@@ -39,8 +40,8 @@ const CONTAINER_LOGS_DIR = '/var/log/containers';
 
 /** Needs a context in which `run` and `runKubelet` are complete. */
 export function deriveSettings(context: KubeletContext): NodeSettings {
-  const { flags, config, node, runtime, machineInfo, cgroups: hierarchy } = context;
-  if (!flags || !config || !node || !runtime || !machineInfo || !hierarchy)
+  const { flags, config, node, runtime, machineInfo, resources, cgroups: hierarchy } = context;
+  if (!flags || !config || !node || !runtime || !machineInfo || !resources || !hierarchy)
     throw new Error('settings were derived before RunKubelet');
   return {
     ...node,
@@ -58,11 +59,21 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     memoryCapacityBytes: machineInfo.memoryBytes,
     cpuCapacityMilli: machineInfo.cores * 1_000,
     maxPods: config.maxPods,
+    capacity: resources.capacity,
+    allocatable: resources.allocatable,
+    makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
+    memoryQoS: memoryQoS(config),
     cgroupVersion: hierarchy.version,
     swapControllerAvailable: hierarchy.swapCounted,
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
     relistPeriodMs: RELIST_PERIOD_MS,
   };
+}
+
+/** With the gate MemoryQoS, how early the kernel begins to throttle what nears its limit. */
+function memoryQoS(config: KubeletConfiguration): { readonly throttlingFactor: number } | null {
+  const isOn = isEnabled(decideFeatures(config.featureGates).changed, 'MemoryQoS');
+  return isOn ? { throttlingFactor: config.memoryThrottlingFactor } : null;
 }
 
 const KIB_PER_MIB = 1_024;
@@ -98,6 +109,14 @@ function cgroups(config: KubeletConfiguration, fromRuntime: 'cgroupfs' | 'system
 
 function images(config: KubeletConfiguration) {
   return {
+    ...(config.imagePullCredentialsVerificationPolicy === ''
+      ? {}
+      : {
+          imagePullVerification: {
+            policy: config.imagePullCredentialsVerificationPolicy,
+            allowlist: config.preloadedImagesVerificationAllowlist ?? [],
+          },
+        }),
     serializeImagePulls: config.serializeImagePulls,
     maxParallelImagePulls: config.maxParallelImagePulls ?? 0,
     registryPullQPS: config.registryPullQPS,

@@ -59,7 +59,9 @@ test('the grace of a container is added to the deadline of its stop', async () =
 test('a pull has no deadline', async () => {
   const slow = () => new Promise<object>((resolve) => setTimeout(() => resolve({ image_ref: 'sha256:1' }), 150));
   const { ports } = await portsOn({ PullImage: slow }, { requestTimeoutMs: 50 });
-  expect(await ports['cri.pullImage'](call({ image: 'a', sandboxConfig: null }))).toEqual({ imageRef: 'sha256:1' });
+  expect(await ports['cri.pullImage'](call({ image: 'a', annotations: {}, sandboxConfig: null, auth: null }))).toEqual({
+    imageRef: 'sha256:1',
+  });
 });
 
 test('what the runtime does not know has ended and is removed', async () => {

@@ -253,7 +253,7 @@ describe('images', () => {
     until('ErrImagePull', () => reason() === 'ErrImagePull');
     until('ImagePullBackOff', () => reason() === 'ImagePullBackOff');
     const { message } = node.status('u1')!.containerStatuses![0]!.state!.waiting!;
-    expect(message).toBe('Back-off pulling image "app:1": failed to resolve reference "app:1": not found');
+    expect(message).toBe('Back-off pulling image "app:1": ErrImagePull: failed to resolve reference "app:1": not found');
     const failures = () => node.events().filter((text) => text.startsWith('Failed: Failed to pull')).length;
     until('a second failure', () => failures() === 2);
     node.world.registry.set('app:1', image('app:1'));

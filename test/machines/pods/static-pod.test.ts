@@ -475,11 +475,6 @@ test.each<[string, Json, string]>([
     'spec.serviceAccountName: Forbidden: static pods may not reference serviceaccounts',
   ],
   [
-    'a pull secret',
-    podOf({ imagePullSecrets: [{ name: 'x' }] }),
-    'spec.imagePullSecrets[0]: Forbidden: static pods may not reference secrets',
-  ],
-  [
     'a token',
     podOf({ volumes: [{ name: 'v', projected: { sources: [{ serviceAccountToken: { path: 't' } }] } }] }),
     'spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: static pods may not reference serviceaccounts (via projected volumes)',

@@ -66,6 +66,17 @@ export function imageWithTag(image: string): string {
   return 'error' in reference || reference.tag !== '' || reference.digest !== '' ? image : `${image}:latest`;
 }
 
+/** The full name of a repository, without tag and digest: `docker.io/library/busybox`. Expects a name that parses. */
+export function repositoryOf(image: string): string {
+  const reference = parseImage(image);
+  const name = 'error' in reference ? image : reference.name;
+  const [first = '', ...rest] = name.split('/');
+  const isDomain = rest.length > 0 && (/[.:]/.test(first) || first === 'localhost' || first.toLowerCase() !== first);
+  const path = isDomain ? rest.join('/') : name;
+  if (isDomain && first !== 'docker.io' && first !== 'index.docker.io') return name;
+  return path.includes('/') ? `docker.io/${path}` : `docker.io/library/${path}`;
+}
+
 /** What the container says, or the API's default: `latest` is always pulled. */
 export function pullPolicy(container: Pick<Container, 'image' | 'imagePullPolicy'>): PullPolicy {
   const { imagePullPolicy: policy } = container;

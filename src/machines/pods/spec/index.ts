@@ -12,7 +12,7 @@ export type { References } from './environment.ts';
 export { containerFiles, type PodFiles, podFiles, podLogDirectories } from './files.ts';
 export { containerHash } from './hash.ts';
 export { podHostname } from './hostname.ts';
-export { imageWithTag, type PullPolicy, parseImage, pullPolicy } from './image.ts';
+export { imageWithTag, type PullPolicy, parseImage, pullPolicy, repositoryOf } from './image.ts';
 export {
   legacyLogName,
   podDirectory,

@@ -20,7 +20,11 @@ type Named = readonly [kind: ObjectKind, name: string | undefined];
 
 /** The keys of all objects that this pod names, each once, sorted. */
 export function objectKeysOf(pod: Pod): readonly string[] {
-  const named = [...(pod.spec.volumes ?? []).flatMap(inVolume), ...podContainers(pod).flatMap(inContainer)];
+  const named = [
+    ...(pod.spec.volumes ?? []).flatMap(inVolume),
+    ...podContainers(pod).flatMap(inContainer),
+    ...(pod.spec.imagePullSecrets ?? []).map(({ name }): Named => ['Secret', name]),
+  ];
   const keys = named.flatMap(([kind, name]) => (name ? [objectKey(kind, pod.metadata.namespace, name)] : []));
   return [...new Set(keys)].toSorted();
 }

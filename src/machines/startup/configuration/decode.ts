@@ -31,11 +31,14 @@ interface Progress {
 
 const TYPE_META = ['apiVersion', 'kind'];
 
-export function decodeConfiguration(document: JsonObject): Decoded {
+export const decodeConfiguration = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document);
+
+/** The same for any document that has `apiVersion` and `kind`. */
+export function decodeAs(type: StructType, document: JsonObject): Decoded {
   const outcome: Progress['outcome'] = { typeError: null, fatal: null, unknown: [] };
   const progress: Progress = { owner: '', path: [], place: '', outcome };
   const body = Object.fromEntries(Object.entries(document).filter(([key]) => !TYPE_META.includes(key)));
-  const value = decodeStruct(kubeletConfigurationType, body, progress);
+  const value = decodeStruct(type, body, progress);
   const error = outcome.fatal ?? outcome.typeError;
   return error === null ? { value, unknownFields: outcome.unknown } : { error };
 }

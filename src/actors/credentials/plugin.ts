@@ -1,0 +1,221 @@
+/**
+ * A credential provider plugin: a program that is given the name of an image and answers with logins.
+ *
+ * Protocol: `CredentialProviderRequest` on stdin, `CredentialProviderResponse` on stdout, in the version that the
+ * configuration names. Owns the cache of its answers, by image, registry, or for everything, as the answer says.
+ * Invariants: one image is asked for once at a time; an answer of more than {@link MAX_ANSWER_BYTES} or after
+ * {@link DEADLINE_MS} is none; no error quotes an answer.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { decodeAs, isObject } from '../../machines/startup/configuration/decode.ts';
+import { millisecondsOf } from '../../machines/startup/configuration/duration.ts';
+import { duration, named, plain, pointer, string, struct } from '../../machines/startup/configuration/field-types.ts';
+import { readTypeMeta } from '../../machines/startup/configuration/source.ts';
+import { dockercfg, type Logins } from './docker-config.ts';
+import type { Provider } from './provider-config.ts';
+import { matches } from './registry-url.ts';
+
+/** Upstream's: time enough for a plugin that tries a failed request again. */
+const DEADLINE_MS = 60_000;
+/** A login has at most a few KiB, and a plugin has a few registries. */
+const MAX_ANSWER_BYTES = 1_048_576;
+/** Of what a failing plugin says, so much goes into the log. */
+const MAX_COMPLAINT_BYTES = 1_024;
+/** Answers that are kept; a node has a few hundred images. */
+const MAX_CACHED = 10_000;
+const GLOBAL_KEY = 'global';
+
+const login = struct('v1.AuthConfig', [plain('username', string), plain('password', string)]);
+const responseType = struct('v1.CredentialProviderResponse', [
+  plain('cacheKeyType', named('v1.PluginCacheKeyType')),
+  pointer('cacheDuration', duration),
+  plain('auth', { kind: 'map', of: login, go: 'map[string]v1.AuthConfig' }),
+]);
+
+interface Response {
+  readonly cacheKeyType?: string;
+  readonly cacheDuration?: string;
+  readonly auth?: Logins;
+}
+
+interface Answer {
+  readonly cacheKeyType: string;
+  readonly cacheDuration: string | null;
+  readonly logins: Logins;
+}
+
+interface Cached {
+  readonly logins: Logins;
+  readonly expiresAtMs: number;
+}
+
+export class Plugin {
+  readonly #provider: Provider;
+  readonly #binDir: string;
+  readonly #now: () => number;
+  readonly #cache = new Map<string, Cached>();
+  readonly #asked = new Map<string, Promise<Answer>>();
+
+  constructor(provider: Provider, binDir: string, now: () => number = Date.now) {
+    this.#provider = provider;
+    this.#binDir = binDir;
+    this.#now = now;
+  }
+
+  get name(): string {
+    return this.#provider.name;
+  }
+
+  /** Logins for this image; none where the plugin is not for it. Rejects with upstream's text. */
+  async logins(image: string): Promise<Logins> {
+    const { matchImages, tokenAttributes } = this.#provider;
+    if (!matchImages.some((pattern) => matches(pattern, image))) return {};
+    // Without an API server no pod has a service account, and this plugin asks for one.
+    if (tokenAttributes?.requireServiceAccount === true) return {};
+    const cached = this.#cached(image);
+    if (cached) return cached;
+    const asked = this.#asked.get(image) ?? this.#ask(image);
+    this.#asked.set(image, asked);
+    const answer = await asked.finally(() => this.#asked.delete(image));
+    this.#keep(image, answer);
+    return answer.logins;
+  }
+
+  #cached(image: string): Logins | undefined {
+    const nowMs = this.#now();
+    for (const [key, { expiresAtMs }] of this.#cache) if (expiresAtMs < nowMs) this.#cache.delete(key);
+    const keys = [`image ${image}`, `registry ${registryOf(image)}`, GLOBAL_KEY];
+    return keys.map((key) => this.#cache.get(key)).find((entry) => entry !== undefined)?.logins;
+  }
+
+  #keep(image: string, { cacheKeyType, cacheDuration, logins }: Answer): void {
+    const ms = millisecondsOf(cacheDuration ?? this.#provider.defaultCacheDuration);
+    if (ms === 0) return;
+    const keys: Readonly<Record<string, string>> = {
+      Image: `image ${image}`,
+      Registry: `registry ${registryOf(image)}`,
+      Global: GLOBAL_KEY,
+    };
+    if (this.#cache.size >= MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value!);
+    this.#cache.set(keys[cacheKeyType]!, { logins, expiresAtMs: this.#now() + ms });
+  }
+
+  async #ask(image: string): Promise<Answer> {
+    const { apiVersion } = this.#provider;
+    const request = { kind: 'CredentialProviderRequest', apiVersion, image };
+    return decodeAnswer(await this.#run(image, `${JSON.stringify(request)}\n`), apiVersion);
+  }
+
+  #run(image: string, request: string): Promise<string> {
+    const { name, args, env } = this.#provider;
+    const failure = (reason: string) =>
+      new Error(`error execing credential provider plugin ${name} for image ${image}: ${reason}`);
+    const own = Object.fromEntries(env.map((each) => [each.name, each.value]));
+    return new Promise((resolve, reject) => {
+      const child = spawn(join(this.#binDir, name), [...args], {
+        env: { ...process.env, ...own },
+        stdio: ['pipe', 'pipe', 'pipe'],
+        detached: true,
+      });
+      const stdout = new Limited(MAX_ANSWER_BYTES);
+      const stderr = new Limited(MAX_COMPLAINT_BYTES);
+      let late = false;
+      const deadline = setTimeout(() => {
+        late = true;
+        killAll(child);
+      }, DEADLINE_MS);
+      child.stdout.on('data', (chunk: Buffer) => stdout.take(chunk) || killAll(child));
+      child.stderr.on('data', (chunk: Buffer) => void stderr.take(chunk));
+      child.stdin.on('error', () => {});
+      child.stdin.end(request);
+      child.once('error', (error) => {
+        clearTimeout(deadline);
+        reject(failure(error.message));
+      });
+      child.once('close', (code, signal) => {
+        clearTimeout(deadline);
+        if (late) reject(failure('context deadline exceeded'));
+        else if (stdout.isFull) reject(failure(`it answered with more than ${MAX_ANSWER_BYTES} bytes`));
+        else if (code !== 0) reject(failure(`${ending(code, signal)}: ${stderr.text}`));
+        else resolve(stdout.text);
+      });
+    });
+  }
+}
+
+/** With what it started: a child of its own may hold its output open. It is the leader of a group of its own. */
+function killAll({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+const ending = (code: number | null, signal: string | null): string =>
+  code === null ? `signal: ${signal ?? 'unknown'}` : `exit status ${code}`;
+
+/** Bytes up to a limit. */
+class Limited {
+  readonly #limit: number;
+  readonly #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** False when this is more than the limit. */
+  take(chunk: Buffer): boolean {
+    const room = this.#limit - this.#bytes;
+    this.#bytes += chunk.length;
+    if (room > 0) this.#chunks.push(chunk.subarray(0, room));
+    return !this.isFull;
+  }
+
+  get isFull(): boolean {
+    return this.#bytes > this.#limit;
+  }
+
+  get text(): string {
+    return Buffer.concat(this.#chunks).toString('utf8');
+  }
+}
+
+const UNDECODABLE = 'error decoding credential provider plugin response from stdout';
+
+function decodeAnswer(text: string, apiVersion: string): Answer {
+  const value = documentOf(text);
+  const typed = readTypeMeta('', value);
+  if (typed.error !== undefined) throw new Error(`error reading GVK from response: ${typed.error}`);
+  const { meta, body } = typed;
+  if (meta.apiVersion !== apiVersion) {
+    throw new Error(
+      'apiVersion from credential plugin response did not match expected ' +
+        `apiVersion:${apiVersion}, actual apiVersion:${meta.apiVersion}`,
+    );
+  }
+  const decoded = decodeAs(responseType, body);
+  if (meta.kind !== 'CredentialProviderResponse' || decoded.error !== undefined || decoded.unknownFields.length > 0) {
+    throw new Error(UNDECODABLE);
+  }
+  const { cacheKeyType = '', cacheDuration = null, auth = {} } = decoded.value as Response;
+  if (!['Image', 'Registry', 'Global'].includes(cacheKeyType)) {
+    throw new Error(`credential provider plugin did not return a valid cacheKeyType: "${cacheKeyType}"`);
+  }
+  return { cacheKeyType, cacheDuration, logins: dockercfg(JSON.stringify(auth)) };
+}
+
+function documentOf(text: string) {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isObject(value as never)) return value as { readonly [key: string]: never };
+  } catch {
+    // The parser's own message quotes the answer.
+  }
+  throw new Error(UNDECODABLE);
+}
+
+const registryOf = (image: string): string => image.split('/', 1)[0] ?? '';

@@ -1,0 +1,45 @@
+/** A pod asks for the images of its containers, with the pull secrets that it has. Part of `pod.ts`. */
+import { to } from '../../kernel/xstate.ts';
+import { podEvents } from '../reasons.ts';
+import { eventRecorded } from './messages.ts';
+import { nextAttempt, type PodContext, podOrName, refOf } from './pod-policy.ts';
+import { podSetup as s } from './pod-setup.ts';
+import { sandboxConfig } from './spec/index.ts';
+import { objectKey } from './volumes/objects.ts';
+
+/** Each time somebody asks, as upstream does each time it looks after the pod. */
+export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'container.imageWanted') return;
+  const { name: container, image, policy, ref } = event;
+  const { secrets, missing } = pullSecrets(context);
+  if (missing.length > 0) {
+    const text = podEvents.failedToRetrieveImagePullSecret(missing);
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  }
+  const pod = podOrName(context);
+  enqueue.sendTo(to('images'), {
+    type: 'image.wanted',
+    uid: context.uid,
+    container,
+    image,
+    policy,
+    ref,
+    secrets,
+    annotations: { ...pod.metadata.annotations },
+    sandboxConfig: sandboxConfig(pod, newestAttempt(context), context.node),
+    remembered: context.pulls[image] ?? null,
+  });
+});
+
+const newestAttempt = (context: PodContext): number =>
+  context.runtime?.sandboxes[0]?.metadata?.attempt ?? nextAttempt(context);
+
+/** An entry without a name is let through by the API server, and means nothing. */
+function pullSecrets({ pod, namespace, objects }: PodContext) {
+  const names = (pod?.spec.imagePullSecrets ?? []).flatMap(({ name }) => (name ? [name] : []));
+  const found = names.map((name) => ({ name, secret: objects[objectKey('Secret', namespace, name)] }));
+  return {
+    secrets: found.flatMap(({ secret }) => secret ?? []),
+    missing: found.flatMap(({ name, secret }) => (secret ? [] : [name])),
+  };
+}

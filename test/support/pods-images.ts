@@ -1,0 +1,77 @@
+/** Registries with locked repositories, the credentials of this node, and the records of pulls, for tests of the pods' room. */
+import type { SecretHandle } from '../../src/kernel/journal/index.ts';
+import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
+import type { PullCredential, PulledCredentials } from '../../src/machines/operations/image.ts';
+import type { Operations } from '../../src/machines/operations/index.ts';
+import type { ConfigObject } from '../../src/machines/operations/volume.ts';
+
+/** A handle that anybody may read, for tests. */
+export const handle = (text: string): SecretHandle => ({ $secret: text, len: text.length });
+
+/** A pull secret whose only login is `login`. */
+export const pullSecret = (name: string, login: string, namespace = 'default'): ConfigObject => ({
+  kind: 'Secret',
+  namespace,
+  name,
+  type: 'kubernetes.io/dockerconfigjson',
+  version: login,
+  data: { '.dockerconfigjson': { text: handle(login) } },
+});
+
+export class ImageRights {
+  /** By image, the login that its registry accepts. Others need none. */
+  readonly locked = new Map<string, string>();
+  /** Logins of the node itself. */
+  readonly nodeLogins: string[] = [];
+  readonly intents = new Set<string>();
+  /** By image id and repository. */
+  readonly records = new Map<string, Record<string, PulledCredentials>>();
+
+  /** Why the registry refuses this login; `null` when it does not. */
+  refusal(image: string, auth: SecretHandle | null): string | null {
+    const wanted = this.locked.get(image);
+    return wanted === undefined || wanted === auth?.$secret
+      ? null
+      : `${auth?.$secret ?? 'nobody'} may not pull ${image}`;
+  }
+
+  readonly handlers = {
+    'images.credentials': ({ secrets }: InputOf<Operations['images.credentials']>) => {
+      const own = secrets.map(({ namespace, name, version }) => credential(version, { namespace, name, uid: '' }));
+      return { credentials: [...own, ...this.nodeLogins.map((login) => credential(login, null))] };
+    },
+    'images.pullRecord': ({ image, imageRef }: InputOf<Operations['images.pullRecord']>) => ({
+      intended: this.intents.has(image),
+      record: this.records.get(imageRef) ?? null,
+    }),
+    'images.recordIntent': ({ image }: InputOf<Operations['images.recordIntent']>) => {
+      this.intents.add(image);
+      return null;
+    },
+    'images.forgetIntent': ({ image }: InputOf<Operations['images.forgetIntent']>) => {
+      this.intents.delete(image);
+      return null;
+    },
+    'images.recordPulled': (input: InputOf<Operations['images.recordPulled']>) => {
+      const { image, imageRef, repository, credentials } = input;
+      const record = { ...this.records.get(imageRef) };
+      const before = record[repository]?.secrets ?? [];
+      if (credentials) record[repository] = { ...credentials, secrets: [...before, ...credentials.secrets] };
+      this.records.set(imageRef, record);
+      this.intents.delete(image);
+      return null;
+    },
+    'images.listIntents': () => ({ images: [...this.intents] }),
+    'images.pruneRecords': ({ keep }: InputOf<Operations['images.pruneRecords']>) => {
+      for (const imageRef of this.records.keys()) if (!keep.includes(imageRef)) this.records.delete(imageRef);
+      return null;
+    },
+    'images.registerProviders': () => null,
+  } satisfies { [N in keyof Operations & `images.${string}`]: (input: never) => OutputOf<Operations[N]> };
+}
+
+const credential = (login: string, source: PullCredential['source']): PullCredential => ({
+  auth: handle(login),
+  hash: handle(`hash of ${login}`),
+  source,
+});
