@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 
-const STATELET = join(import.meta.dirname, '../../src/bin/statelet.ts');
+const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 const FILE = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: { webhook: { enabled: false } }

@@ -10,7 +10,7 @@ import { parseCommandLine } from '../../src/machines/startup/configuration/index
 import { ENDS_ELSEWHERE, EXCUSED } from '../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../machines/startup/configuration/corpus.ts';
 
-const STATELET = join(import.meta.dirname, '../../src/bin/statelet.ts');
+const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 /** Of the ordinary refusals, every so many-th: with those that are always taken about 40 processes of 0.4 s. */
 const STRIDE = 12;
 const KLOG_HEADER = /^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;

@@ -163,7 +163,7 @@ function changedCopy(path: string, text: string, by: string): string {
 }
 
 function replayWith(copy: string): { code: number | null; stdout: string } {
-  const argv = [join(copy, 'src/bin/statelet.ts'), 'replay', recording];
+  const argv = [join(copy, 'src/bin/statelet.js'), 'replay', recording];
   const { status, stdout } = spawnSync(process.execPath, argv, { encoding: 'utf8' });
   return { code: status, stdout };
 }

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '../..');
-const STATELET = join(ROOT, 'src/bin/statelet.ts');
+const STATELET = join(ROOT, 'src/bin/statelet.js');
 
 export interface DaemonOptions {
   /** Without one, the embedded runtime (an endpoint where nothing is). */
