@@ -78,6 +78,12 @@ const subsystems = {
   pleg: plegMachine,
 } satisfies Record<string, AnyStateMachine>;
 
+function inputOf(id: keyof typeof subsystems, node: NodeSettings): unknown {
+  if (id === 'pods') return { settings: node, softState: null };
+  if (id === 'eventRecorder') return { nodeName: node.nodeName, publishes: node.apiServer !== undefined };
+  return node;
+}
+
 const region = (id: keyof typeof subsystems) => ({
   initial: 'absent',
   states: {
@@ -95,8 +101,7 @@ const region = (id: keyof typeof subsystems) => ({
         id,
         src: id,
         systemId: id,
-        input: ({ context }: { context: { settings: NodeSettings } }) =>
-          (id === 'pods' ? { settings: context.settings, softState: null } : context.settings) as never,
+        input: ({ context }: { context: { settings: NodeSettings } }) => inputOf(id, context.settings) as never,
         onError: {
           target: 'crashed',
           actions: line('error', ({ event }: { event: unknown }) => [

@@ -27,6 +27,8 @@ export interface ContainerInput {
   readonly uid: string;
   readonly namespace: string;
   readonly podName: string;
+  /** Of its pod, where that is an object of the API server. */
+  readonly resourceVersion?: string;
   readonly name: string;
   readonly kind: ContainerKind;
   readonly wanted: ContainerWanted;
@@ -174,12 +176,13 @@ export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podNa
   `${podName}_${namespace}(${uid})`;
 
 export const refOf = (
-  context: Pick<ContainerContext, 'podName' | 'namespace' | 'uid' | 'kind' | 'name'>,
+  context: Pick<ContainerContext, 'podName' | 'namespace' | 'uid' | 'resourceVersion' | 'kind' | 'name'>,
 ): ObjectReference => ({
   kind: 'Pod',
   namespace: context.namespace,
   name: context.podName,
   uid: context.uid,
+  ...(context.resourceVersion === undefined ? {} : { resourceVersion: context.resourceVersion }),
   fieldPath: containerFieldPath(context.kind, context.name),
 });
 

@@ -1,97 +1,101 @@
 /**
- * The event recorder: what people read about pods and the node (`kubectl describe`), as log lines.
+ * The event recorder: what people read about pods and the node (`kubectl describe`), as log lines and, on a node with
+ * an API server, as Event objects.
  *
- * Decides: what is too much. Owns: small counters by object.
+ * Decides: what is too much (`event-correlator.ts`). Owns: small counters by object, the writers that are at work.
  * Hears: `event.recorded` of everybody.
+ * Asks: nothing; its writers do (`event-writer.ts`).
  * Invariants:
- *   E1 of one object at most {@link SPAM_BURST} events at once, then one every {@link SPAM_REFILL_MS}.
- *   E2 equal events are one with a count; ten similar ones within ten minutes become `(combined from similar events)`.
- *   E3 the counters are bounded: the longest unused one goes first.
+ *   R1 of one object at most so many events at once, then one now and then.
+ *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
+ *   R3 an API server that does not answer holds up nobody; beyond {@link WRITERS_MAX} events are only lines.
  */
-import { line, now, setup } from '../../kernel/xstate.ts';
-import type { EventRecorded } from './messages.ts';
-import { fnv1a32 } from './spec/hash.ts';
+import { type AnyActorRef, line, now, setup } from '../../kernel/xstate.ts';
+import { type Correlation, correlate, nothingSaid } from './event-correlator.ts';
+import { type EventSeries, eventWriterMachine } from './event-writer.ts';
+import type { Ended, EventRecorded } from './messages.ts';
+import { rfc3339 } from './status/time.ts';
 
-/** As upstream's spam filter: tokens by source and object. */
-export const SPAM_BURST = 25;
-export const SPAM_REFILL_MS = 300_000;
-/** As upstream's aggregation: more different messages than this under one reason are told as one. */
-export const SIMILAR_MAX = 10;
-const SIMILAR_WINDOW_MS = 600_000;
-/** Objects and reasons with counters; far more than a node has pods. */
-const COUNTERS_MAX = 256;
+/** Events that wait for the API server; as upstream's queue. */
+const WRITERS_MAX = 1_000;
 
-interface Tokens {
-  readonly left: number;
-  readonly atMs: number;
+export interface EventRecorderInput {
+  readonly nodeName?: string;
+  /** There is an API server. */
+  readonly publishes?: boolean;
 }
 
-interface Similar {
-  /** Hashes of different messages under one object and reason. */
-  readonly messages: readonly string[];
-  readonly atMs: number;
+interface Context extends Correlation {
+  readonly nodeName: string;
+  readonly publishes: boolean;
+  /** Keys of the series that are being written. */
+  readonly writing: readonly string[];
 }
 
-interface Context {
-  readonly tokens: Readonly<Record<string, Tokens>>;
-  readonly similar: Readonly<Record<string, Similar>>;
-  readonly counts: Readonly<Record<string, number>>;
-}
+const s = setup({
+  types: { input: {} as EventRecorderInput, context: {} as Context, events: {} as EventRecorded | Ended },
+  actors: { writer: eventWriterMachine },
+});
 
-const s = setup({ types: { context: {} as Context, events: {} as EventRecorded } });
-
-const SPARE = { left: SPAM_BURST, atMs: 0 };
-
-function spend(tokens: Tokens | undefined, nowMs: number): Tokens | null {
-  const { left, atMs } = tokens ?? { ...SPARE, atMs: nowMs };
-  const refilled = Math.min(SPAM_BURST, left + (nowMs - atMs) / SPAM_REFILL_MS);
-  return refilled < 1 ? null : { left: refilled - 1, atMs: nowMs };
-}
-
-/** A short hash keeps the counters small; two that collide share a counter, no more. */
-const hashOf = (text: string): string => fnv1a32(text).toString(36);
-
-/** Sets one counter, newest last; the oldest goes when there are too many. */
-function put<Value>(table: Readonly<Record<string, Value>>, key: string, value: Value): Record<string, Value> {
-  const { [key]: _old, ...rest } = table;
-  const entries = Object.entries({ ...rest, [key]: value });
-  return Object.fromEntries(entries.slice(-COUNTERS_MAX));
-}
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
+  if (event.type !== 'event.recorded') return;
   const nowMs = now(args);
-  const { ref, reason, eventType, message } = event;
-  const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
-  const tokens = spend(context.tokens[object], nowMs);
-  if (tokens === null) return;
-  const group = hashOf(`${object}/${ref.fieldPath ?? ''}/${eventType}/${reason}`);
-  const before = context.similar[group];
-  const fresh = before && nowMs - before.atMs < SIMILAR_WINDOW_MS ? before.messages : [];
-  const hash = hashOf(message);
-  const messages = fresh.includes(hash) ? fresh : [...fresh, hash].slice(-SIMILAR_MAX - 1);
-  const isCombined = messages.length > SIMILAR_MAX;
-  const key = isCombined ? group : `${group}/${hash}`;
-  const count = (context.counts[key] ?? 0) + 1;
-  enqueue.assign({
-    tokens: put(context.tokens, object, tokens),
-    similar: put(context.similar, group, { messages, atMs: nowMs }),
-    counts: put(context.counts, key, count),
-  });
+  const { correlation, key, isSpam, count, name, firstMs, message } = correlate(context, event, nowMs);
+  enqueue.assign(correlation);
+  if (isSpam) return;
+  const { ref, eventType, reason } = event;
   const fields = {
     object: ref.namespace === '' ? ref.name : `${ref.namespace}/${ref.name}`,
     kind: ref.kind,
     ...(ref.fieldPath === undefined ? {} : { fieldPath: ref.fieldPath }),
     type: eventType,
     reason,
-    message: isCombined ? `(combined from similar events): ${message}` : message,
+    message,
     ...(count > 1 ? { count } : {}),
   };
   enqueue(line('info', ['Event occurred', fields]));
+  const [firstTimestamp, lastTimestamp] = [rfc3339(firstMs), rfc3339(nowMs)];
+  write(enqueue, context, key, { name, ref, eventType, reason, message, firstTimestamp, lastTimestamp, count });
+});
+
+function write(enqueue: Enqueue, context: Context, key: string, series: EventSeries): void {
+  const { publishes, writing, nodeName } = context;
+  if (!publishes) return;
+  if (writing.includes(key)) {
+    enqueue.sendTo<AnyActorRef>(idOf(key), { type: 'event.counted', series });
+  } else if (writing.length < WRITERS_MAX) {
+    enqueue.spawnChild('writer', { id: idOf(key), input: { nodeName, series } });
+    enqueue.assign({ writing: [...writing, key] });
+  } else {
+    enqueue(
+      line('warn', ['Unable to record event: too many wait for the API server, dropped', { reason: series.reason }]),
+    );
+  }
+}
+
+const idOf = (key: string): string => `event-${key}`;
+
+/** A writer has done its work, or crashed over it. */
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  const key = event.type.replace(/^xstate\.(done|error)\.actor\.event-/, '');
+  enqueue.stopChild(idOf(key));
+  enqueue.assign({ writing: context.writing.filter((each) => each !== key) });
 });
 
 export const eventRecorderMachine = s.createMachine({
   id: 'eventRecorder',
-  context: { tokens: {}, similar: {}, counts: {} },
-  on: { 'event.recorded': { actions: take } },
+  context: ({ input }) => ({
+    ...nothingSaid,
+    nodeName: input.nodeName ?? '',
+    publishes: input.publishes ?? false,
+    writing: [],
+  }),
+  on: {
+    'event.recorded': { actions: take },
+    'xstate.done.actor.*': { actions: reap },
+    'xstate.error.actor.*': { actions: reap },
+  },
 });

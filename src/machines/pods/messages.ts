@@ -253,6 +253,8 @@ export interface ObjectReference {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
+  /** The version that the agent knew, of an object of the API server. */
+  readonly resourceVersion?: string;
   readonly fieldPath?: string;
 }
 

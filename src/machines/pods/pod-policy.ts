@@ -125,7 +125,21 @@ export const initialPod = (input: PodInput): PodContext => ({
 export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
   pod ?? { metadata: { uid, name, namespace }, spec: { containers: [] } };
 
-export const refOf = ({ uid, name, namespace }: PodRef): ObjectReference => ({ kind: 'Pod', namespace, name, uid });
+export const refOf = ({
+  uid,
+  name,
+  namespace,
+  pod,
+}: Pick<PodContext, 'uid' | 'name' | 'namespace' | 'pod'>): ObjectReference => ({
+  kind: 'Pod',
+  namespace,
+  name,
+  uid,
+  ...versionOf(pod),
+});
+
+const versionOf = (pod: Pod | null): Pick<ObjectReference, 'resourceVersion'> =>
+  pod?.metadata.resourceVersion === undefined ? {} : { resourceVersion: pod.metadata.resourceVersion };
 
 export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
   pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
@@ -187,6 +201,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
     memory: memory[member.container.name] ?? null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
     podIP: addressesOf(context)[0] ?? '',
+    ...versionOf(context.pod),
     dormant: kill !== null || context.stage !== 'sync' || (initialised && member.kind === 'init'),
   };
 }
