@@ -12,7 +12,7 @@
  *   K4 records of a turn reach the sink together, closed by an `end` with the digest of all that changed.
  *   K5 the root never dies silently: its end and its failure are told to `onStopped`.
  */
-import { type AnyActorRef, type AnyStateMachine, createActor } from 'xstate';
+import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
 import { type Address, addressOf } from './address.ts';
 import { makeAtomic } from './atomic.ts';
 import { type Checkpoint, restoreActors } from './checkpoint.ts';
@@ -20,7 +20,7 @@ import { Timers, type TimeSource } from './clock.ts';
 import { type EffectResult, Outbox, type Performer } from './effects.ts';
 import type { JournalSink } from './journal/sink.ts';
 import type { JsonEvent, PlainError } from './json.ts';
-import { type ActorHost, bindHost, type OperationClass } from './operation.ts';
+import { type ActorHost, createHosted, type OperationClass } from './operation.ts';
 import { lift, purely } from './purity.ts';
 import { SeededRandom } from './random.ts';
 import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './records.ts';
@@ -114,15 +114,15 @@ export class Kernel implements ActorHost {
 
   private createRoot(snapshot: unknown): void {
     makeAtomic(this.options.machine);
-    this.root = createActor(this.options.machine, {
+    const options = {
       id: this.options.machine.id,
       clock: this.timers.xstateClock,
-      inspect: (event) => this.witness.inspected(event),
-      logger: (level: LogLevel, said) => this.witness.logged(level, said as never, this.root),
+      inspect: (event: InspectionEvent) => this.witness.inspected(event),
+      logger: (level: LogLevel, said: unknown) => this.witness.logged(level, said as never, this.root),
       input: this.options.header.input,
       ...(snapshot === undefined ? {} : { snapshot: snapshot as never }),
-    });
-    bindHost(this.root.system, this);
+    };
+    this.root = createHosted(this, () => createActor(this.options.machine, options as never));
     this.describeTimers();
     this.root.subscribe({
       complete: () => this.ended({ output: (this.root.getSnapshot() as { output: unknown }).output }),

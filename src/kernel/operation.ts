@@ -71,10 +71,23 @@ export interface ActorHost {
 export type AnyActorSystem = ActorSystem<ActorSystemInfo>;
 
 const hosts = new WeakMap<AnyActorSystem, ActorHost>();
-export const bindHost = (system: AnyActorSystem, host: ActorHost): void => void hosts.set(system, host);
+/** The kernel whose root is being created: its actors take their first step before their system has a name here. */
+let creating: ActorHost | undefined;
+
+/** Creates a root, and its system's tie to the kernel that runs it. */
+export function createHosted<Root extends { system: AnyActorSystem }>(host: ActorHost, create: () => Root): Root {
+  creating = host;
+  try {
+    const root = create();
+    hosts.set(root.system, host);
+    return root;
+  } finally {
+    creating = undefined;
+  }
+}
 
 export function hostOf(system: AnyActorSystem): ActorHost {
-  const host = hosts.get(system);
+  const host = hosts.get(system) ?? creating;
   if (!host) throw new Error('this actor runs outside a kernel: boot its machine with Kernel.boot()');
   return host;
 }

@@ -9,7 +9,7 @@
 import type { AnyActorRef, InspectionEvent } from 'xstate';
 import { type Address, addressOf } from './address.ts';
 import { digest } from './digest.ts';
-import type { JsonEvent, PlainError } from './json.ts';
+import { type JsonEvent, type PlainError, toPlainError } from './json.ts';
 import { isEffectLogic } from './operation.ts';
 import type { JournalRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
 
@@ -102,7 +102,7 @@ export class Witness {
 
   private recordMessage(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): void {
     const [from, to] = [addressOf(source), addressOf(target)];
-    this.heard.set(target, this.record({ k: 'message', from, to, event, ...this.causeOf(source) }));
+    this.heard.set(target, this.record({ k: 'message', from, to, event: plain(event), ...this.causeOf(source) }));
   }
 
   /** The first message of a turn that a timer began is the timer itself. */
@@ -153,3 +153,9 @@ const shownState = (snapshot: unknown): string => {
   const { status, value } = snapshot as { status: string; value: unknown };
   return status + JSON.stringify(value);
 };
+
+/** An actor that could not even begin tells its parent of a thrown error; JSON would make nothing of that. */
+function plain(event: JsonEvent): JsonEvent {
+  const { error } = event as { error?: unknown };
+  return error instanceof Error ? { ...event, error: { ...toPlainError(error) } } : event;
+}

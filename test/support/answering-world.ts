@@ -49,6 +49,7 @@ export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answ
     state: () => (kernel.snapshotOf('parent/subject') as { value: unknown } | undefined)?.value,
     told: () => messages(sink.records),
     asked: () => sink.records.flatMap((record) => (record.k === 'effect' ? [record.name] : [])),
+    records: () => sink.records,
     said: () => sink.records.flatMap((record) => (record.k === 'log' ? [record.text] : [])),
     divergence: () => replay({ machine: parent, records: sink.records }).divergence,
   };

@@ -14,6 +14,7 @@ import type { CSINode } from '../api/node.ts';
 import { strategicPatch } from '../kube/strategic-patch.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
+import { CSINODE_UNKNOWN } from './object/facts.ts';
 
 /** Upstream's pauses between tries. */
 const RETRY_BASE_MS = 500;
@@ -48,8 +49,6 @@ type Event =
   | { readonly type: 'csi.driverGone'; readonly name: string }
   | Ended;
 
-const NOT_INITIALIZED = 'CSINode is not yet initialized';
-
 const driverSpec = ({ name, nodeID, topologyKeys, count }: CSIDriver) => ({
   name,
   nodeID,
@@ -80,7 +79,7 @@ export function csiNodePatch(context: Context): Readonly<Record<string, Json>> |
     metadata: { annotations: { ...existing.metadata?.annotations, [MIGRATED_PLUGINS]: MIGRATED } },
     spec: { ...existing.spec, drivers: [...others, ...Object.values(context.drivers).map(driverSpec)] },
   };
-  return strategicPatch(before as never, after as never, { 'spec.drivers': 'name' });
+  return strategicPatch(before, after, { 'spec.drivers': 'name' });
 }
 
 const target = (nodeName: string) =>
@@ -115,7 +114,7 @@ const noteDriver = s.assign(({ context, event }) => {
 export const csiNodeMachine = s.createMachine({
   id: 'csiNode',
   context: ({ input }) => ({ ...input, nodeUid: '', drivers: {}, existing: null, retryMs: RETRY_BASE_MS }),
-  entry: sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: NOT_INITIALIZED } }),
+  entry: sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: CSINODE_UNKNOWN } }),
   initial: 'unregistered',
   on: {
     'csi.driverRegistered': { actions: noteDriver },
@@ -146,7 +145,7 @@ export const csiNodeMachine = s.createMachine({
         src: 'kube.create',
         input: ({ context }) => {
           const { name: _named, ...collection } = target(context.nodeName);
-          return { ...collection, body: csiNode(context) as Json };
+          return { ...collection, body: csiNode(context) };
         },
         onDone: { target: 'comparing', actions: remember },
         onError: { target: 'backingOff', actions: failed },

@@ -69,7 +69,7 @@ export const registrationMachine = s.createMachine({
         src: 'kube.create',
         input: ({ context }) => {
           const { name: _generated, ...target } = nodeTarget(context.facts.nodeName);
-          return { ...target, body: context.node as Json };
+          return { ...target, body: context.node };
         },
         onDone: {
           target: 'registered',

@@ -12,7 +12,7 @@
  */
 import { assign, line, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { RuntimeAbilities, RuntimeCondition } from '../operations/runtime.ts';
-import type { NodeReports } from './object/facts.ts';
+import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
 
 export interface RuntimeStateContext {
   readonly runtimeError: string;
@@ -29,8 +29,6 @@ export type RuntimeStateEvent =
   | { readonly type: 'runtime.statusFailed'; readonly message: string }
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
-
-const NEVER_CHECKED = 'container runtime status check may not have completed yet';
 
 /** What upstream says of a condition that is missing or false; empty when it is true. */
 export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
@@ -85,7 +83,7 @@ const publish = s.enqueueActions(({ context, enqueue }) => {
 export const runtimeStateMachine = s.createMachine({
   id: 'runtimeState',
   context: {
-    runtimeError: NEVER_CHECKED,
+    runtimeError: RUNTIME_UNKNOWN,
     networkError: '',
     plegError: '',
     abilities: { handlers: [], features: null },

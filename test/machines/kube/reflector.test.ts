@@ -1,6 +1,5 @@
 /** Proves F1 to F4 of the reflector. */
 import { expect, test } from 'vitest';
-import type { JsonEvent } from '../../../src/kernel/json.ts';
 import { reflectorMachine } from '../../../src/machines/kube/reflector.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 
@@ -32,8 +31,7 @@ function world(lists: readonly (() => ReturnType<typeof ok>)[], watch: (() => Re
   return { ...running, listed, watched };
 }
 
-const changed = (change: string, object: unknown) =>
-  ({ type: 'watch.changed', change, object }) as unknown as JsonEvent;
+const changed = (change: string, object: unknown) => ({ type: 'watch.changed', change, object });
 
 test('tells a list when all its pages are there, and watches from its version', () => {
   const run = world([() => page([pod('a', '1')], '7', 'next'), () => page([pod('b', '2')], '7')]);

@@ -54,7 +54,7 @@ test('adds a driver that registers and keeps those of others', () => {
   world.tell(registered);
   world.time.advanceTo(world.time.now());
   const driver = { name: 'csi.example.test', nodeID: 'n', topologyKeys: [], count: 3 };
-  world.tell({ type: 'csi.driverRegistered', driver } as JsonEvent);
+  world.tell({ type: 'csi.driverRegistered', driver });
   world.time.advanceTo(world.time.now());
   expect(bodies).toEqual([
     {

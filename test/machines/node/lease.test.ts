@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import type { JsonEvent } from '../../../src/kernel/json.ts';
 import { leaseMachine, microTime } from '../../../src/machines/node/lease.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 
@@ -46,7 +45,7 @@ test('makes the lease when there is none, and renews it four times in its life',
 test('keeps an owner that is there, and names the Node once it is known', () => {
   const { answers, writes } = leaseStore();
   const world = runUnder(leaseMachine, input, answers);
-  world.tell({ type: 'node.registered', uid: 'u1' } as JsonEvent);
+  world.tell({ type: 'node.registered', uid: 'u1' });
   world.time.advanceTo(1_000_000 + 11_000);
   expect(writes.at(-1)!.metadata.ownerReferences).toEqual([
     { apiVersion: 'v1', kind: 'Node', name: 'node1', uid: 'u1' },

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
-import type { JsonEvent } from '../../../src/kernel/json.ts';
 import { podCIDRMachine, podCIDROf } from '../../../src/machines/node/pod-cidr.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 
-const known = (spec: object) => ({ type: 'node.known', node: { spec } }) as unknown as JsonEvent;
+const known = (spec: object) => ({ type: 'node.known', node: { spec } });
 
 test('tells the runtime each change once', () => {
   const told: unknown[] = [];

@@ -51,11 +51,19 @@ export interface NodeReports {
   readonly volumesInUse: readonly string[];
 }
 
+/** What upstream says of a runtime and of a CSINode that nobody has looked at yet. */
+export const RUNTIME_UNKNOWN = 'container runtime status check may not have completed yet';
+export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
+
+/** Something that decides readiness was not looked at since the agent started. */
+export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
+  runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
+
 /** Before anybody has said anything. */
 export const NOTHING_REPORTED: NodeReports = {
-  runtimeErrors: ['container runtime status check may not have completed yet'],
+  runtimeErrors: [RUNTIME_UNKNOWN],
   networkError: '',
-  storageError: '',
+  storageError: CSINODE_UNKNOWN,
   shuttingDown: false,
   memoryPressure: false,
   diskPressure: false,

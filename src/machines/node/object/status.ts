@@ -35,12 +35,12 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
     ...(reports.volumesInUse.length === 0 ? {} : { volumesInUse: reports.volumesInUse }),
     ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
     ...(reports.features === null ? {} : { features: reports.features }),
-  } as NodeStatus;
+  };
 }
 
 /** The PATCH of nodes/status from one status to the next, or `null` when nothing at all differs. */
 export function statusPatch(before: NodeStatus, after: NodeStatus): Fields | null {
-  const patch = strategicPatch({ status: before as Json } as Fields, { status: after as Json } as Fields, MERGE_KEYS);
+  const patch = strategicPatch({ status: before as Json }, { status: after as Json }, MERGE_KEYS);
   if (patch === null || before.addresses === undefined) return patch;
   const status = patch.status as Fields;
   if (status.addresses === undefined || status.addresses === null) return patch;

@@ -1,0 +1,170 @@
+/** Proves O1 to O3: what is told of the node, when, and that nothing is told twice. */
+import { expect, test } from 'vitest';
+import type { Node } from '../../../src/machines/api/node.ts';
+import { nodeStatusMachine } from '../../../src/machines/node/node-status.ts';
+import { NOTHING_REPORTED, type NodeFacts, type NodeReports } from '../../../src/machines/node/object/facts.ts';
+import { newNode } from '../../../src/machines/node/object/node.ts';
+import { nodeStatus } from '../../../src/machines/node/object/status.ts';
+import { fail, ok, runUnder } from '../../support/answering-world.ts';
+
+const facts: NodeFacts = {
+  nodeName: 'node1',
+  hostname: 'node1',
+  addresses: [{ type: 'Hostname', address: 'node1' }],
+  info: { architecture: 'amd64', operatingSystem: 'linux', bootID: 'boot-2' } as NodeFacts['info'],
+  port: 10250,
+  labels: {},
+  taints: [],
+  providerID: '',
+  externalCloud: false,
+  providedNodeIP: '',
+  enableControllerAttachDetach: true,
+};
+const capacity = { cpu: '2', memory: '1Gi', pods: '110', 'ephemeral-storage': '1Gi' };
+const input = {
+  facts,
+  reports: { capacity, allocatable: capacity },
+  register: true,
+  updateFrequencyMs: 10_000,
+  reportFrequencyMs: 300_000,
+  maxImages: 50,
+};
+const READY: Partial<NodeReports> = { runtimeErrors: [], storageError: '' };
+const reported = (reports: Partial<NodeReports>) => ({ type: 'node.reported', reports });
+const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'mirrorPods', 'pods', 'podCIDR'];
+
+type Patch = { readonly status?: Record<string, unknown> };
+
+/** An API server that has one Node and merges what the tests look at. */
+function cluster(existing: Node | null = null) {
+  const patches: Patch[] = [];
+  let refusals = 0;
+  let node = existing;
+  const merged = (patch: Patch): Node => {
+    const conditions = (node!.status?.conditions ?? []).map((condition) => ({
+      ...condition,
+      ...((patch.status?.conditions as { type: string }[] | undefined) ?? []).find(
+        ({ type }) => type === condition.type,
+      ),
+    }));
+    const { conditions: _merged, ...fields } = patch.status ?? {};
+    return { ...node!, status: { ...node!.status, ...fields, conditions } };
+  };
+  const answers = {
+    'kube.create': ({ body }: { body: Node }) => {
+      if (node) return fail('nodes "node1" already exists', 'AlreadyExists');
+      node = { ...body, metadata: { ...body.metadata, uid: 'u1' } };
+      return ok(node);
+    },
+    'kube.get': () => ok(node),
+    'kube.patch': ({ body }: { body: Patch }) => {
+      if (refusals-- > 0) return fail('etcdserver: leader changed');
+      patches.push(body);
+      node = merged(body);
+      return ok(node);
+    },
+    'kube.list': () => ok({ items: [node], resourceVersion: '5', continue: '' }),
+    'kube.watch': 'stream' as const,
+    'cri.watchImages': 'stream' as const,
+  };
+  return { answers, patches, refuse: (times: number) => void (refusals = times) };
+}
+
+function start(existing: Node | null = null) {
+  const api = cluster(existing);
+  const run = runUnder(nodeStatusMachine, input, api.answers, siblings);
+  const settle = (ms = 0) => run.time.advanceTo(run.time.now() + ms);
+  settle();
+  const events = () =>
+    run.told().flatMap((message) => {
+      const { type, reason } = message as unknown as { type: string; reason: string };
+      return type === 'event.recorded' ? [reason] : [];
+    });
+  return { ...run, ...api, settle, events };
+}
+
+test('registers, tells who waits for that, and says when it is ready, at once', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  expect(run.patches.at(-1)!.status!.conditions).toMatchObject([{ type: 'Ready', reason: 'KubeletReady' }]);
+  expect(run.events()).toEqual([
+    'NodeHasSufficientMemory',
+    'NodeHasNoDiskPressure',
+    'NodeHasSufficientPID',
+    'NodeReady',
+  ]);
+  expect(run.told()).toContainEqual({ to: 'parent/lease', type: 'node.registered', uid: 'u1' });
+  expect(run.divergence()).toBeNull();
+});
+
+test('tells other news with the next period, and time alone every five minutes', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  const before = run.patches.length;
+  run.say('cri.watchImages', {
+    type: 'images.changed',
+    images: [{ id: 'i', repo_tags: ['a:1'], repo_digests: [], size: '5' }],
+  });
+  run.settle(9_000);
+  expect(run.patches).toHaveLength(before);
+  run.settle(1_000);
+  expect(run.patches.slice(before).map(({ status }) => status!.images)).toEqual([[{ names: ['a:1'], sizeBytes: 5 }]]);
+  run.settle(149_000);
+  expect(run.patches).toHaveLength(before + 1);
+  run.settle(301_000);
+  expect(run.patches.length).toBeGreaterThan(before + 1);
+  expect(run.divergence()).toBeNull();
+});
+
+const told = { ...NOTHING_REPORTED, capacity, allocatable: capacity, runtimeErrors: [], storageError: '' };
+const existing = (bootID: string): Node => {
+  const made = newNode(facts, nodeStatus({ ...facts, info: { ...facts.info, bootID } }, told, {}, 900_000));
+  return { ...made, metadata: { ...made.metadata, uid: 'u1' } };
+};
+
+test('after a restart says nothing of what did not change', () => {
+  const run = start(existing('boot-2'));
+  run.settle(5_000);
+  run.tell(reported(READY));
+  run.settle(5_000);
+  expect(run.patches).toEqual([]);
+  expect(run.events()).toEqual([]);
+});
+
+test('says that the machine was rebooted, and that somebody closed the node', () => {
+  const run = start(existing('boot-1'));
+  expect(run.events()).toEqual(['Rebooted']);
+  run.tell(reported(READY));
+  run.settle();
+  const closed = { ...existing('boot-2'), spec: { unschedulable: true } };
+  run.say('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: closed });
+  expect(run.events().at(-1)).toBe('NodeNotSchedulable');
+});
+
+test('tries a report five times and then waits for the next period', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  run.refuse(5);
+  run.tell(reported({ diskPressure: true }));
+  run.settle();
+  expect(run.said().filter((text) => text === 'Error updating node status, will retry')).toHaveLength(4);
+  expect(run.said().at(-1)).toBe('Unable to update node status');
+  run.settle(10_000);
+  expect(run.patches.at(-1)!.status!.conditions).toContainEqual(
+    expect.objectContaining({ type: 'DiskPressure', status: 'True' }),
+  );
+});
+
+test('registers again when somebody deleted the Node', () => {
+  const run = start();
+  run.tell(reported(READY));
+  run.settle();
+  const gone = { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } };
+  const before = run.asked().filter((name) => name === 'kube.create').length;
+  run.say('kube.watch', gone);
+  run.settle();
+  expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(before + 1);
+});
