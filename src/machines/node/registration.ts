@@ -8,7 +8,6 @@
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 
-import type { Json } from '../../kernel/json.ts';
 import { assign, line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
 import type { Node } from '../api/node.ts';
 import { kubeOperations } from '../operations/kube.ts';

@@ -40,7 +40,7 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
 
 /** The PATCH of nodes/status from one status to the next, or `null` when nothing at all differs. */
 export function statusPatch(before: NodeStatus, after: NodeStatus): Fields | null {
-  const patch = strategicPatch({ status: before as Json }, { status: after as Json }, MERGE_KEYS);
+  const patch = strategicPatch({ status: before }, { status: after }, MERGE_KEYS);
   if (patch === null || before.addresses === undefined) return patch;
   const status = patch.status as Fields;
   if (status.addresses === undefined || status.addresses === null) return patch;
