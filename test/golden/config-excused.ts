@@ -11,7 +11,7 @@ export const ENDS_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp])
   ['certificates', /client-ca-bundle|ca\.crt: no such file|open \/does\/not\/exist/],
   ['certificates', /find any PEM data|CipherSuites is missing/],
   ['runtime endpoint', /validate service connection/],
-  ['credential providers', /Failed to register CRI auth plugins/],
+  ['credential providers (test/node/credential-providers.test.ts)', /Failed to register CRI auth plugins/],
   ['cgroups of the host', /has some missing paths/],
   ['CPUs and memory of the host', /is not a subset of online-cpus|Expected capacity >= reservation/],
   ['CPU manager', /new static policy error/],

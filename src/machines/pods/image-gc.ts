@@ -4,7 +4,8 @@
  * Decides: which images go, by use of the disk and by age. Owns: when each image was last given to a container, and
  * which images each pod's containers have.
  * Hears: `images.inUse` of pods, `image.used` of images.
- * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`.
+ * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`;
+ *   `images.pruneRecords` afterwards.
  * Invariants:
  *   G1 pinned images and images of any container, dead ones included, are never removed.
  *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was
@@ -20,11 +21,16 @@ import { type Ended, eventRecorded, type ImagesInUse, type ImageUsed } from './m
 /** As upstream: every five minutes. */
 export const IMAGE_GC_MS = 300_000;
 
-export type ImageGcInput = Pick<NodeSettings, 'imageGc' | 'nodeName'>;
+export type ImageGcInput = Pick<NodeSettings, 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'>;
 type Policy = NodeSettings['imageGc'];
 
 interface Context {
   readonly nodeName: string;
+  /** Where the records of pulls are; `null` when there are none. */
+  readonly recordsRoot: string | null;
+  /** Of the images of the runtime those that were not removed. */
+  readonly present: readonly string[];
+  readonly listedAtMs: number;
   readonly policy: Policy;
   readonly startedAtMs: number;
   /** By image id; an image that nobody was given since the agent started is as old as can be. */
@@ -74,10 +80,18 @@ export function imagesToRemove(known: Knowledge, images: readonly Image[], nowMs
 
 const s = setup({
   types: { input: {} as ImageGcInput, context: {} as Context, events: {} as ImagesInUse | ImageUsed | Ended },
-  actors: pick(operations, 'cri.imageFsInfo', 'host.fileSystem', 'cri.listImages', 'cri.removeImage'),
+  actors: pick(
+    operations,
+    'cri.imageFsInfo',
+    'host.fileSystem',
+    'cri.listImages',
+    'cri.removeImage',
+    'images.pruneRecords',
+  ),
   guards: {
     isOff: ({ context }) => context.policy.highThresholdPercent === 100 && context.policy.maxAgeMs === 0,
     isShort: ({ context }) => context.freedBytes < context.toFreeBytes,
+    hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
     mayHaveOldOnes: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
   },
 });
@@ -107,6 +121,8 @@ const choose = s.assign((args) => {
   const { images } = outputOf(event) as { images: readonly Image[] };
   const present = new Set(images.map(({ id }) => id));
   return {
+    present: images.map(({ id }) => id),
+    listedAtMs: now(args),
     usedAtMs: Object.fromEntries(Object.entries(context.usedAtMs).filter(([id]) => present.has(id))),
     queue: imagesToRemove(context, images, now(args)),
   };
@@ -114,6 +130,7 @@ const choose = s.assign((args) => {
 
 const noteRemoval = s.assign(({ context }) => ({
   queue: context.queue.slice(1),
+  present: context.present.filter((id) => id !== context.queue[0]?.id),
   freedBytes: context.freedBytes + (context.queue[0]?.sizeBytes ?? 0),
 }));
 
@@ -140,6 +157,9 @@ export const imageGcMachine = s.createMachine({
   id: 'imageGC',
   context: ({ input }) => ({
     nodeName: input.nodeName,
+    recordsRoot: input.imagePullVerification ? input.rootDir : null,
+    present: [],
+    listedAtMs: 0,
     policy: input.imageGc,
     startedAtMs: 0,
     usedAtMs: {},
@@ -201,9 +221,24 @@ export const imageGcMachine = s.createMachine({
     next: {
       always: [
         { guard: ({ context }) => context.queue.length > 0, target: 'removing' },
-        { guard: 'isShort', target: 'waiting', actions: notEnough },
-        { target: 'waiting' },
+        { guard: 'isShort', target: 'settling', actions: notEnough },
+        { target: 'settling' },
       ],
+    },
+    settling: { always: [{ guard: 'hasRemoved', target: 'pruning' }, { target: 'waiting' }] },
+    /** Waits until nothing is recorded any more of images that are gone. */
+    pruning: {
+      invoke: {
+        id: 'prune',
+        src: 'images.pruneRecords',
+        input: ({ context: { recordsRoot, present, listedAtMs } }) => ({
+          root: recordsRoot ?? '',
+          keep: present,
+          untilMs: listedAtMs,
+        }),
+        onDone: 'waiting',
+        onError: failed,
+      },
     },
     removing: {
       invoke: {

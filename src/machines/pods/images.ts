@@ -15,6 +15,7 @@ import type { VerificationSettings } from '../images/verification.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../reasons.ts';
 import { imageMachine } from './image.ts';
+import { imageOriginsMachine } from './image-origins.ts';
 import { type Ended, eventRecorded, type ImageReport, type ImageWanted } from './messages.ts';
 import { imageWithTag, parseImage, repositoryOf } from './spec/index.ts';
 
@@ -55,7 +56,7 @@ type Event =
 
 const s = setup({
   types: { input: {} as ImagesInput, context: {} as Context, events: {} as Event },
-  actors: { image: imageMachine },
+  actors: { image: imageMachine, origins: imageOriginsMachine },
 });
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
@@ -156,7 +157,9 @@ export const imagesMachine = s.createMachine({
     pulling: [],
   }),
   entry: s.enqueueActions((args) => {
+    const { root, verification } = args.context;
     args.enqueue.assign({ refilledAtMs: now(args) });
+    if (verification !== null) args.enqueue.spawnChild('origins', { id: 'origins', input: { root } });
     args.enqueue.sendTo(to('pods'), { type: 'images.started' });
   }),
   on: {

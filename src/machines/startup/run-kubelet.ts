@@ -6,12 +6,25 @@
  */
 import { assign, enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { nodeRef, starting } from '../node/events.ts';
+import { logLines } from './configuration/go-text.ts';
 import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
 import { resolveNodeIPs } from './node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
+import type { Failure, KubeletContext } from './types.ts';
 
 /** Largest resolv.conf and hosts file read; upstream's cap for resolv.conf is 10 MiB. */
 const NODE_FILE_MAX_BYTES = 10 * 1024 * 1024;
+
+const hasCredentialProviders = ({ context }: { context: KubeletContext }) =>
+  context.flags!.imageCredentialProviderConfig !== '' || context.flags!.imageCredentialProviderBinDir !== '';
+
+/** Upstream ends with this line alone. */
+const noCredentialProviders = (message: string): Failure => ({
+  phase: 'runKubelet.createAndInitKubelet.credentialProviders',
+  message,
+  exitCode: 1,
+  lines: logLines('Failed to register CRI auth plugins', message),
+});
 
 export const runKubelet = kubeletSetup.createStateConfig({
   initial: 'nodeIPs',
@@ -90,8 +103,30 @@ export const runKubelet = kubeletSetup.createStateConfig({
             id: 'hostsFile',
             src: 'host.readFile',
             input: { path: '/etc/hosts', maxBytes: NODE_FILE_MAX_BYTES },
-            onDone: { target: 'memory', actions: assign({ hostsFile: ({ event }) => event.output.content ?? '' }) },
-            onError: { target: 'memory', actions: warning('Could not read the hosts file') },
+            onDone: {
+              target: 'hostsFileRead',
+              actions: assign({ hostsFile: ({ event }) => event.output.content ?? '' }),
+            },
+            onError: { target: 'hostsFileRead', actions: warning('Could not read the hosts file') },
+          },
+        },
+        hostsFileRead: {
+          always: [{ guard: hasCredentialProviders, target: 'credentialProviders' }, { target: 'memory' }],
+        },
+        credentialProviders: {
+          meta: { steps: 'S176', waitsFor: 'the plugins that have credentials for images' },
+          invoke: {
+            id: 'registerProviders',
+            src: 'images.registerProviders',
+            input: ({ context }) => ({
+              config: context.flags!.imageCredentialProviderConfig,
+              binDir: context.flags!.imageCredentialProviderBinDir,
+            }),
+            onDone: 'memory',
+            onError: {
+              target: '#kubelet.failed',
+              actions: assign({ failure: ({ event }) => noCredentialProviders((event.error as Error).message) }),
+            },
           },
         },
         memory: {

@@ -20,8 +20,10 @@ import { authMachine } from './auth.ts';
 import { cadvisorMachine } from './cadvisor.ts';
 import { clientBuilderMachine } from './client-builder.ts';
 import { configLoaderMachine } from './config-loader.ts';
+import { configReloadMachine } from './config-reload.ts';
 import { containerManagerMachine } from './container-manager.ts';
 import { lockFileMachine } from './lock-file.ts';
+import { loggingMachine } from './logging.ts';
 import { runOnceMachine } from './run-once.ts';
 import { runtimeServiceMachine } from './runtime-service.ts';
 import { restartDelay } from './subsystems.ts';
@@ -29,6 +31,7 @@ import type { KubeletContext, KubeletEvent, KubeletInput, KubeletMachineOutput }
 
 /** Subsystems that the supervisor starts and restarts, in the order in which the documents create them. */
 export const SUBSYSTEMS = [
+  'logging',
   'lockFile',
   'runtimeService',
   'runtimeState',
@@ -45,6 +48,7 @@ export const SUBSYSTEMS = [
   'containerGC',
   'imageGC',
   'healthz',
+  'configReload',
 ] as const;
 
 /** What every phase says of itself, for the visualizer and for `statelet why startup`. */
@@ -67,6 +71,8 @@ export const kubeletSetup = setup({
     clientBuilder: clientBuilderMachine,
     auth: authMachine,
     cadvisor: cadvisorMachine,
+    logging: loggingMachine as AnyStateMachine,
+    configReload: configReloadMachine as AnyStateMachine,
     lockFile: lockFileMachine as AnyStateMachine,
     runtimeService: runtimeServiceMachine as AnyStateMachine,
     runtimeState: runtimeStateMachine as AnyStateMachine,
@@ -93,6 +99,7 @@ export const kubeletSetup = setup({
       'host.setOpenFilesLimit',
       'host.makeDirectories',
       'host.notify',
+      'images.registerProviders',
     ),
   },
   delays: Object.fromEntries(

@@ -183,6 +183,29 @@ describe('an image that is there', () => {
   });
 });
 
+describe('records of pulls', () => {
+  it('are made for what an agent had begun to pull when it died', () => {
+    prepare(VERIFIED).world.runtime.images.set(IMAGE, image(IMAGE));
+    node.world.runtime.images.set('busybox', { ...image('busybox'), repo_tags: ['docker.io/library/busybox:1'] });
+    for (const name of [IMAGE, 'busybox:1', 'gone:1']) node.world.rights.intents.add(name);
+    node.boot().run(1_000);
+    expect([...node.world.rights.records]).toEqual([
+      [image(IMAGE).id, {}],
+      [image('busybox').id, {}],
+    ]);
+    expect([...node.world.rights.intents]).toEqual(['gone:1']);
+  });
+
+  it('go with their images', () => {
+    prepare(VERIFIED, pod('u')).boot().until('it runs', runs('u'));
+    node.world.rights.records.set('sha256:unused:1', {});
+    node.world.runtime.images.set('unused:1', image('unused:1'));
+    node.world.disk = { capacityBytes: '1000000', availableBytes: '100000' };
+    node.run(310_000);
+    expect([...node.world.rights.records.keys()]).toEqual([image(IMAGE).id]);
+  });
+});
+
 describe('the back-off of a pull', () => {
   it('goes on after a restart of the agent', () => {
     prepare({}, pod('u')).world.registry.clear();
