@@ -20,28 +20,40 @@ export interface PlainError {
   readonly code?: string;
   /** True when the same request may succeed later without any change. */
   readonly retriable: boolean;
+  /** How long the server asked to be left alone, in milliseconds. */
+  readonly retryAfterMs?: number;
 }
 
 /** An error of a port that already knows its code and whether trying again can help. */
 export class OperationError extends Error {
   readonly code: string | undefined;
   readonly retriable: boolean;
-  constructor(message: string, details: { name?: string; code?: string; retriable?: boolean } = {}) {
+  readonly retryAfterMs: number | undefined;
+  constructor(
+    message: string,
+    details: { name?: string; code?: string; retriable?: boolean; retryAfterMs?: number | undefined } = {},
+  ) {
     super(message);
     this.name = details.name ?? 'OperationError';
     this.code = details.code;
     this.retriable = details.retriable ?? false;
+    this.retryAfterMs = details.retryAfterMs;
   }
 }
 
 /** Turns anything that was thrown into the form that machines and journal hold. */
 export function toPlainError(thrown: unknown): PlainError {
   if (!(thrown instanceof Error)) return { name: 'Error', message: String(thrown), retriable: false };
-  const { code, retriable } = thrown as { code?: string | number; retriable?: unknown };
+  const { code, retriable, retryAfterMs } = thrown as {
+    code?: string | number;
+    retriable?: unknown;
+    retryAfterMs?: unknown;
+  };
   return {
     name: thrown.name,
     message: thrown.message,
     ...(code === undefined ? {} : { code: String(code) }),
     retriable: retriable === true,
+    ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
   };
 }

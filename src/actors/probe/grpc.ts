@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
-import { hostPort } from './go-errors.ts';
+import { hostPort } from '../go-errors.ts';
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.primary_user_agent': 'kube-probe/1.36',

@@ -12,9 +12,25 @@ import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
 
 /**
  * Whose limits a request is under (S056 to S063): `kube` the configured QPS and burst, `event` its own,
- * `heartbeat` none, and a timeout of the lease.
+ * `heartbeat` none, and a timeout of the lease. `bootstrap` speaks with the bootstrap kubeconfig's identity.
  */
-export type KubeClient = 'kube' | 'event' | 'heartbeat';
+export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
+
+/** What `kube.connect` is told of the configuration. */
+export interface KubeSettings {
+  readonly kubeconfig: string;
+  /** Which client(s) this is: the bootstrap identity has only one. */
+  readonly role: 'node' | 'bootstrap';
+  /** Requests a second; 0 or less: no limit. */
+  readonly qps: number;
+  readonly burst: number;
+  readonly eventQps: number;
+  readonly eventBurst: number;
+  readonly heartbeatTimeoutMs: number;
+  readonly userAgent: string;
+  /** PEM file with certificate and key that takes the place of the kubeconfig's credentials once it exists. */
+  readonly certificateFile: string | null;
+}
 
 /** One object, or one collection when `name` is absent. `apiVersion` as in the object: `v1`, `coordination.k8s.io/v1`. */
 export interface KubeTarget {
@@ -33,7 +49,11 @@ export interface KubeSelection {
   readonly labelSelector?: string;
 }
 
-/** An object as the server sent it; fields that this version does not know survive. */
+/**
+ * An object as the server sent it; fields that this version does not know survive, `metadata.managedFields` do not. An
+ * integer beyond 2^53 is its decimal text. In a Secret each value of `data` is `{ text: handle }`, or
+ * `{ base64: handle }` where its bytes are no text.
+ */
 export type KubeObject = Readonly<Record<string, Json>> & {
   readonly metadata: Readonly<Record<string, Json>> & { readonly name: string; readonly resourceVersion?: string };
 };
@@ -49,6 +69,13 @@ export interface KubeDeletePreconditions {
 }
 
 export const kubeOperations = {
+  /**
+   * Loads a kubeconfig and makes the clients of a role from it; nothing is sent yet. Fails with client-go's text when the
+   * file is no good. Connecting again replaces the clients.
+   */
+  'kube.connect': idempotent<KubeSettings, { readonly server: string }>(),
+  /** Breaks the connections of every client: the next request dials again, with the credentials of that moment. */
+  'kube.closeConnections': idempotent<Record<string, never>, null>(),
   'kube.get': query<KubeTarget, KubeObject>(),
   /** One page. `resourceVersion: '0'` lets the server answer from its cache; `continue` is the token of the next page. */
   'kube.list': query<

@@ -1,0 +1,129 @@
+/**
+ * Requests to the API server under a client's limits: addresses, bodies, retries that the server asks for.
+ *
+ * Invariants: a request waits for its turn before each try, also before a repeated one; only a request that the server
+ * refused with Retry-After is repeated here, everything else is the machine's decision.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { KubeTarget } from '../../machines/operations/kube.ts';
+import { refusal, requestError } from './errors.ts';
+import type { TokenBucket } from './limits.ts';
+import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
+
+/** As client-go: then the server's wish to be asked later becomes an error. */
+const RETRIES_MAX = 10;
+/** Beyond it the machine is told, and decides; a server that wants a node silent for minutes must be seen. */
+const RETRY_AFTER_MAX_MS = 30_000;
+/** Of an answer that is not a watch. The largest list page of the largest objects stays far below. */
+const ANSWER_MAX_BYTES = 256 * 1_048_576;
+/** Upstream waits for ever and relies on pings; HTTP/1.1 has none. */
+const HEADERS_TIMEOUT_MS = 60_000;
+
+export interface ClientOptions {
+  readonly transport: Transport;
+  readonly userAgent: string;
+  readonly limit: TokenBucket | null;
+  /** Of the whole request; 0: none. */
+  readonly timeoutMs: number;
+}
+
+export interface ClientRequest {
+  readonly method: TransportRequest['method'];
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | number | undefined>>;
+  readonly body?: string;
+  readonly contentType?: string;
+  readonly signal: AbortSignal;
+}
+
+export class KubeClient {
+  private readonly options: ClientOptions;
+
+  constructor(options: ClientOptions) {
+    this.options = options;
+  }
+
+  /** The body of a successful answer as text. */
+  async call(request: ClientRequest): Promise<string> {
+    const { answer, signal, url } = await this.exchange(request);
+    try {
+      return await bodyOf(answer);
+    } catch (error) {
+      throw requestError({ method: request.method, url }, signal.aborted ? signal.reason : error);
+    }
+  }
+
+  /** A successful answer whose body is read as it comes, without a time limit. */
+  async open(request: ClientRequest): Promise<TransportAnswer> {
+    return (await this.exchange(request, { isStream: true })).answer;
+  }
+
+  private async exchange(request: ClientRequest, { isStream = false } = {}) {
+    const { timeoutMs, transport } = this.options;
+    const isTimed = timeoutMs > 0 && !isStream;
+    const signal = isTimed ? AbortSignal.any([request.signal, AbortSignal.timeout(timeoutMs)]) : request.signal;
+    const path = this.pathOf(request, isTimed);
+    for (let tries = 1; ; tries += 1) {
+      await this.options.limit?.take(signal);
+      const answer = await transport.request({
+        method: request.method,
+        path,
+        headers: this.headers(request),
+        ...(request.body === undefined ? {} : { body: request.body }),
+        signal,
+        headersTimeoutMs: HEADERS_TIMEOUT_MS,
+      });
+      if (answer.statusCode < 300) return { answer, signal, url: `${transport.server}${path}` };
+      const error = refusal(answer.statusCode, await bodyOf(answer), headerOf(answer, 'retry-after'));
+      const waitMs = headerOf(answer, 'retry-after') === undefined ? undefined : error.retryAfterMs;
+      if (waitMs === undefined || waitMs > RETRY_AFTER_MAX_MS || tries > RETRIES_MAX) throw error;
+      await sleep(waitMs, undefined, { signal });
+    }
+  }
+
+  private headers({ body, contentType = 'application/json' }: ClientRequest): Record<string, string> {
+    return {
+      accept: 'application/json',
+      'user-agent': this.options.userAgent,
+      ...(body === undefined ? {} : { 'content-type': contentType }),
+    };
+  }
+
+  private pathOf({ path, query = {} }: ClientRequest, isTimed: boolean): string {
+    const timeout = isTimed ? { timeout: `${this.options.timeoutMs / 1_000}s` } : {};
+    const given = Object.entries({ ...query, ...timeout }).filter(([, value]) => value !== undefined && value !== '');
+    const search = new URLSearchParams(given.map(([name, value]): [string, string] => [name, `${value}`]));
+    return search.size === 0 ? path : `${path}?${search.toString()}`;
+  }
+}
+
+function headerOf({ headers }: TransportAnswer, name: string): string | undefined {
+  const value = headers[name];
+  return typeof value === 'string' ? value : value?.[0];
+}
+
+async function bodyOf({ body }: TransportAnswer): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    chunks.push(chunk as Buffer);
+    bytes += (chunk as Buffer).length;
+    if (bytes > ANSWER_MAX_BYTES) {
+      throw new OperationError(`the answer has more than ${ANSWER_MAX_BYTES} bytes`, { code: 'TooLarge' });
+    }
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** Path of an object, or of its collection when `name` is absent. */
+export function pathOf({ apiVersion, resource, namespace, name, subresource }: KubeTarget): string {
+  const parts = [
+    ...(apiVersion.includes('/') ? ['apis', ...apiVersion.split('/')] : ['api', apiVersion]),
+    ...(namespace === undefined ? [] : ['namespaces', namespace]),
+    resource,
+    ...(name === undefined ? [] : [name]),
+    ...(subresource === undefined ? [] : [subresource]),
+  ];
+  return `/${parts.map(encodeURIComponent).join('/')}`;
+}

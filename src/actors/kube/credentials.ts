@@ -1,0 +1,116 @@
+/**
+ * Who this node is for the API server at this moment: certificates and tokens change on disk while the node runs.
+ *
+ * Owns: what was read last, and when. Invariant: what `current` answers is at most {@link REREAD_MS} older than the
+ * files, and fresh after `expire`.
+ */
+import { readFileSync, statSync } from 'node:fs';
+import type { Kubeconfig, Pem } from './kubeconfig.ts';
+
+/** Often enough for a rotated token, seldom enough not to matter. client-go rereads tokens each minute, less 10 s. */
+const REREAD_MS = 10_000;
+
+export interface Credentials {
+  readonly tls: {
+    readonly ca?: string | Buffer;
+    readonly cert?: string | Buffer;
+    readonly key?: string | Buffer;
+    readonly servername?: string;
+    readonly rejectUnauthorized?: boolean;
+  };
+  readonly headers: Readonly<Record<string, string>>;
+  /** Differs when a connection of before speaks with other certificates than one of now. */
+  readonly identity: string;
+}
+
+/** What exec plugins and auth providers fill in. */
+interface PluginOptions {
+  cert?: string;
+  key?: string;
+  headers?: Record<string, string>;
+}
+type PluginUser = (options: PluginOptions) => Promise<void>;
+
+export class CredentialSource {
+  private readonly config: Kubeconfig;
+  private readonly certificateFile: string | null;
+  private plugin: Promise<PluginUser> | undefined;
+  private read: { readonly credentials: Credentials; readonly atMs: number } | undefined;
+
+  /** `certificateFile` has certificate and key in one; while it does not exist, the kubeconfig's own are used. */
+  constructor(config: Kubeconfig, certificateFile: string | null) {
+    this.config = config;
+    this.certificateFile = certificateFile;
+  }
+
+  /** The server did not accept them, or they are known to have changed. */
+  expire(): void {
+    this.read = undefined;
+    this.plugin = undefined;
+  }
+
+  async current(): Promise<Credentials> {
+    if (this.read && performance.now() - this.read.atMs < REREAD_MS) return this.read.credentials;
+    const credentials = await this.load();
+    this.read = { credentials, atMs: performance.now() };
+    return credentials;
+  }
+
+  private async load(): Promise<Credentials> {
+    const { ca, insecure, tlsServerName, user } = this.config;
+    const fromPlugin = user.plugin ? await this.askPlugin() : {};
+    const rotated = rotatedPair(this.certificateFile);
+    const cert = fromPlugin.cert ?? rotated ?? bytesOf(user.certificate);
+    const key = fromPlugin.key ?? rotated ?? bytesOf(user.key);
+    const authority = bytesOf(ca);
+    const tls = {
+      ...(authority ? { ca: authority } : {}),
+      ...(cert && key ? { cert, key } : {}),
+      ...(tlsServerName ? { servername: tlsServerName } : {}),
+      ...(insecure ? { rejectUnauthorized: false } : {}),
+    };
+    return { tls, headers: { ...this.headers(), ...fromPlugin.headers }, identity: identityOf(cert, authority) };
+  }
+
+  private headers(): Record<string, string> {
+    const { token, tokenFile, basic, impersonate } = this.config.user;
+    const bearer = tokenFile === undefined ? token : readFileSync(tokenFile, 'utf8').trim();
+    return {
+      ...(bearer ? { authorization: `Bearer ${bearer}` } : basic ? { authorization: `Basic ${basic}` } : {}),
+      ...(impersonate ? { 'impersonate-user': impersonate } : {}),
+    };
+  }
+
+  private async askPlugin() {
+    this.plugin ??= loadPluginUser(this.config.path);
+    const options: PluginOptions = {};
+    await (await this.plugin)(options);
+    const authorization = options.headers?.['Authorization'];
+    return {
+      ...(options.cert ? { cert: options.cert } : {}),
+      ...(options.key ? { key: options.key } : {}),
+      ...(authorization ? { headers: { authorization } } : {}),
+    };
+  }
+}
+
+/** The deep module: the package's index would load the types of the whole API besides. */
+async function loadPluginUser(path: string): Promise<PluginUser> {
+  const { KubeConfig } = await import('@kubernetes/client-node/dist/config.js');
+  const config = new KubeConfig();
+  config.loadFromFile(path);
+  return (options) => config.applyToHTTPSOptions(options);
+}
+
+function rotatedPair(file: string | null): Buffer | undefined {
+  if (file === null || !statSync(file, { throwIfNoEntry: false })) return undefined;
+  return readFileSync(file);
+}
+
+function bytesOf(pem: Pem | undefined): Buffer | undefined {
+  if (pem === undefined) return undefined;
+  return 'data' in pem ? pem.data : readFileSync(pem.file);
+}
+
+const identityOf = (...parts: readonly (string | Buffer | undefined)[]): string =>
+  parts.map((part) => part?.toString() ?? '').join('\n');

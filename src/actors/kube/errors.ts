@@ -1,0 +1,133 @@
+/** What goes wrong between a request and its answer, in the words of Go's client, with a code that machines can test. */
+import { OperationError } from '../../kernel/json.ts';
+import { dialText, exchangeText, hostPort } from '../go-errors.ts';
+
+/** Codes of undici that have a name in every system. */
+const CODES: Readonly<Record<string, string>> = {
+  UND_ERR_CONNECT_TIMEOUT: 'ETIMEDOUT',
+  UND_ERR_HEADERS_TIMEOUT: 'ETIMEDOUT',
+  UND_ERR_BODY_TIMEOUT: 'ETIMEDOUT',
+  UND_ERR_SOCKET: 'ECONNRESET',
+  UND_ERR_INFO: 'ECONNRESET',
+  UND_ERR_DESTROYED: 'ECONNRESET',
+  UND_ERR_CLOSED: 'ECONNRESET',
+  ERR_HTTP2_STREAM_ERROR: 'ECONNRESET',
+  ERR_HTTP2_SESSION_ERROR: 'ECONNRESET',
+  ERR_HTTP2_GOAWAY_SESSION: 'ECONNRESET',
+  ERR_HTTP2_INVALID_SESSION: 'ECONNRESET',
+};
+
+export interface Request {
+  readonly method: string;
+  readonly url: string;
+}
+
+const VERBS: Readonly<Record<string, string>> = {
+  GET: 'Get',
+  POST: 'Post',
+  PUT: 'Put',
+  PATCH: 'Patch',
+  DELETE: 'Delete',
+};
+
+/** `Get "https://…": dial tcp 10.0.0.1:6443: connect: connection refused`, as net/http says it. */
+export function requestError({ method, url }: Request, thrown: unknown): OperationError {
+  if (thrown instanceof OperationError) return thrown;
+  const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+  const code = codeOf(error);
+  const message = `${VERBS[method] ?? method} "${url}": ${textOf(error, code, new URL(url))}`;
+  return new OperationError(message, { name: 'RequestError', code, retriable: true });
+}
+
+function codeOf(error: Error): string {
+  const { code, cause } = error as { code?: string; cause?: { code?: string } };
+  const own =
+    code ?? cause?.code ?? (error instanceof AggregateError ? (error.errors[0] as { code?: string }).code : undefined);
+  if (error.name === 'TimeoutError') return 'ETIMEDOUT';
+  return own === undefined ? 'ECONNRESET' : (CODES[own] ?? own);
+}
+
+function textOf(error: Error, code: string, { hostname, port }: URL): string {
+  const address = hostPort(hostname.replace(/^\[|\]$/g, ''), Number(port || 443));
+  if (error.name === 'TimeoutError') return 'context deadline exceeded';
+  const { code: own } = error as { code?: string };
+  if (own === 'UND_ERR_CONNECT_TIMEOUT') return `dial tcp ${address}: i/o timeout`;
+  if (own === 'UND_ERR_HEADERS_TIMEOUT') return 'net/http: timeout awaiting response headers';
+  const certificate = certificateText(code);
+  if (certificate !== undefined) return `tls: failed to verify certificate: ${certificate}`;
+  if (code === 'ECONNREFUSED') return dialText(address, Object.assign(new Error('connection refused'), { code }));
+  if (own?.startsWith('UND_ERR') || own?.startsWith('ERR_HTTP2')) return 'EOF';
+  return exchangeText(address, error);
+}
+
+/** OpenSSL's verdicts in Go's words. */
+function certificateText(code: string): string | undefined {
+  switch (code) {
+    case 'CERT_HAS_EXPIRED':
+    case 'CERT_NOT_YET_VALID':
+      return 'x509: certificate has expired or is not yet valid';
+    case 'SELF_SIGNED_CERT_IN_CHAIN':
+    case 'DEPTH_ZERO_SELF_SIGNED_CERT':
+    case 'UNABLE_TO_VERIFY_LEAF_SIGNATURE':
+    case 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY':
+      return 'x509: certificate signed by unknown authority';
+    case 'ERR_TLS_CERT_ALTNAME_INVALID':
+      return 'x509: certificate is not valid for that name';
+    default:
+      return undefined;
+  }
+}
+
+/** The same request may be carried out later. A conflict is not among them: it needs another request. */
+const RETRIABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
+
+interface StatusObject {
+  readonly message?: string;
+  readonly reason?: string;
+  readonly details?: { readonly retryAfterSeconds?: number };
+}
+
+const SECOND_MS = 1_000;
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  405: 'MethodNotAllowed',
+  409: 'Conflict',
+  410: 'Gone',
+  422: 'Invalid',
+  429: 'TooManyRequests',
+  500: 'InternalError',
+  503: 'ServiceUnavailable',
+  504: 'Timeout',
+};
+
+/** The server's refusal. `body` is what it sent: a Status, or whatever a proxy on the way had to say. */
+export function refusal(status: number, body: string, retryAfter: string | undefined): OperationError {
+  const said = statusOf(body);
+  const reason = said?.reason || (REASONS[status] ?? `HTTP${status}`);
+  const seconds = said?.details?.retryAfterSeconds ?? (retryAfter === undefined ? undefined : Number(retryAfter));
+  return new OperationError(said?.message || defaultText(status, reason), {
+    name: 'StatusError',
+    code: reason,
+    retriable: RETRIABLE.has(status),
+    retryAfterMs: seconds === undefined || !Number.isFinite(seconds) ? undefined : seconds * SECOND_MS,
+  });
+}
+
+function statusOf(body: string): StatusObject | undefined {
+  try {
+    const value = JSON.parse(body) as (StatusObject & { kind?: string }) | null;
+    return value?.kind === 'Status' ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function defaultText(status: number, reason: string): string {
+  if (status === 401) return 'Unauthorized';
+  if (status === 429) return 'the server has received too many requests and has asked us to try again later';
+  if (status === 503) return 'the server is currently unable to handle the request';
+  return `the server answered ${status} (${reason}) without saying why`;
+}

@@ -1,0 +1,216 @@
+/**
+ * The way to the API server: the clients of one node, and the operations that machines ask of them.
+ *
+ * Invariants: before `kube.connect` succeeded every other operation fails with a clear text; what leaves towards the
+ * machines has no secret in it, what leaves towards the server has the values again.
+ */
+import type { Vault } from '../../kernel/journal/index.ts';
+import { type Json, OperationError } from '../../kernel/json.ts';
+import type { InputOf as OperationInput, PortCall, Ports } from '../../kernel/operation.ts';
+import type {
+  KubeClient as ClientName,
+  KubeObject,
+  KubeSettings,
+  KubeTarget,
+  kubeOperations,
+} from '../../machines/operations/kube.ts';
+import { type ClientRequest, KubeClient, pathOf } from './client.ts';
+import { parseExactly } from './json.ts';
+import { loadKubeconfig } from './kubeconfig.ts';
+import { TokenBucket } from './limits.ts';
+import { sealed } from './sealing.ts';
+import type { Transport } from './transport.ts';
+import { readWatch } from './watch.ts';
+
+export type KubePorts = Ports<typeof kubeOperations>;
+
+export interface KubeConnection {
+  readonly ports: KubePorts;
+  /**
+   * Creates an object on behalf of another port and answers what the server made of it: reviews of who asks the node for
+   * what are no facts of the journal. Nothing is sealed.
+   */
+  review(target: Omit<KubeTarget, 'client'>, body: Json, signal: AbortSignal): Promise<Json>;
+  close(): Promise<void>;
+}
+
+/** Longer than the watch was asked for: the server may be slow to end it. */
+const WATCH_GRACE_MS = 30_000;
+const SECOND_MS = 1_000;
+
+type Clients = Readonly<Partial<Record<ClientName, KubeClient>>>;
+
+/** The ports of `kube.*`. `vault` holds the values of secrets. */
+export function connectKube({ vault }: { readonly vault: Vault }): KubeConnection {
+  const connection = new Connection(vault);
+  return {
+    ports: connection.ports(),
+    review: async (target, body, signal) =>
+      parseExactly(
+        await connection.call({ ...target, client: 'kube' }, 'POST', { body: JSON.stringify(body), signal }),
+      ),
+    close: () => connection.close(),
+  };
+}
+
+class Connection {
+  private readonly vault: Vault;
+  private readonly transports = new Map<KubeSettings['role'], Transport>();
+  private clients: Clients = {};
+
+  constructor(vault: Vault) {
+    this.vault = vault;
+  }
+
+  ports(): KubePorts {
+    return {
+      'kube.connect': async ({ input }) => await this.connect(input),
+      'kube.closeConnections': async () => {
+        await this.closeAll();
+        return null;
+      },
+      'kube.get': ({ input, signal }) => this.object(input, 'GET', { signal }),
+      'kube.list': (call) => this.list(call),
+      'kube.watch': (call) => this.watch(call),
+      'kube.create': ({ input, signal }) => this.object(input, 'POST', { body: this.body(input.body), signal }),
+      'kube.update': ({ input, signal }) => this.object(input, 'PUT', { body: this.body(input.body), signal }),
+      'kube.patch': ({ input, signal }) =>
+        this.object(input, 'PATCH', { body: this.body(input.body), contentType: input.patchType, signal }),
+      'kube.delete': async ({ input, signal }) => {
+        const { gracePeriodSeconds, preconditions } = input;
+        const options = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds, preconditions };
+        await this.call(input, 'DELETE', { body: JSON.stringify(options), signal });
+        return null;
+      },
+    };
+  }
+
+  async call(
+    target: KubeTarget,
+    method: ClientRequest['method'],
+    rest: Omit<ClientRequest, 'method' | 'path'>,
+  ): Promise<string> {
+    return await this.client(target.client).call({ method, path: pathFor(target, method), ...rest });
+  }
+
+  async close(): Promise<void> {
+    await this.closeAll();
+    this.clients = {};
+  }
+
+  private async connect(settings: KubeSettings): Promise<{ server: string }> {
+    const config = loadKubeconfig(settings.kubeconfig);
+    await this.transports.get(settings.role)?.closeConnections();
+    // The HTTP library costs 25 MB, which a standalone node does not pay.
+    const { Transport } = await import('./transport.ts');
+    const transport = new Transport(config, settings.certificateFile);
+    this.transports.set(settings.role, transport);
+    this.clients = { ...this.clients, ...clientsOf(settings, transport) };
+    return { server: config.server };
+  }
+
+  private async closeAll(): Promise<void> {
+    await Promise.all([...this.transports.values()].map((transport) => transport.closeConnections()));
+  }
+
+  private client(name: ClientName): KubeClient {
+    const client = this.clients[name];
+    if (client) return client;
+    throw new OperationError(`the ${name} client is not connected to an API server yet`, {
+      code: 'UNAVAILABLE',
+      retriable: true,
+    });
+  }
+
+  private body(body: Json): string {
+    return JSON.stringify(this.vault.openAll(body));
+  }
+
+  private async object(
+    target: KubeTarget,
+    method: ClientRequest['method'],
+    rest: Omit<ClientRequest, 'method' | 'path'>,
+  ): Promise<KubeObject> {
+    return sealed(target, complete(await this.call(target, method, rest)), this.vault);
+  }
+
+  private async list({ input, signal }: PortCall<InputOf<'kube.list'>>) {
+    const { limit, resourceVersion, fieldSelector, labelSelector } = input;
+    const query = { limit, continue: input.continue, resourceVersion, fieldSelector, labelSelector };
+    const list = complete(await this.call(input, 'GET', { query, signal })) as unknown as ListObject;
+    return {
+      items: (list.items ?? []).map((item) => sealed(input, item, this.vault)),
+      resourceVersion: list.metadata.resourceVersion ?? '',
+      continue: list.metadata.continue ?? '',
+    };
+  }
+
+  private async watch({ input, signal, emit }: PortCall<InputOf<'kube.watch'>, WatchItem>) {
+    const { resourceVersion, timeoutSeconds, fieldSelector, labelSelector } = input;
+    const query = {
+      watch: 'true',
+      allowWatchBookmarks: 'true',
+      resourceVersion,
+      timeoutSeconds,
+      fieldSelector,
+      labelSelector,
+    };
+    const limitMs = timeoutSeconds === undefined ? undefined : timeoutSeconds * SECOND_MS + WATCH_GRACE_MS;
+    const bounded = limitMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(limitMs)]);
+    try {
+      const request = { method: 'GET', path: pathFor(input, 'LIST'), query, signal: bounded } as const;
+      const answer = await this.client(input.client).open(request);
+      return await readWatch(answer, resourceVersion, (change, object) =>
+        emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) }),
+      );
+    } catch (error) {
+      const { code } = error as { code?: string };
+      if (code === 'Expired' || code === 'Gone') return { reason: 'expired' as const, resourceVersion };
+      throw error;
+    }
+  }
+}
+
+type InputOf<Name extends keyof typeof kubeOperations> = OperationInput<(typeof kubeOperations)[Name]>;
+type WatchItem = {
+  readonly type: 'watch.changed';
+  readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
+  readonly object: KubeObject;
+};
+
+interface ListObject {
+  readonly metadata: { readonly resourceVersion?: string; readonly continue?: string };
+  readonly items: readonly Json[] | null;
+}
+
+/** An object is created in its collection; a name then belongs to the body, unless a subresource is meant. */
+function pathFor(target: KubeTarget, method: string): string {
+  if ((method !== 'POST' && method !== 'LIST') || target.subresource !== undefined) return pathOf(target);
+  const { name: _name, ...collection } = target;
+  return pathOf(collection);
+}
+
+function clientsOf(settings: KubeSettings, transport: Transport): Clients {
+  const { role, userAgent, qps, burst, eventQps, eventBurst, heartbeatTimeoutMs } = settings;
+  const client = (limit: TokenBucket | null, timeoutMs = 0) =>
+    new KubeClient({ transport, userAgent, limit, timeoutMs });
+  if (role === 'bootstrap') return { bootstrap: client(new TokenBucket(qps, burst)) };
+  return {
+    kube: client(new TokenBucket(qps, burst)),
+    event: client(new TokenBucket(eventQps, eventBurst)),
+    heartbeat: client(null, heartbeatTimeoutMs),
+  };
+}
+
+/** What claims to be a whole answer and is none may be asked for again. */
+function complete(text: string): Json {
+  try {
+    return parseExactly(text);
+  } catch {
+    throw new OperationError('unexpected end of JSON input', {
+      name: 'DecodeError',
+      code: 'MALFORMED',
+      retriable: true,
+    });
+  }
+}

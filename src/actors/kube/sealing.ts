@@ -1,0 +1,57 @@
+/**
+ * What of an answer the machines must not see: values of Secrets and issued tokens become handles, and go out as values
+ * again. Managed fields are left out: who wrote which field is of no use to a node, and long.
+ */
+import type { Vault } from '../../kernel/journal/index.ts';
+import type { Json } from '../../kernel/json.ts';
+import type { KubeObject, KubeTarget } from '../../machines/operations/kube.ts';
+
+type Fields = Readonly<Record<string, Json | undefined>>;
+/** kubectl keeps the whole object there, with its values. */
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+
+/** The object as machines get it. */
+export function sealed(target: KubeTarget, object: Json, vault: Vault): KubeObject {
+  const plain = withoutManagedFields(object as Fields);
+  if (target.subresource === 'token') return withSealedToken(plain, vault) as KubeObject;
+  const isSecret = target.apiVersion === 'v1' && target.resource === 'secrets' && target.subresource === undefined;
+  return (isSecret ? withSealedData(plain, vault) : plain) as KubeObject;
+}
+
+function withoutManagedFields(object: Fields): Fields {
+  if (!isFields(object['metadata']) || object['metadata']['managedFields'] === undefined) return object;
+  const { managedFields: _dropped, ...metadata } = object['metadata'];
+  return { ...object, metadata };
+}
+
+function withSealedToken(object: Fields, vault: Vault): Fields {
+  const status = object['status'];
+  if (!isFields(status) || typeof status['token'] !== 'string') return object;
+  return { ...object, status: { ...status, token: vault.seal(status['token']) } as unknown as Json };
+}
+
+function withSealedData(object: Fields, vault: Vault): Fields {
+  const { data, metadata, ...rest } = object;
+  const contents = isFields(data)
+    ? Object.entries(data).map(
+        ([key, value]) => [key, sealedContent(typeof value === 'string' ? value : '', vault)] as const,
+      )
+    : [];
+  return { ...rest, metadata: withoutLastApplied(metadata), data: Object.fromEntries(contents) as unknown as Json };
+}
+
+/** Text where the bytes are text: only that can become a variable. */
+function sealedContent(encoded: string, vault: Vault) {
+  const bytes = Buffer.from(encoded, 'base64');
+  const text = bytes.toString('utf8');
+  return Buffer.from(text).equals(bytes) ? { text: vault.seal(text) } : { base64: vault.seal(encoded) };
+}
+
+function withoutLastApplied(metadata: Json | undefined): Json | undefined {
+  if (!isFields(metadata) || !isFields(metadata['annotations'])) return metadata;
+  const { [LAST_APPLIED]: _dropped, ...annotations } = metadata['annotations'];
+  return { ...metadata, annotations };
+}
+
+const isFields = (value: Json | undefined): value is { readonly [key: string]: Json | undefined } =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

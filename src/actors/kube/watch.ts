@@ -1,0 +1,81 @@
+/**
+ * One watch: a line of JSON for each change, bookmarks in between.
+ *
+ * Decides: when the watch is over. Invariants: a line that is not complete was never said; the version that is answered
+ * is the newest that was seen whole, so that nothing is lost between this watch and the next.
+ */
+import { OperationError } from '../../kernel/json.ts';
+import type { KubeObject } from '../../machines/operations/kube.ts';
+import { refusal } from './errors.ts';
+import { parseExactly } from './json.ts';
+import type { TransportAnswer } from './transport.ts';
+
+/** One object with its event; etcd holds none that is larger than 1.5 MiB, and JSON may escape it up to sixfold. */
+const LINE_MAX_BYTES = 16 * 1_048_576;
+const GONE = 410;
+
+export type Change = 'ADDED' | 'MODIFIED' | 'DELETED';
+
+export interface WatchEnd {
+  readonly reason: 'closed' | 'expired';
+  readonly resourceVersion: string;
+}
+
+interface WatchLine {
+  readonly type: Change | 'BOOKMARK' | 'ERROR';
+  readonly object: KubeObject;
+}
+
+/** Reads until the server, the network or the reader ends it. Throws what the server says of itself. */
+export async function readWatch(
+  answer: TransportAnswer,
+  from: string,
+  onChange: (change: Change, object: KubeObject) => void,
+): Promise<WatchEnd> {
+  let resourceVersion = from;
+  for await (const text of lines(answer)) {
+    const line = parsed(text);
+    if (line === undefined) break;
+    if (line.type === 'ERROR') return ended(line.object, resourceVersion);
+    if (line.type !== 'BOOKMARK') onChange(line.type, line.object);
+    resourceVersion = line.object.metadata.resourceVersion ?? resourceVersion;
+  }
+  return { reason: 'closed', resourceVersion };
+}
+
+function ended(status: KubeObject, resourceVersion: string): WatchEnd {
+  const { code, reason } = status as unknown as { code?: number; reason?: string };
+  if (code === GONE || reason === 'Expired') return { reason: 'expired', resourceVersion };
+  throw refusal(code ?? 500, JSON.stringify({ ...(status as object), kind: 'Status' }), undefined);
+}
+
+function parsed(text: string): WatchLine | undefined {
+  try {
+    return parseExactly(text) as unknown as WatchLine;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whole lines; what breaks off in the middle is dropped. A connection that breaks ends the watch, nothing more. */
+async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
+  let rest: Buffer[] = [];
+  let bytes = 0;
+  const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  for (;;) {
+    const chunk = await chunks.next().catch((): IteratorReturnResult<undefined> => ({ done: true, value: undefined }));
+    if (chunk.done === true) return;
+    let start = 0;
+    for (let end = chunk.value.indexOf(10); end >= 0; end = chunk.value.indexOf(10, start)) {
+      yield Buffer.concat([...rest, chunk.value.subarray(start, end)]).toString('utf8');
+      start = end + 1;
+      [rest, bytes] = [[], 0];
+    }
+    rest.push(chunk.value.subarray(start));
+    bytes += chunk.value.length - start;
+    if (bytes > LINE_MAX_BYTES) {
+      body.destroy();
+      throw new OperationError(`a change has more than ${LINE_MAX_BYTES} bytes`, { code: 'TooLarge', retriable: true });
+    }
+  }
+}

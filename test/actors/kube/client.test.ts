@@ -1,0 +1,310 @@
+/** The clients of the API server against the test API server: limits, faults, credentials that change, exactness. */
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isSecretHandle } from '../../../src/kernel/journal/index.ts';
+import type { KubeObject } from '../../../src/machines/operations/kube.ts';
+import { type ApiServer, type ApiServerOptions, startApiServer } from '../../fakes/api-server/index.ts';
+import { bench, pod, pods, settings } from './support.ts';
+
+let server: ApiServer;
+let node: ReturnType<typeof bench>;
+const start = async (options?: ApiServerOptions, user = 'system:node:n1') => {
+  server = await startApiServer(options);
+  node = bench();
+  await node.ask('kube.connect', settings(await server.kubeconfig(user)));
+};
+afterEach(async () => {
+  await node?.connection.close();
+  await server?.close();
+});
+
+const until = async (holds: () => boolean): Promise<void> => {
+  for (let tries = 0; !holds(); tries += 1) {
+    if (tries > 500) throw new Error('it did not come about in five seconds');
+    await sleep(10);
+  }
+};
+
+describe.each([{ http2: true }, { http2: false }])('the API server over HTTP/2: $http2', (options) => {
+  beforeEach(() => start(options));
+
+  it('creates, reads, changes and deletes an object', async () => {
+    const created: KubeObject = await node.ask('kube.create', { ...pods(), body: pod('a') });
+    expect(created.metadata).toMatchObject({ name: 'a', namespace: 'default', generation: 1 });
+    const patched: KubeObject = await node.ask('kube.patch', {
+      ...pods('a'),
+      subresource: 'status',
+      patchType: 'application/strategic-merge-patch+json',
+      body: { status: { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }] } },
+    });
+    expect(patched['status']).toMatchObject({ phase: 'Running' });
+    await node.ask('kube.delete', {
+      ...pods('a'),
+      gracePeriodSeconds: 0,
+      preconditions: { uid: created.metadata['uid'] },
+    });
+    await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({
+      message: 'pods "a" not found',
+      code: 'NotFound',
+      retriable: false,
+    });
+  });
+
+  it('watches through one connection, past a version that is no news', async () => {
+    const stop = new AbortController();
+    const seen: string[] = [];
+    const emit = ({ change, object }: { change: string; object: KubeObject }) =>
+      void seen.push(`${change} ${object.metadata.name}`);
+    const ended = Array.from({ length: 20 }, () =>
+      node.ask('kube.watch', { ...pods(), resourceVersion: '1' }, { signal: stop.signal, emit: emit as never }),
+    );
+    await until(() => server.load.watches === 20);
+    server.create(pod('a'));
+    await until(() => seen.length === 20);
+    expect(new Set(seen)).toEqual(new Set(['ADDED a']));
+    if (options.http2) expect(server.load.connections).toBe(1);
+    stop.abort();
+    await Promise.allSettled(ended);
+    await until(() => server.load.watches === 0);
+  });
+
+  it('answers the newest version that a broken watch has seen whole', async () => {
+    server.create(pod('a'));
+    const version = server.store.resourceVersion;
+    const watching = node.ask('kube.watch', { ...pods(), resourceVersion: '1' });
+    await until(() => server.load.watches === 1);
+    await sleep(50);
+    server.faults.dropWatches('break');
+    await expect(watching).resolves.toEqual({ reason: 'closed', resourceVersion: version });
+  });
+
+  it('tells a forgotten version from a closed watch', async () => {
+    server.create(pod('a'));
+    server.store.compact();
+    await expect(node.ask('kube.watch', { ...pods(), resourceVersion: '1' })).resolves.toMatchObject({
+      reason: 'expired',
+    });
+    const watching = node.ask('kube.watch', { ...pods(), resourceVersion: server.store.resourceVersion });
+    await until(() => server.load.watches === 1);
+    server.faults.dropWatches('expire');
+    await expect(watching).resolves.toMatchObject({ reason: 'expired' });
+  });
+
+  it('resumes after a bookmark', async () => {
+    await node.connection.close();
+    await server.close();
+    await start({ ...options, bookmarkPeriodMs: 20 });
+    const version = server.store.resourceVersion;
+    const watching = node.ask('kube.watch', { ...pods(), resourceVersion: version });
+    await until(() => server.load.watches === 1);
+    server.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'other' } });
+    await sleep(100);
+    server.faults.dropWatches('close');
+    await expect(watching).resolves.toEqual({ reason: 'closed', resourceVersion: server.store.resourceVersion });
+  });
+
+  it.each([
+    ['halfJson', { code: 'MALFORMED', message: 'unexpected end of JSON input' }],
+    ['brokenJson', { code: 'ECONNRESET' }],
+    ['drop', { code: 'ECONNRESET' }],
+  ] as const)('takes %s for what may be tried again', async (kind, error) => {
+    server.create(pod('a'));
+    server.faults.add({ kind, path: '/pods/a' });
+    await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({ ...error, retriable: true });
+    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
+  });
+
+  it('gives a hung request up when it is not wanted any more', async () => {
+    server.faults.add({ kind: 'hang', path: '/pods/a' });
+    const stop = new AbortController();
+    const asking = node.ask('kube.get', pods('a'), { signal: stop.signal });
+    setTimeout(() => stop.abort(), 50);
+    await expect(asking).rejects.toThrow();
+  });
+
+  it('reads an answer that trickles', async () => {
+    server.create(pod('a'));
+    server.faults.add({ kind: 'slow', path: '/pods/a', bytes: 200, everyMs: 5 });
+    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
+  });
+});
+
+describe('limits', () => {
+  beforeEach(() => start());
+
+  it('waits as long as the server asks, and tries again', async () => {
+    server.create(pod('a'));
+    server.faults.add({ kind: 'status', code: 429, reason: 'TooManyRequests', retryAfterSeconds: 1, path: '/pods/a' });
+    const began = performance.now();
+    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
+    expect(performance.now() - began).toBeGreaterThan(900);
+  });
+
+  it('hands a long wait on to the machine', async () => {
+    server.faults.add({
+      kind: 'status',
+      code: 429,
+      reason: 'TooManyRequests',
+      retryAfterSeconds: 600,
+      path: '/pods/a',
+    });
+    await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({
+      code: 'TooManyRequests',
+      retriable: true,
+      retryAfterMs: 600_000,
+    });
+  });
+
+  it('keeps the rate of one client without holding up another', async () => {
+    await node.ask('kube.connect', settings(await server.kubeconfig('admin'), { qps: 10, burst: 1 }));
+    server.create(pod('a'));
+    const began = performance.now();
+    const slow = Promise.all(Array.from({ length: 4 }, () => node.ask('kube.get', pods('a'))));
+    await Promise.all(Array.from({ length: 10 }, () => node.ask('kube.get', { ...pods('a'), client: 'heartbeat' })));
+    expect(performance.now() - began).toBeLessThan(280);
+    await slow;
+    expect(performance.now() - began).toBeGreaterThan(290);
+  });
+
+  it('ends a heartbeat when its time is over', async () => {
+    await node.ask('kube.connect', settings(await server.kubeconfig('admin'), { heartbeatTimeoutMs: 200 }));
+    server.faults.add({ kind: 'hang', path: '/pods/a' });
+    await expect(node.ask('kube.get', { ...pods('a'), client: 'heartbeat' })).rejects.toMatchObject({
+      code: 'ETIMEDOUT',
+      message: `Get "${server.url}/api/v1/namespaces/default/pods/a?timeout=0.2s": context deadline exceeded`,
+    });
+  });
+});
+
+describe('what may not be seen, and what must stay exact', () => {
+  beforeEach(() => start());
+
+  it('swaps the values of Secrets for handles, and finds them again', async () => {
+    const annotations = { 'kubectl.kubernetes.io/last-applied-configuration': '{"data":"hunter2"}', kept: 'yes' };
+    const binary = Buffer.from([0xff, 0, 0xfe]).toString('base64');
+    server.create({
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: 's', annotations },
+      data: { password: Buffer.from('hunter2').toString('base64'), key: binary },
+    });
+    const target = { client: 'kube', apiVersion: 'v1', resource: 'secrets', namespace: 'default' };
+    const secret: KubeObject & { data: Record<string, Record<string, unknown>> } = await node.ask('kube.get', {
+      ...target,
+      name: 's',
+    });
+    expect(JSON.stringify(secret)).not.toContain('hunter2');
+    expect(secret.metadata['annotations']).toEqual({ kept: 'yes' });
+    expect(node.vault.openAll(secret.data)).toEqual({ password: { text: 'hunter2' }, key: { base64: binary } });
+    const { items }: { items: (typeof secret)[] } = await node.ask('kube.list', target);
+    expect(items[0]?.data).toEqual(secret.data);
+  });
+
+  it('swaps an issued token for a handle, and sends the value', async () => {
+    const target = {
+      client: 'kube',
+      apiVersion: 'v1',
+      resource: 'serviceaccounts',
+      namespace: 'default',
+      name: 'default',
+    };
+    const body = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { audiences: ['x'] } };
+    const issued: { status: { token: unknown } } = await node.ask('kube.create', {
+      ...target,
+      subresource: 'token',
+      body,
+    });
+    expect(isSecretHandle(issued.status.token)).toBe(true);
+    const review: { status: unknown } = await node.ask('kube.create', {
+      client: 'kube',
+      apiVersion: 'authentication.k8s.io/v1',
+      resource: 'tokenreviews',
+      body: {
+        apiVersion: 'authentication.k8s.io/v1',
+        kind: 'TokenReview',
+        spec: { token: issued.status.token, audiences: ['x'] },
+      },
+    });
+    expect(review.status).toMatchObject({
+      authenticated: true,
+      user: { username: 'system:serviceaccount:default:default' },
+    });
+  });
+
+  it('keeps integers that a double cannot hold', async () => {
+    server.create({ ...pod('a'), metadata: { name: 'a' }, big: JSON.parse('[9007199254740993]', reviveRaw) });
+    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ big: ['9007199254740993'] });
+  });
+});
+
+const reviveRaw = (_key: string, value: unknown, { source }: { source?: string } = {}): unknown =>
+  typeof value === 'number' ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(source!) : value;
+
+describe('credentials', () => {
+  beforeEach(() => start());
+
+  it('reads a token from disk again when the server refuses the old one', async () => {
+    const directory = mkdtempSync(join(server.directory, 'token-'));
+    const tokenFile = join(directory, 'token');
+    writeFileSync(tokenFile, 'old\n');
+    server.users.tokens.set('old', { name: 'robot', groups: [] });
+    await node.ask('kube.connect', settings(await server.kubeconfig('robot', { tokenFile })));
+    server.create(pod('a'));
+    await node.ask('kube.get', pods('a'));
+    server.users.tokens.delete('old');
+    server.users.tokens.set('new', { name: 'robot', groups: [] });
+    writeFileSync(tokenFile, 'new\n');
+    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
+  });
+
+  it('says what the server says when nothing helps', async () => {
+    await node.ask('kube.connect', settings(await server.kubeconfig('nobody', { token: 'wrong' })));
+    await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({
+      message: 'Unauthorized',
+      code: 'Unauthorized',
+    });
+  });
+
+  it('speaks with a rotated certificate after connections were closed', async () => {
+    const rotated = join(server.directory, 'current.pem');
+    const kubeconfig = await server.kubeconfig('system:node:old');
+    await node.ask('kube.connect', settings(kubeconfig, { certificateFile: rotated }));
+    await node.ask('kube.list', pods());
+    const { cert, key } = await server.authority.issue({ commonName: 'system:node:new', usages: ['client auth'] });
+    writeFileSync(rotated, cert + key);
+    await node.ask('kube.closeConnections', {});
+    await node.ask('kube.list', pods());
+    expect(server.requests.map(({ user }) => user)).toEqual(['system:node:old', 'system:node:new']);
+  });
+
+  it('asks an exec plugin', async () => {
+    server.users.tokens.set('from-plugin', { name: 'plugin', groups: [] });
+    const kubeconfig = await server.kubeconfig('plugin', { token: 'unused' });
+    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { users: { user: unknown }[] };
+    const answer = JSON.stringify({
+      apiVersion: 'client.authentication.k8s.io/v1',
+      kind: 'ExecCredential',
+      status: { token: 'from-plugin' },
+    });
+    const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: 'printf', args: ['%s', answer] };
+    config.users[0]!.user = { exec };
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    await node.ask('kube.connect', settings(kubeconfig));
+    await node.ask('kube.list', pods());
+    expect(server.requests.at(-1)?.user).toBe('plugin');
+  });
+
+  it('says in upstream words that nobody answers, and goes on when somebody does', async () => {
+    await server.stop();
+    const { url } = server;
+    await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({
+      message: `Get "${url}/api/v1/namespaces/default/pods/a": dial tcp ${url.slice(8)}: connect: connection refused`,
+      code: 'ECONNREFUSED',
+      retriable: true,
+    });
+    await server.start();
+    await expect(node.ask('kube.list', pods())).resolves.toMatchObject({ items: [] });
+  });
+});
