@@ -92,8 +92,9 @@ export class KubeClient {
 
   private pathOf({ path, query = {} }: ClientRequest, isTimed: boolean): string {
     const timeout = isTimed ? { timeout: `${this.options.timeoutMs / 1_000}s` } : {};
-    const given = Object.entries({ ...query, ...timeout }).filter(([, value]) => value !== undefined && value !== '');
-    const search = new URLSearchParams(given.map(([name, value]): [string, string] => [name, `${value}`]));
+    const all: NonNullable<ClientRequest['query']> = { ...query, ...timeout };
+    const given = Object.entries(all).filter(([, value]) => value !== undefined && value !== '');
+    const search = new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)]));
     return search.size === 0 ? path : `${path}?${search.toString()}`;
   }
 }

@@ -145,7 +145,8 @@ class Connection {
     };
   }
 
-  private async watch({ input, signal, emit }: PortCall<InputOf<'kube.watch'>, WatchItem>) {
+  private async watch(call: PortCall<InputOf<'kube.watch'>, WatchItem>) {
+    const { input, signal } = call;
     const { resourceVersion, timeoutSeconds, fieldSelector, labelSelector } = input;
     const query = {
       watch: 'true',
@@ -161,7 +162,7 @@ class Connection {
       const request = { method: 'GET', path: pathFor(input, 'LIST'), query, signal: bounded } as const;
       const answer = await this.client(input.client).open(request);
       return await readWatch(answer, resourceVersion, (change, object) =>
-        emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) }),
+        call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) }),
       );
     } catch (error) {
       const { code } = error as { code?: string };
@@ -171,7 +172,8 @@ class Connection {
   }
 }
 
-type InputOf<Name extends keyof typeof kubeOperations> = OperationInput<(typeof kubeOperations)[Name]>;
+type Operations = typeof kubeOperations;
+type InputOf<Name extends keyof Operations> = OperationInput<Operations[Name]>;
 type WatchItem = {
   readonly type: 'watch.changed';
   readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';

@@ -58,7 +58,7 @@ describe.each([{ http2: true }, { http2: false }])('the API server over HTTP/2: 
     const emit = ({ change, object }: { change: string; object: KubeObject }) =>
       void seen.push(`${change} ${object.metadata.name}`);
     const ended = Array.from({ length: 20 }, () =>
-      node.ask('kube.watch', { ...pods(), resourceVersion: '1' }, { signal: stop.signal, emit: emit as never }),
+      node.ask('kube.watch', { ...pods(), resourceVersion: '1' }, { signal: stop.signal, emit }),
     );
     await until(() => server.load.watches === 20);
     server.create(pod('a'));
