@@ -9,6 +9,7 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { credentialPorts } from '../actors/credentials/index.ts';
 import { hostPorts } from '../actors/host/index.ts';
+import { connectKube } from '../actors/kube/index.ts';
 import { levelOf, logPorts, logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
 import { probePorts } from '../actors/probe/index.ts';
@@ -62,6 +63,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   });
   const vault = openVault(join(options.rootDir, SECRETS_KEY));
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
+  const kube = connectKube({ vault });
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
   const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: page?.url() ?? null }));
@@ -78,6 +80,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
         ...volumePorts({ vault }),
         ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
         ...healthzPorts(),
+        ...kube.ports,
         ...runtime.ports,
         ...probePorts(runtime.ports),
       }),
@@ -97,6 +100,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   });
   await journal.close();
   await page?.visualizer.close();
+  await kube.close();
   await runtime.close({ stopContainers: interrupted });
   if ('output' in end) options.ended?.(end.output);
   return exitCode(end);

@@ -2,6 +2,7 @@
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
+import { kubeOperations } from './kube.ts';
 import { probeOperations } from './probe.ts';
 import { runtimeOperations } from './runtime.ts';
 import { volumeOperations } from './volume.ts';
@@ -10,6 +11,7 @@ export const operations = {
   ...criOperations,
   ...hostOperations,
   ...imageOperations,
+  ...kubeOperations,
   ...probeOperations,
   ...runtimeOperations,
   ...volumeOperations,
