@@ -7,6 +7,7 @@
 import { randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { credentialPorts } from '../actors/credentials/index.ts';
 import { hostPorts } from '../actors/host/index.ts';
 import { connectKube } from '../actors/kube/index.ts';
@@ -63,6 +64,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   });
   const vault = openVault(join(options.rootDir, SECRETS_KEY));
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
+  const cgroups = cgroupPorts();
   const kube = connectKube({ vault });
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
@@ -75,6 +77,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       sink: journal,
       time: hostTime(),
       performer: performerOf({
+        ...cgroups,
         ...hostPorts({ vault }),
         ...logPorts(log),
         ...volumePorts({ vault }),
@@ -101,6 +104,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   await journal.close();
   await page?.visualizer.close();
   await kube.close();
+  cgroups.close();
   await runtime.close({ stopContainers: interrupted });
   if ('output' in end) options.ended?.(end.output);
   return exitCode(end);

@@ -3,7 +3,8 @@
  *
  * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
  * Owns: flags, configuration, the node's identity, the facts that starting found out, and the subsystems.
- * Hears: the answer of each step's subsystem; `signal.received` from the process; `lockFile.contended`.
+ * Hears: the answer of each step's subsystem; `signal.received` from the process; `lockFile.contended`;
+ *   `configReload.applied`.
  * Asks: the operations of the small steps (host name, folders, limits); all else belongs to a subsystem.
  * Invariants:
  *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
@@ -13,9 +14,12 @@
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
-import { enqueueActions, line } from '../kernel/xstate.ts';
+import { enqueueActions, line, sendTo, to } from '../kernel/xstate.ts';
 import { command } from './startup/command.ts';
+import type { ConfigReloadApplied } from './startup/config-reload.ts';
 import { commandFailed } from './startup/configuration/index.ts';
+import { containerManagerInput } from './startup/container-manager-policy.ts';
+import { deriveSettings } from './startup/derive-settings.ts';
 import { logEntries } from './startup/log-entries.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
@@ -23,7 +27,7 @@ import { runOncePhases } from './startup/run-once-phases.ts';
 import { kubeletSetup } from './startup/setup.ts';
 import { startKubelet } from './startup/start-kubelet.ts';
 import { subsystem } from './startup/subsystems.ts';
-import type { KubeletContext } from './startup/types.ts';
+import type { KubeletContext, KubeletEvent } from './startup/types.ts';
 
 /** How long STOPPING=1 may take before the node ends without it. */
 const STOPPING_NOTICE_MS = 1_000;
@@ -32,6 +36,14 @@ const settings = ({ context }: { context: KubeletContext }) => context.settings;
 
 /** What each subsystem is given; everything else it finds out by asking. */
 const subsystems = {
+  logging: subsystem('logging', ({ context }) => ({ verbosity: context.config!.logging.verbosity ?? 0 })),
+  configReload: subsystem('configReload', ({ context }) => ({
+    argv: context.input.argv,
+    version: context.input.version,
+    nodeName: context.node!.nodeName,
+    paths: [context.flags!.config, context.flags!.configDir].filter((path) => path !== ''),
+    config: context.config,
+  })),
   lockFile: subsystem('lockFile', ({ context }) => ({
     path: context.flags!.lockFile,
     exitOnContention: context.flags!.exitOnLockContention,
@@ -45,17 +57,7 @@ const subsystems = {
     rootDir: context.flags!.rootDir,
   })),
   eventRecorder: subsystem('eventRecorder', () => ({})),
-  containerManager: subsystem('containerManager', ({ context }) => ({
-    machineInfo: context.machineInfo!,
-    cgroupsPerQOS: context.config!.cgroupsPerQOS,
-    cgroupRoot: context.config!.cgroupRoot ?? '',
-    cgroupDriver: context.runtime?.cgroupDriver ?? context.config!.cgroupDriver,
-    kubeletCgroups: context.config!.kubeletCgroups ?? '',
-    runtimeCgroups: context.flags!.runtimeCgroups,
-    systemCgroups: context.config!.systemCgroups ?? '',
-    failCgroupV1: context.config!.failCgroupV1,
-    failSwapOn: context.config!.failSwapOn,
-  })),
+  containerManager: subsystem('containerManager', ({ context }) => containerManagerInput(context)),
   memory: subsystem('memory', settings),
   podConfig: subsystem('podConfig', settings),
   images: subsystem('images', settings),
@@ -82,6 +84,23 @@ const subsystems = {
   })),
 };
 
+/** The parts that read what was changed begin anew with it, as after a crash; nothing of a container is touched. */
+const takeConfiguration = enqueueActions<
+  KubeletContext,
+  ConfigReloadApplied,
+  undefined,
+  KubeletEvent,
+  never,
+  never,
+  never,
+  never,
+  never
+>(({ context, event, enqueue }) => {
+  const { config, restarts } = event;
+  enqueue.assign({ config, settings: deriveSettings({ ...context, config }) });
+  for (const id of restarts) enqueue.raise({ type: `reload.${id}` });
+});
+
 /** Ended by a signal before the pods had come as far as they should. */
 const isUnfinished = ({ input, podResults }: KubeletContext): boolean =>
   input.runOnce !== undefined && podResults === null;
@@ -89,10 +108,17 @@ const isUnfinished = ({ input, podResults }: KubeletContext): boolean =>
 const alive = kubeletSetup.createStateConfig({
   type: 'parallel',
   on: {
-    'signal.received': {
-      target: 'stopping',
-      actions: line('info', ({ event }) => ['Received signal; stopping', { signal: event.signal }]),
-    },
+    'signal.received': [
+      {
+        guard: ({ event }) => event.signal === 'SIGHUP',
+        actions: sendTo(to('configReload'), { type: 'reload.requested' }),
+      },
+      {
+        target: 'stopping',
+        actions: line('info', ({ event }) => ['Received signal; stopping', { signal: event.signal }]),
+      },
+    ],
+    'configReload.applied': { actions: takeConfiguration },
     'lockFile.contended': {
       target: 'stopping',
       actions: line('info', 'Caught inotify event on the lock file; stopping'),
@@ -116,6 +142,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
     runtime: null,
     machineInfo: null,
     cgroups: null,
+    resources: null,
     resolvConf: '',
     hostsFile: '',
     softState: null,

@@ -5,7 +5,9 @@
  * key="value"`) and one JSON object a line. Diagnostics go to stderr.
  */
 import { type DestinationStream, pino } from 'pino';
+import type { Port } from '../../kernel/operation.ts';
 import type { KernelRecord, LogLevel } from '../../kernel/records.ts';
+import type { hostOperations } from '../../machines/operations/host.ts';
 
 export type LogFormat = 'text' | 'json';
 
@@ -65,8 +67,29 @@ function klogStream(write: (line: string) => void): DestinationStream {
   };
 }
 
-/** Returns the observer to be given to the kernel as (part of) `onTurn`. */
-export function logRecords(options: LoggerOptions): (records: readonly KernelRecord[]) => void {
+/** From this verbosity on, lines for debugging are printed. */
+const DEBUG_VERBOSITY = 4;
+
+export const levelOf = (verbosity: number): LogLevel => (verbosity >= DEBUG_VERBOSITY ? 'debug' : 'info');
+
+export interface RecordPrinter {
+  /** The observer to be given to the kernel as (part of) `onTurn`. */
+  (records: readonly KernelRecord[]): void;
+  /** Lines below this level are not printed from now on. */
+  setLevel(level: LogLevel): void;
+}
+
+/** Port of `host.setLogVerbosity`. */
+export const logPorts = (
+  printer: RecordPrinter,
+): { 'host.setLogVerbosity': Port<(typeof hostOperations)['host.setLogVerbosity']> } => ({
+  'host.setLogVerbosity': async ({ input }) => {
+    printer.setLevel(levelOf(input.verbosity));
+    return null;
+  },
+});
+
+export function logRecords(options: LoggerOptions): RecordPrinter {
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
   const stream = options.format === 'json' ? { write } : klogStream(write);
   const logger = pino(
@@ -79,13 +102,14 @@ export function logRecords(options: LoggerOptions): (records: readonly KernelRec
     stream,
   );
   let time = 0;
-  return (records) => {
+  const print = (records: readonly KernelRecord[]): void => {
     for (const record of records) {
       if ('t' in record) time = record.t;
       if (record.k === 'log')
         logger[record.level]({ time, actor: shortName(record.at), ...record.fields }, record.text);
     }
   };
+  return Object.assign(print, { setLevel: (level: LogLevel) => void (logger.level = level) });
 }
 
 /** The last two steps of an address say enough: `pods/pod-1f3a`, `kubelet`. */

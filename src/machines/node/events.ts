@@ -1,9 +1,21 @@
-/** Events about the node itself, word for word upstream's (pkg/kubelet/events/event.go). */
+/** Events about the node itself; where upstream has one, word for word (pkg/kubelet/events/event.go). */
 
 /** What an event is about: the node, by name alone. */
 export const nodeRef = (nodeName: string) => ({ kind: 'Node', namespace: '', name: nodeName, uid: '' }) as const;
 
 export const starting = { eventType: 'Normal', reason: 'Starting', message: 'Starting kubelet.' } as const;
+
+/** Ours: upstream restarts the process instead. `fields` are paths of the configuration. */
+export const configurationChanged = (fields: readonly string[]) =>
+  ({
+    eventType: 'Normal',
+    reason: 'KubeletConfigChanged',
+    message: `Changed while the node runs: ${fields.join(', ')}`,
+  }) as const;
+
+/** Ours: why a new configuration, or a part of it, is not in force. */
+export const configurationRefused = (why: string) =>
+  ({ eventType: 'Warning', reason: 'KubeletConfigRefused', message: `New configuration refused: ${why}` }) as const;
 
 export const cgroupV1 = {
   eventType: 'Warning',

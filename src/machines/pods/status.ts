@@ -22,7 +22,10 @@ export interface PodSummary extends PodRef {
   readonly restarts: number;
 }
 
-export type StatusInput = Pick<NodeSettings, 'apiServer'>;
+export interface StatusInput extends Pick<NodeSettings, 'apiServer'> {
+  /** `systemId` of somebody who hears every status, too. */
+  readonly follower?: string;
+}
 
 /** Where a pod is known. */
 interface Publisher {
@@ -32,6 +35,7 @@ interface Publisher {
 
 interface Context {
   readonly publishes: boolean;
+  readonly follower: string | null;
   readonly pods: Readonly<Record<string, PodSummary>>;
   /** By the uid of the pod on this node; that of a static pod, not of its mirror. */
   readonly publishers: Readonly<Record<string, Publisher>>;
@@ -58,6 +62,7 @@ const summaryOf = ({ uid, namespace, name }: PodRef, status: PodStatus): PodSumm
 const note = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.changed') return;
   if (context.publishes) tell(enqueue, context, event.pod, { onNode: true }, event);
+  if (context.follower !== null) enqueue.sendTo(to(context.follower), event);
   const summary = summaryOf(event.pod, event.status);
   const before = context.pods[summary.uid];
   if (before && JSON.stringify(before) === JSON.stringify(summary)) return;
@@ -132,7 +137,12 @@ function askAgain(enqueue: Enqueue): void {
 
 export const statusMachine = s.createMachine({
   id: 'status',
-  context: ({ input }) => ({ publishes: input.apiServer !== undefined, pods: {}, publishers: {} }),
+  context: ({ input }) => ({
+    publishes: input.apiServer !== undefined,
+    follower: input.follower ?? null,
+    pods: {},
+    publishers: {},
+  }),
   entry: s.enqueueActions(({ enqueue }) => askAgain(enqueue)),
   on: {
     'status.changed': { actions: note },

@@ -30,7 +30,10 @@ export const run = kubeletSetup.createStateConfig({
   states: {
     begun: {
       meta: { steps: 'S040' },
-      entry: line('info', ({ context }) => ['Kubelet version', { kubeletVersion: context.input.version }]),
+      entry: [
+        line('info', ({ context }) => ['Kubelet version', { kubeletVersion: context.input.version }]),
+        raise({ type: 'create.logging' }),
+      ],
       always: [{ guard: hasLockFile, target: 'lockFile' }, { target: 'hostname' }],
     },
     lockFile: {
@@ -135,7 +138,10 @@ export const run = kubeletSetup.createStateConfig({
       meta: { steps: 'S075-S102', waitsFor: 'the container manager to accept this machine' },
       entry: raise({ type: 'create.containerManager' }),
       on: {
-        'containerManager.created': { target: 'oomScore', actions: assign({ cgroups: ({ event }) => event.cgroups }) },
+        'containerManager.created': {
+          target: 'oomScore',
+          actions: assign({ cgroups: ({ event }) => event.cgroups, resources: ({ event }) => event.resources }),
+        },
         'containerManager.failed': failing('run.containerManager'),
       },
     },

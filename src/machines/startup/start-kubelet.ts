@@ -127,7 +127,7 @@ const serving = kubeletSetup.createStateConfig({
       },
     },
     // Goal of starting: from here only a signal or contention of the lock file ends the node.
-    blocked: { meta: { steps: 'S114' } },
+    blocked: { meta: { steps: 'S114' }, entry: raise({ type: 'create.configReload' }) },
   },
 });
 

@@ -2,13 +2,16 @@
  * The supervisor's care of one subsystem: absent, running, or crashed and waiting to be started again.
  *
  * A subsystem begins when its phase of starting raises `create.<id>`. When it crashes, its children are already stopped
- * (`src/kernel/atomic.ts`); it starts again from its input after a back-off and observes the world anew.
+ * (`src/kernel/atomic.ts`); it starts again from its input after a back-off and observes the world anew. When its
+ * configuration changes (`reload.<id>`), the same happens at once.
  * Invariant: a crash of one subsystem never stops another.
  */
 import { assign, line } from '../../kernel/xstate.ts';
 import type { KubeletContext, KubeletEvent } from './types.ts';
 
 const RESTART_BASE_MS = 1_000;
+/** Its name is free again only when the step that stopped it is over. */
+const RENEW_MS = 1;
 /** Past this a crash loop is slow enough to be read and fast enough to heal by itself. */
 const RESTART_MAX_MS = 60_000;
 
@@ -39,6 +42,7 @@ export function subsystem<Id extends string>(
     states: {
       absent: { on: { [`create.${id}`]: 'running' } },
       running: {
+        on: { [`reload.${id}`]: 'renewing' },
         invoke: {
           id,
           src: id,
@@ -47,6 +51,7 @@ export function subsystem<Id extends string>(
           onError: { target: 'crashed', actions: [recordCrash(id), sayCrash(id)] },
         },
       },
+      renewing: { after: { [RENEW_MS]: 'running' } },
       crashed: { after: { [`restart.${id}`]: 'running' } },
     },
   };

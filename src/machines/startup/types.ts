@@ -1,7 +1,9 @@
 /** What the supervisor is told, what it knows, and what it hears. */
 
+import type { NodeResources } from '../node/allocatable.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
+import type { ConfigReloadApplied } from './config-reload.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { PodResult, RunOnceFinished } from './run-once.ts';
 
@@ -69,6 +71,7 @@ export interface KubeletContext {
   readonly runtime: RuntimeFacts | null;
   readonly machineInfo: MachineInfo | null;
   readonly cgroups: CgroupInfo | null;
+  readonly resources: NodeResources | null;
   readonly resolvConf: string;
   readonly hostsFile: string;
   readonly softState: SoftState | null;
@@ -81,14 +84,14 @@ export interface KubeletContext {
 }
 
 export type KubeletEvent =
-  /** From the process: SIGTERM or SIGINT. */
+  /** From the process: SIGTERM, SIGINT, or SIGHUP. */
   | { readonly type: 'signal.received'; readonly signal: string }
   | { readonly type: 'lockFile.acquired' }
   | { readonly type: 'lockFile.failed'; readonly message: string }
   | { readonly type: 'lockFile.contended' }
   | { readonly type: 'runtimeService.ready'; readonly runtime: RuntimeFacts }
   | { readonly type: 'runtimeService.failed'; readonly message: string }
-  | { readonly type: 'containerManager.created'; readonly cgroups: CgroupInfo }
+  | { readonly type: 'containerManager.created'; readonly cgroups: CgroupInfo; readonly resources: NodeResources }
   | { readonly type: 'containerManager.started' }
   | { readonly type: 'containerManager.failed'; readonly message: string }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }
@@ -96,5 +99,8 @@ export type KubeletEvent =
   | { readonly type: 'runtimeState.up' }
   | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }
   | RunOnceFinished
+  | ConfigReloadApplied
+  /** Raised: this subsystem begins anew with the configuration that is in force now. */
+  | { readonly type: `reload.${string}` }
   /** Raised by a phase: this subsystem may start now. */
   | { readonly type: `create.${string}` };

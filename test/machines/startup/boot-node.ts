@@ -48,6 +48,8 @@ export const MACHINE_INFO = {
   bootId: 'boot',
   swapBytes: '0',
   hugePageKib: [],
+  hugePageTotals: {},
+  pidMax: '32768',
 };
 
 /** A configuration file as the host decodes it: what a node without an API server needs, and `fields`. */
@@ -67,8 +69,20 @@ export const HEALTHY: Answers = {
   'host.readConfiguration': ok(document()),
   'host.permissions': ok({ uid: 0 }),
   'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
+  'host.fileSystem': ok({ capacityBytes: '270000000000', availableBytes: '200000000000' }),
+  'host.tuneKernel': ok({ errors: [] }),
+  'cgroup.missing': ok({ missing: [] }),
+  'cgroup.ensure': ok(null),
+  'cgroup.update': ok(null),
+  'cgroup.destroy': ok(null),
+  'cgroup.listPods': ok({ pods: [] }),
+  'cgroup.own': ok({ path: '/system.slice/kubelet.service' }),
+  'cgroup.hold': 'stream',
+  'cgroup.gather': 'stream',
   'host.acquireLock': ok(null),
   'host.watchLock': 'stream',
+  'host.setLogVerbosity': ok(null),
+  'host.watchConfiguration': 'stream',
   'host.hostname': ok({ hostname: 'Node-1' }),
   'host.addresses': ok({ addresses: [{ interface: 'eth0', address: '192.0.2.10', family: 'IPv4' }] }),
   'host.readFile': ok({ content: 'nameserver 192.0.2.1\n' }),
@@ -89,6 +103,8 @@ export const HEALTHY: Answers = {
 /** What a stream says as soon as it is open. */
 export const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> = {
   'runtime.watchStatus': () => RUNTIME_READY,
+  'cgroup.hold': ({ group }: { group: string }) => ({ type: 'cgroups.held', group, message: '' }),
+  'cgroup.gather': ({ who }: { who: string }) => ({ type: 'cgroups.held', group: who, message: '' }),
   'server.healthz': (input: { address: string; port: number }) => ({ type: 'healthz.listening', ...input }),
 };
 

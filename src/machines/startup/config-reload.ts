@@ -1,0 +1,169 @@
+/**
+ * Configuration reload: the files and the command line once more, while the node runs.
+ *
+ * Decides: when the configuration is read again, and what of the new one takes the place of the old.
+ * Owns: nothing of its own; the configuration in force is the supervisor's and comes with each start of this actor.
+ * Hears: `reload.requested` from the supervisor (SIGHUP), `configuration.changed` from the watch of the files.
+ * Asks: `host.watchConfiguration`, and the config loader, which reads everything and resolves it as at the start.
+ * Tells: the supervisor `configReload.applied`; `eventRecorder` what was changed and what was refused.
+ * Invariants:
+ *   R1 what is in force is always whole and valid: a configuration that is refused changes nothing.
+ *   R2 a field that cannot change while the node runs keeps its value and is named, once for each new content.
+ *   R3 flags win over the files, as at the start.
+ * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
+ */
+import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { configurationChanged, configurationRefused, nodeRef } from '../node/events.ts';
+import { operations } from '../operations/index.ts';
+import { configLoaderMachine } from './config-loader.ts';
+import type { KubeletConfiguration } from './configuration/index.ts';
+import { type ConfigurationChange, changeOf } from './reloadable.ts';
+
+export interface ConfigReloadInput {
+  readonly argv: readonly string[];
+  readonly version: string;
+  readonly nodeName: string;
+  /** What `--config` and `--config-dir` name; empty without them. */
+  readonly paths: readonly string[];
+  /** In force now. */
+  readonly config: KubeletConfiguration;
+}
+
+export interface ConfigReloadApplied extends Omit<ConfigurationChange, 'refused'> {
+  readonly type: 'configReload.applied';
+}
+
+interface Context extends ConfigReloadInput {
+  readonly change: ConfigurationChange | null;
+  /** Why the last reading gave no configuration. */
+  readonly error: string;
+}
+
+type Event =
+  | { readonly type: 'reload.requested' }
+  | { readonly type: 'configuration.changed' }
+  | { readonly type: 'xstate.done.actor.watch' };
+
+/** From a change of a file to the reading of all: an editor or a script writes more than once. */
+const SETTLE_MS = 200;
+/** A look at the files when nothing hinted at a change. */
+const CHECK_PERIOD_MS = 10_000;
+/** Before the watch is opened again after it broke. */
+const REOPEN_MS = 10_000;
+
+const none = (change: ConfigurationChange): boolean => change.changed.length === 0 && change.refused.length === 0;
+
+export const configReloadMachine = setup({
+  types: { input: {} as ConfigReloadInput, context: {} as Context, events: {} as Event },
+  actors: { configLoader: configLoaderMachine, ...pick(operations, 'host.watchConfiguration') },
+  guards: {
+    hasFiles: ({ context }) => context.paths.length > 0,
+    isRefused: ({ context }) => context.error !== '',
+    isSame: ({ context }) => none(context.change!),
+    hasChanges: ({ context }) => context.change!.changed.length > 0,
+    hasRefusals: ({ context }) => context.change!.refused.length > 0,
+  },
+  delays: { settle: SETTLE_MS, reopen: REOPEN_MS },
+}).createMachine({
+  id: 'configReload',
+  context: ({ input }) => ({ ...input, change: null, error: '' }),
+  initial: 'choosing',
+  on: { 'reload.requested': '.loading' },
+  states: {
+    choosing: { always: [{ guard: 'hasFiles', target: 'watching' }, { target: 'idle' }] },
+    /** No file to watch: only the command line, which does not change. */
+    idle: {},
+    watching: {
+      invoke: {
+        id: 'watch',
+        src: 'host.watchConfiguration',
+        input: ({ context }) => ({ paths: context.paths, periodMs: CHECK_PERIOD_MS }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ event }) => [
+            'Cannot watch the configuration; a change is noticed by SIGHUP only',
+            { err: (event.error as Error).message },
+          ]),
+        },
+      },
+      on: { 'configuration.changed': 'settling' },
+    },
+    reopening: { after: { reopen: 'watching' } },
+    settling: { after: { settle: 'loading' } },
+    loading: {
+      meta: { waitsFor: 'flags, configuration file and drop-ins' },
+      entry: line('info', 'Reading the configuration again'),
+      invoke: {
+        id: 'configLoader',
+        src: 'configLoader',
+        input: ({ context }) => ({ argv: context.argv, version: context.version }),
+        onDone: {
+          target: 'judging',
+          actions: assign(({ context, event: { output } }) =>
+            output.ok
+              ? { change: changeOf(context.config, output.value.config), error: '' }
+              : { change: null, error: output.message },
+          ),
+        },
+        onError: {
+          target: 'judging',
+          actions: assign({ change: null, error: ({ event }) => (event.error as Error).message }),
+        },
+      },
+    },
+    judging: {
+      always: [
+        { guard: 'isRefused', target: 'refused' },
+        { guard: 'isSame', target: 'unchanged' },
+        { guard: 'hasRefusals', target: 'namingRefusals' },
+        { target: 'applying' },
+      ],
+    },
+    refused: {
+      entry: [
+        line('error', ({ context }) => ['The new configuration is refused; the old one stays', { err: context.error }]),
+        sendTo(to('eventRecorder'), ({ context }) => ({
+          type: 'event.recorded',
+          ref: nodeRef(context.nodeName),
+          ...configurationRefused(context.error),
+        })),
+      ],
+      always: 'choosing',
+    },
+    unchanged: { entry: line('info', 'The configuration is unchanged'), always: 'choosing' },
+    namingRefusals: {
+      entry: [
+        line('error', ({ context }) => [
+          'These fields cannot change while the node runs and keep their values; restart it to change them',
+          { fields: context.change!.refused.join(', ') },
+        ]),
+        sendTo(to('eventRecorder'), ({ context }) => ({
+          type: 'event.recorded',
+          ref: nodeRef(context.nodeName),
+          ...configurationRefused(`cannot change while the node runs: ${context.change!.refused.join(', ')}`),
+        })),
+      ],
+      always: [{ guard: 'hasChanges', target: 'applying' }, { target: 'choosing' }],
+    },
+    applying: {
+      entry: [
+        line('info', ({ context }) => [
+          'The configuration was changed',
+          { fields: context.change!.changed.join(', '), restarts: context.change!.restarts.join(', ') },
+        ]),
+        sendTo(to('eventRecorder'), ({ context }) => ({
+          type: 'event.recorded',
+          ref: nodeRef(context.nodeName),
+          ...configurationChanged(context.change!.changed),
+        })),
+        sendParent(({ context }): ConfigReloadApplied => {
+          const { config, changed, restarts } = context.change!;
+          return { type: 'configReload.applied', config, changed, restarts };
+        }),
+        assign({ config: ({ context }) => context.change!.config }),
+      ],
+      always: 'choosing',
+    },
+  },
+});
