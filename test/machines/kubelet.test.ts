@@ -34,6 +34,9 @@ function withPod(): BootNode {
   return node;
 }
 
+/** The container manager sets the node's groups up, one after the other. */
+const SET_UP_MS = 20;
+
 const runningContainers = (node: BootNode) =>
   [...node.world.pods.runtime.containers.values()].filter(({ state }) => state === 'CONTAINER_RUNNING');
 
@@ -46,6 +49,7 @@ describe('the runtime', () => {
     expect(node.state('kubelet/containerManager')).toBe('created');
     expect(node.state('kubelet/syncLoop')).toBe('starting');
     node.world.say('runtime.watchStatus', RUNTIME_READY);
+    node.run(SET_UP_MS);
     expect(node.state()).toMatchObject(SYNCHRONIZING);
     expect(node.state('kubelet/syncLoop')).toBe('syncing');
     expect(node.replay().divergence).toBeNull();
@@ -84,6 +88,7 @@ describe('the runtime', () => {
     const conditions = [{ type: 'RuntimeReady', status: true, reason: '', message: '' }];
     const node = boot({ isQuiet: true });
     node.world.say('runtime.watchStatus', { type: 'runtime.statusChanged', conditions, handlers: [], features: null });
+    node.run(SET_UP_MS);
     expect(node.state()).toMatchObject(SYNCHRONIZING);
   });
 });
@@ -157,7 +162,7 @@ describe('a subsystem that crashes', () => {
     const node = boot({ answers: broken });
     expect(node.crashes().map(({ at }) => at)).toEqual(['kubelet/containerManager']);
     expect(node.state()).toMatchObject(SYNCHRONIZING);
-    expect(node.state('kubelet/containerManager')).toBe('running');
+    expect(node.state('kubelet/containerManager')).toHaveProperty('running');
   });
 });
 

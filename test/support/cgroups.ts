@@ -21,9 +21,18 @@ const everywhere = (path: string): string[] => [
     .map(({ name }) => join(MOUNT, name, path)),
 ];
 
-/** Makes a new root group in every hierarchy of version 1, for `cgroupRoot`. */
+const left = new Set<string>();
+process.once('exit', () => {
+  for (const path of left) removeCgroupRoot(path);
+});
+
+/**
+ * Makes a new root group in every hierarchy of version 1, for `cgroupRoot`. What a test leaves of it goes when the
+ * process of the test ends.
+ */
 export function makeCgroupRoot(): string {
   const path = `/statelet-${randomBytes(4).toString('hex')}`;
+  left.add(path);
   for (const name of readdirSync(MOUNT)) {
     if (existsSync(join(MOUNT, name, 'cgroup.procs'))) mkdirSync(join(MOUNT, name, path));
   }

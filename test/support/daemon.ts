@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { cgroupV1Available, makeCgroupRoot, removeCgroupRoot } from './cgroups.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const STATELET = join(ROOT, 'src/bin/statelet.js');
@@ -60,6 +61,8 @@ export class TestNode {
   readonly rootDir = join(this.directory, 'root');
   readonly journal = join(this.rootDir, 'journal');
   readonly logs = join(this.directory, 'logs');
+  /** Of this node alone: what is left below it belongs to nobody else. */
+  readonly cgroupRoot: string;
   healthzPort = 0;
   visualizerPort = 0;
   private daemon: ChildProcess | undefined;
@@ -68,6 +71,7 @@ export class TestNode {
 
   constructor(options: DaemonOptions = {}) {
     this.options = options;
+    this.cgroupRoot = options.endpoint && cgroupV1Available() === null ? makeCgroupRoot() : '/';
     mkdirSync(this.manifests);
   }
 
@@ -120,7 +124,7 @@ authorization: { mode: AlwaysAllow }
 failCgroupV1: false
 failSwapOn: false
 enforceNodeAllocatable: []
-cgroupRoot: /statelet-test
+cgroupRoot: ${this.cgroupRoot}
 healthzPort: ${this.healthzPort}
 ${this.options.endpoint ? `containerRuntimeEndpoint: ${this.options.endpoint}` : ''}
 ${this.options.configuration ?? ''}
@@ -197,6 +201,7 @@ ${this.options.configuration ?? ''}
   /** The embedded runtime ends its containers only when its daemon is interrupted. */
   async close(): Promise<void> {
     await this.stop(this.options.endpoint ? 'SIGKILL' : 'SIGINT');
+    if (this.cgroupRoot !== '/') removeCgroupRoot(this.cgroupRoot);
     rmSync(this.directory, { recursive: true, force: true });
   }
 }

@@ -8,6 +8,7 @@ import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/ef
 import { type JsonEvent, toPlainError } from '../../src/kernel/json.ts';
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
 import type { Image } from '../../src/machines/api/cri.ts';
+import type { CgroupResources, CgroupWish } from '../../src/machines/operations/cgroup.ts';
 import type { Manifest, ManifestError, SoftState } from '../../src/machines/operations/host.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
 import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
@@ -58,6 +59,8 @@ export class PodsWorld implements Performer {
   readonly runtime: RuntimeModel;
   readonly calls: Call[] = [];
   readonly folders = new Set<string>();
+  /** Cgroups by path, with what they are held to. */
+  readonly groups = new Map<string, CgroupResources>();
   readonly files = new Map<string, string>();
   /** By host path. */
   readonly messages = new Map<string, string>();
@@ -96,7 +99,7 @@ export class PodsWorld implements Performer {
     this.runtime.onChange = (uid) => {
       for (const watcher of this.watchers.values()) watcher(uid);
     };
-    this.handlers = { ...criHandlers(this), ...hostHandlers(this), ...volumeHandlers(this) };
+    this.handlers = { ...criHandlers(this), ...hostHandlers(this), ...volumeHandlers(this), ...cgroupHandlers(this) };
   }
 
   setManifests(manifests: readonly Manifest[], errors: readonly ManifestError[] = []): void {
@@ -150,6 +153,7 @@ export class PodsWorld implements Performer {
     if (name === 'cri.watchPods') return this.watch(id, emit);
     if (name === 'host.watchManifests') return this.watchManifests(emit);
     if (name.startsWith('kube.') && this.kube) return this.kube.handle(name, input, answer, emit);
+    if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
     const right = this.rights.handlers[name as keyof ImageRights['handlers']];
     if (right) return answer({ output: right(input as never) });
@@ -186,6 +190,15 @@ export class PodsWorld implements Performer {
     for (const uid of uids) look(uid);
     emit({ type: 'runtime.relisted', uids });
     return () => void this.watchers.delete(id);
+  }
+
+  /** Held once, as it stays in a world where nobody else touches groups. */
+  private keepGroups(name: string, input: unknown, emit: (event: JsonEvent) => void): void {
+    const { group, who, wishes = [] } = input as { group?: string; who?: string; wishes?: readonly CgroupWish[] };
+    const missing = wishes.find(({ path }) => !this.groups.has(path));
+    for (const { path, resources } of wishes) if (this.groups.has(path)) this.groups.set(path, resources);
+    const message = missing ? `cgroup "${missing.path}" has some missing paths` : '';
+    emit({ type: 'cgroups.held', group: group ?? who ?? name, message });
   }
 
   /** Counts as the real port does, under virtual time. */
@@ -326,6 +339,37 @@ function hostHandlers(world: PodsWorld): Handlers {
       world.softState = structuredClone<SoftState>(state);
       done(null);
     },
+  };
+}
+
+function cgroupHandlers(world: PodsWorld): Handlers {
+  const { groups } = world;
+  const below = (path: string) => [...groups.keys()].filter((each) => each === path || each.startsWith(`${path}/`));
+  return {
+    'host.tuneKernel': (_, done) => done({ errors: [] }),
+    'cgroup.missing': (_, done) => done({ missing: [] }),
+    'cgroup.own': (_, done) => done({ path: '/system.slice/kubelet.service' }),
+    'cgroup.ensure': ({ path, resources }, done) => {
+      groups.set(path, { ...groups.get(path), ...resources });
+      done(null);
+    },
+    'cgroup.update': ({ path, resources }, done) => {
+      if (!groups.has(path)) throw new RuntimeError('ENOENT', `cgroup "${path}" has some missing paths`);
+      groups.set(path, { ...groups.get(path), ...resources });
+      done(null);
+    },
+    'cgroup.destroy': ({ path }, done) => {
+      for (const each of below(path)) groups.delete(each);
+      done(null);
+    },
+    'cgroup.listPods': ({ parents }, done) => {
+      const pods = [...groups.keys()].flatMap((path) => {
+        const [, parent = '', uid] = /^(.*)\/pod([^/]+)$/.exec(path) ?? [];
+        return uid !== undefined && parents.includes(parent) ? [{ uid, path }] : [];
+      });
+      done({ pods });
+    },
+    'cgroup.memoryUsage': (_, done) => done({ bytes: '0' }),
   };
 }
 

@@ -41,8 +41,8 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
     'cgroup.ensure': async ({ input }) => ensure(groups, input),
     'cgroup.update': async ({ input }) => update(groups, input),
     'cgroup.hold': (call) =>
-      repeat(call, async () => {
-        for (const group of call.input.groups) await update(groups, group);
+      repeat(call, call.input.group, async () => {
+        for (const wish of call.input.wishes) await update(groups, wish);
       }),
     'cgroup.destroy': async ({ input }) => destroy(groups, input),
     'cgroup.listPods': async ({ input: { driver, parents } }) => ({
@@ -51,7 +51,7 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
     'cgroup.memoryUsage': async ({ input: { path } }) => ({ bytes: await memoryUsage(await hierarchies(), path) }),
     'cgroup.own': async () => ({ path: await ownGroup(root, await hierarchies()) }),
     'cgroup.gather': (call) =>
-      repeat(call, async () => {
+      repeat(call, call.input.who, async () => {
         const { path, who, oomScoreAdj } = call.input;
         const found = await hierarchies();
         await (who === 'kubelet' ? holdKubelet(root, found, path, oomScoreAdj) : gatherSystem(root, found, path));
@@ -147,6 +147,7 @@ function uidIn(name: string, driver: CgroupDriver): string | null {
 /** Does it now and each period, until nobody listens; speaks at first and when the outcome changes. */
 async function repeat<Input extends { readonly periodMs: number }>(
   call: PortCall<Input, CgroupsHeld>,
+  group: string,
   work: () => Promise<void>,
 ): Promise<never> {
   const { input, signal } = call;
@@ -157,7 +158,7 @@ async function repeat<Input extends { readonly periodMs: number }>(
       (error: Error) => error.message,
     );
     signal.throwIfAborted();
-    if (message !== said) call.emit({ type: 'cgroups.held', message });
+    if (message !== said) call.emit({ type: 'cgroups.held', group, message });
     said = message;
     await sleep(input.periodMs, undefined, { signal, ref: false });
   }

@@ -93,8 +93,14 @@ async function handDown(folder: string): Promise<void> {
 /** Writes each value that is not there yet. */
 export async function hold(hierarchies: Hierarchies, path: string, resources: CgroupResources): Promise<void> {
   const below = checkedPath(path);
-  const files = hierarchies.version === 2 ? filesOfVersion2(resources) : filesOfVersion1(resources);
+  const wanted = resources.memoryAtLeastUsed ? await atLeastUsed(hierarchies, path, resources) : resources;
+  const files = hierarchies.version === 2 ? filesOfVersion2(wanted) : filesOfVersion1(wanted);
   for (const file of await inOrder(hierarchies, below, files)) await holdFile(hierarchies, below, file);
+}
+
+async function atLeastUsed(hierarchies: Hierarchies, path: string, resources: CgroupResources) {
+  const used = await memoryUsage(hierarchies, path);
+  return BigInt(used) > BigInt(resources.memoryBytes ?? '0') ? { ...resources, memoryBytes: used } : resources;
 }
 
 /** A quota may not be more than its parent's for a moment: where the period shrinks, the quota goes first. */

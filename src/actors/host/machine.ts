@@ -32,7 +32,7 @@ export function machinePorts(root: string) {
 
 async function readMachineInfo(root: string): Promise<MachineInfo> {
   const first = (...paths: readonly string[]) => firstText(paths.map((path) => `${root}${path}`));
-  const [cpuinfo, meminfo, release, osRelease, machineId, systemUuid, bootId] = await Promise.all([
+  const [cpuinfo, meminfo, release, osRelease, machineId, systemUuid, bootId, pidMax, threads] = await Promise.all([
     readFile(`${root}/proc/cpuinfo`, 'utf8'),
     readFile(`${root}/proc/meminfo`, 'utf8'),
     first('/proc/sys/kernel/osrelease'),
@@ -45,7 +45,10 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
       '/etc/machine-id',
     ),
     first('/proc/sys/kernel/random/boot_id'),
+    first('/proc/sys/kernel/pid_max'),
+    first('/proc/sys/kernel/threads-max'),
   ]);
+  const hugePageKib = await hugePageSizes(root);
   return {
     cores: cpuinfo.match(/^processor\b.*:/gm)?.length ?? 1,
     memoryBytes: memory(meminfo, 'MemTotal').toString(),
@@ -55,8 +58,34 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     machineId,
     systemUuid,
     bootId,
-    hugePageKib: await hugePageSizes(root),
+    hugePageKib,
+    hugePageTotals: await hugePageTotals(root, hugePageKib),
+    pidMax: smallest([pidMax, threads]),
   };
+}
+
+const PID_MAX_DEFAULT = 32_768n;
+
+/** Of those that the machine tells. */
+function smallest(texts: readonly string[]): string {
+  const numbers = texts.filter((text) => /^\d+$/.test(text)).map(BigInt);
+  return String(numbers.reduce((least, each) => (each < least ? each : least), numbers[0] ?? PID_MAX_DEFAULT));
+}
+
+const KIB_PER_GIB = 1_024 * 1_024;
+
+async function hugePageTotals(root: string, sizes: readonly number[]): Promise<Record<string, string>> {
+  const totals = sizes.map(async (kib) => {
+    const pages = await firstText([`${root}/sys/kernel/mm/hugepages/hugepages-${kib}kB/nr_hugepages`]);
+    return [hugePageResource(kib), String(BigInt(pages || '0') * BigInt(kib) * BYTES_PER_KIB)] as const;
+  });
+  return Object.fromEntries(await Promise.all(totals));
+}
+
+/** As the API names it: `hugepages-2Mi`, `hugepages-1Gi`, `hugepages-64Ki`. */
+function hugePageResource(kib: number): string {
+  if (kib % KIB_PER_GIB === 0) return `hugepages-${kib / KIB_PER_GIB}Gi`;
+  return kib % 1_024 === 0 ? `hugepages-${kib / 1_024}Mi` : `hugepages-${kib}Ki`;
 }
 
 /** Folders are named `hugepages-2048kB`. */

@@ -18,6 +18,8 @@ export interface CgroupResources {
   readonly cpuQuotaUs?: string;
   readonly cpuPeriodUs?: string;
   readonly memoryBytes?: string;
+  /** A group that uses more than `memoryBytes` already is held to what it uses. */
+  readonly memoryAtLeastUsed?: boolean;
   readonly pids?: string;
   /** Bytes by page size as the kernel names it: `2MB`. */
   readonly hugePageBytes?: Readonly<Record<string, string>>;
@@ -32,8 +34,8 @@ export interface CgroupTarget {
 
 export type CgroupWish = CgroupTarget & { readonly resources: CgroupResources };
 
-/** Said once for each change between working and failing; `message` is empty when it works. */
-export type CgroupsHeld = { readonly type: 'cgroups.held'; readonly message: string };
+/** Said once for each change between working and failing; `message` is empty when it works. `group`: who asked. */
+export type CgroupsHeld = { readonly type: 'cgroups.held'; readonly group: string; readonly message: string };
 
 type Nothing = Record<string, never>;
 
@@ -45,7 +47,7 @@ export const cgroupOperations = {
   /** Fails with code `ENOENT` when there is no such group. */
   'cgroup.update': idempotent<CgroupWish, null>(),
   /** Holds existing groups to their resources, now and each period. */
-  'cgroup.hold': stream<{ groups: readonly CgroupWish[]; periodMs: number }, CgroupsHeld>(),
+  'cgroup.hold': stream<{ group: string; wishes: readonly CgroupWish[]; periodMs: number }, CgroupsHeld>(),
   /**
    * Kills what still runs in the group, then removes it and all groups below. No group is done, too. Refuses what is
    * not below `within`, and the root group as `within`: a wrong path must not end the machine.

@@ -1,4 +1,5 @@
 /** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
+import { cgroupOperations } from './cgroup.ts';
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
@@ -8,6 +9,7 @@ import { runtimeOperations } from './runtime.ts';
 import { volumeOperations } from './volume.ts';
 
 export const operations = {
+  ...cgroupOperations,
   ...criOperations,
   ...hostOperations,
   ...imageOperations,

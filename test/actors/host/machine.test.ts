@@ -35,7 +35,9 @@ test('size and identities are read from the machine`s files', async () => {
     'etc/machine-id': 'm-1\n',
     'sys/class/dmi/id/product_uuid': 'D-1\n',
     'sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages': '0\n',
-    'sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages': '0\n',
+    'sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages': '2\n',
+    'proc/sys/kernel/pid_max': '4194304\n',
+    'proc/sys/kernel/threads-max': '32768\n',
   });
   expect(await perform(ports['host.machineInfo'], {})).toEqual({
     cores: 2,
@@ -47,6 +49,8 @@ test('size and identities are read from the machine`s files', async () => {
     systemUuid: 'D-1',
     bootId: 'b-1',
     hugePageKib: [2_048, 1_048_576],
+    hugePageTotals: { 'hugepages-2Mi': '4194304', 'hugepages-1Gi': '0' },
+    pidMax: '32768',
   });
 });
 

@@ -3,11 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { authMachine, buildAuth } from '../../../src/machines/startup/auth.ts';
 import { cadvisorMachine } from '../../../src/machines/startup/cadvisor.ts';
 import { clientBuilderMachine } from '../../../src/machines/startup/client-builder.ts';
-import {
-  type ContainerManagerInput,
-  cgroupRoots,
-  containerManagerMachine,
-} from '../../../src/machines/startup/container-manager.ts';
+import { containerManagerMachine } from '../../../src/machines/startup/container-manager.ts';
+import { type ContainerManagerInput, cgroupRoots } from '../../../src/machines/startup/container-manager-policy.ts';
 import { parseNodeIPs } from '../../../src/machines/startup/node-ip.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 
@@ -61,22 +58,55 @@ describe('the container manager', () => {
       bootId: 'b',
       swapBytes: '0',
       hugePageKib: [2048],
+      hugePageTotals: {},
+      pidMax: '32768',
     },
     cgroupsPerQOS: true,
-    cgroupRoot: '',
+    nodeName: 'node1',
+    usesCgroups: true,
+    cgroupRoot: '/',
     cgroupDriver: 'cgroupfs',
+    hugePageSizes: ['2MB'],
+    enforceNodeAllocatable: ['pods'],
+    kubeReservedCgroup: '',
+    systemReservedCgroup: '',
+    memoryReservedPercent: null,
+    memoryQoS: false,
+    protectKernelDefaults: false,
+    oomScoreAdj: -999,
+    storagePath: '/var/lib/kubelet',
+    reservations: {
+      kubeReserved: {},
+      systemReserved: {},
+      evictionHard: {},
+      maxPods: 110,
+      podsPerCore: 0,
+      reservedSystemCPUs: '',
+      ignoreEviction: false,
+    },
     kubeletCgroups: '',
     runtimeCgroups: '',
     systemCgroups: '',
     failCgroupV1: false,
     failSwapOn: true,
   };
-  const v1 = { 'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }) };
+  const v1 = {
+    'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }),
+    'host.fileSystem': ok({ capacityBytes: '1000', availableBytes: '500' }),
+    'host.tuneKernel': ok({ errors: [] }),
+    'cgroup.missing': ok({ missing: [] }),
+    'cgroup.ensure': ok(null),
+    'cgroup.update': ok(null),
+    'cgroup.own': ok({ path: '/kubelet' }),
+    'cgroup.hold': 'stream',
+    'cgroup.gather': 'stream',
+  } as const;
 
   it('is created, and starts only when the runtime was up', () => {
     const run = runUnder(containerManagerMachine, input, v1);
     expect(run.told().map(({ type }) => type)).toEqual(['containerManager.created']);
     run.tell({ type: 'containerManager.start' });
+    run.time.advanceTo(run.time.now());
     expect(run.told().map(({ type }) => type)).toEqual(['containerManager.created', 'containerManager.started']);
     expect(run.divergence()).toBeNull();
   });

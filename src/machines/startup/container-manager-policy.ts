@@ -1,0 +1,159 @@
+/** What the container manager is told, and the pure rules by which it accepts a machine and names its groups. */
+import { type NodeFacts, type NodeResources, nodeResources } from '../node/allocatable.ts';
+import { configuredPath, nodeAllocatablePath } from '../node/cgroups/names.ts';
+import {
+  type NodeGroupSettings,
+  nodeAllocatableGroup,
+  qosGroupsAtStart,
+  reservedGroups,
+} from '../node/cgroups/node-groups.ts';
+import type { CgroupWish } from '../operations/cgroup.ts';
+import type { MachineInfo } from '../operations/host.ts';
+import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
+import type { Parsed } from './configuration/go-text.ts';
+import { parseQosReserved } from './configuration/reserved-resources.ts';
+import { hugePageName } from './derive-settings.ts';
+import type { KubeletContext } from './types.ts';
+
+export interface ContainerManagerInput extends NodeGroupSettings {
+  readonly nodeName: string;
+  readonly machineInfo: MachineInfo;
+  /** The runtime puts its containers into groups. The embedded one does not: nothing is made for it. */
+  readonly usesCgroups: boolean;
+  readonly cgroupsPerQOS: boolean;
+  readonly kubeletCgroups: string;
+  readonly runtimeCgroups: string;
+  readonly systemCgroups: string;
+  readonly failCgroupV1: boolean;
+  readonly failSwapOn: boolean;
+  readonly protectKernelDefaults: boolean;
+  readonly oomScoreAdj: number;
+  /** Its file system is what pods fill; empty where local storage is not counted. */
+  readonly storagePath: string;
+  readonly reservations: Parameters<typeof nodeResources>[0];
+}
+
+/** Needs a context in which the runtime and the machine are known. */
+export function containerManagerInput({
+  config,
+  flags,
+  node,
+  runtime,
+  machineInfo,
+}: KubeletContext): ContainerManagerInput {
+  if (!config || !flags || !node || !runtime || !machineInfo) throw new Error('the container manager came too early');
+  const { changed } = decideFeatures(config.featureGates);
+  const parsed = parseQosReserved(config.qosReserved);
+  const qosReserved = parsed.error === undefined ? parsed.value : {};
+  return {
+    nodeName: node.nodeName,
+    machineInfo,
+    usesCgroups: !runtime.embedded,
+    cgroupsPerQOS: config.cgroupsPerQOS,
+    cgroupRoot: config.cgroupRoot || (config.cgroupsPerQOS ? '/' : ''),
+    cgroupDriver: runtime.cgroupDriver ?? (config.cgroupDriver as 'cgroupfs' | 'systemd'),
+    kubeletCgroups: config.kubeletCgroups,
+    runtimeCgroups: flags.runtimeCgroups,
+    systemCgroups: config.systemCgroups,
+    failCgroupV1: config.failCgroupV1,
+    failSwapOn: config.failSwapOn,
+    protectKernelDefaults: config.protectKernelDefaults,
+    oomScoreAdj: config.oomScoreAdj,
+    storagePath: config.localStorageCapacityIsolation ? flags.rootDir : '',
+    hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
+    enforceNodeAllocatable: config.enforceNodeAllocatable,
+    kubeReservedCgroup: config.kubeReservedCgroup,
+    systemReservedCgroup: config.systemReservedCgroup,
+    memoryReservedPercent: isEnabled(changed, 'QOSReserved') ? (qosReserved['memory'] ?? null) : null,
+    memoryQoS: isEnabled(changed, 'MemoryQoS'),
+    reservations: {
+      kubeReserved: config.kubeReserved,
+      systemReserved: config.systemReserved,
+      evictionHard: config.evictionHard,
+      maxPods: config.maxPods,
+      podsPerCore: config.podsPerCore,
+      reservedSystemCPUs: config.reservedSystemCPUs,
+      ignoreEviction: flags.experimentalAllocatableIgnoreEviction,
+    },
+  };
+}
+
+/** Upstream's words for what keeps a machine from being a node. */
+export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): string {
+  if (cgroupVersion === 1 && input.failCgroupV1) {
+    return (
+      'kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be ' +
+      'removed in a future release'
+    );
+  }
+  if (input.failSwapOn && BigInt(input.machineInfo.swapBytes) > 0n) {
+    return 'running with swap on is not supported, please disable swap or set --fail-swap-on flag to false';
+  }
+  return '';
+}
+
+/** cgroup roots as upstream names them: what the node allocatable root holds, and the three optional ones. */
+export const cgroupRoots = (input: ContainerManagerInput) => ({
+  nodeAllocatable: input.cgroupsPerQOS ? nodeAllocatablePath(input) : input.cgroupRoot,
+  kubelet: input.kubeletCgroups,
+  runtime: input.runtimeCgroups,
+  system: input.systemCgroups,
+});
+
+export const resourcesOf = (input: ContainerManagerInput, storageBytes: string | null): Parsed<NodeResources> =>
+  nodeResources(input.reservations, { machine: input.machineInfo, storageBytes } satisfies NodeFacts);
+
+const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
+
+/** As upstream prints a group: `["kubepods" "burstable"]`. */
+export const printedGroup = (path: string): string =>
+  `[${stepsOf(path)
+    .map((step) => JSON.stringify(step))
+    .join(' ')}]`;
+
+export const missingRoot = ({ cgroupRoot }: ContainerManagerInput, missing: readonly string[]): string =>
+  missing.length === 0
+    ? ''
+    : `invalid configuration: cgroup ${printedGroup(cgroupRoot)} has some missing paths: ${missing.join(', ')}`;
+
+/** Kernel settings that a node needs, with upstream's values. */
+export const KERNEL_SETTINGS = {
+  'vm/overcommit_memory': 1,
+  'vm/panic_on_oom': 0,
+  'kernel/panic': 10,
+  'kernel/panic_on_oops': 1,
+  'kernel/keys/root_maxkeys': 1_000_000,
+  'kernel/keys/root_maxbytes': 25_000_000,
+} as const;
+
+/** One group that has to be as wanted before a pod may run. */
+export interface SetUpStep {
+  readonly wish: CgroupWish;
+  /** Made when it is missing; otherwise it must be there. */
+  readonly isMade: boolean;
+  /** How a failure begins; an event says so, too, where `event` is not empty. */
+  readonly failure: string;
+  readonly event: string;
+}
+
+export function setUpSteps(input: ContainerManagerInput, resources: NodeResources): readonly SetUpStep[] {
+  const levels = qosGroupsAtStart(input).map((wish, at) => ({
+    wish,
+    isMade: true,
+    failure: `failed to initialize top level QOS containers: failed to create top level ${QOS_CLASSES[at]} QOS cgroup : `,
+    event: '',
+  }));
+  const reserved = reservedGroups(input, resources).map(({ wish, failure, success }) => ({
+    wish,
+    isMade: false,
+    failure: `${failure}: `,
+    event: success,
+  }));
+  const pods = { wish: nodeAllocatableGroup(input, resources), isMade: true, failure: '', event: '' };
+  return input.cgroupsPerQOS ? [pods, ...levels, ...reserved] : reserved;
+}
+
+const QOS_CLASSES = ['Burstable', 'BestEffort'];
+
+/** Groups of daemons are named as files, whatever the driver. */
+export const daemonGroup = (name: string): string => configuredPath(name, 'cgroupfs');
