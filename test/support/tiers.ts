@@ -4,11 +4,13 @@
  */
 import { existsSync } from 'node:fs';
 import { containerdAvailable } from './containerd.ts';
+import { registryAvailable } from './registry.ts';
 
 const CHROMIUM = '/usr/bin/chromium';
 
 const tiers: Readonly<Record<string, () => string | null>> = {
   containerd: containerdAvailable,
+  registry: registryAvailable,
   browser: () => (existsSync(CHROMIUM) ? null : `${CHROMIUM} is not installed (Debian: chromium)`),
 };
 
