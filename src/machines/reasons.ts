@@ -195,6 +195,11 @@ export const podEvents = {
   dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
 } as const;
 
+const ANY_CODE = /^rpc error: code = \w+ desc = /;
+
+/** An error of creating or starting a container: its code is never said. */
+export const startErrorText = (message: string): string => message.replace(ANY_CODE, '');
+
 const UNKNOWN_CODE = 'rpc error: code = Unknown desc = ';
 
 /** An error of a call about a container or an image: a code that says nothing is not said. */

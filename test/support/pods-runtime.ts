@@ -21,6 +21,8 @@ export interface Program {
   readonly exitCode?: number;
   /** How long it takes to end after the stop signal; `undefined`: at once. Infinity: only SIGKILL ends it. */
   readonly stopsMs?: number;
+  /** It cannot be started at all, and the runtime says this. */
+  readonly startError?: string;
 }
 
 export interface Sandbox {
@@ -57,6 +59,8 @@ export class RuntimeError extends Error {
 
 const SIGTERM_EXIT = 143;
 const SIGKILL_EXIT = 137;
+/** Of containerd, for a process that never began. */
+const START_ERROR_EXIT = 128;
 
 export class RuntimeModel {
   readonly sandboxes = new Map<string, Sandbox>();
@@ -189,6 +193,11 @@ export class RuntimeModel {
     const name = container.config.metadata?.name ?? '';
     const programs = this.programs.get(name) ?? [];
     container.program = (programs.length > 1 ? programs.shift() : programs[0]) ?? {};
+    const { startError } = container.program;
+    if (startError !== undefined) {
+      this.exit(container, START_ERROR_EXIT);
+      throw new RuntimeError('UNKNOWN', startError);
+    }
     container.state = 'CONTAINER_RUNNING';
     container.startedNs = this.stamp();
     this.started.push(`${container.sandbox.config.metadata?.name}/${name}#${container.config.metadata?.attempt ?? 0}`);

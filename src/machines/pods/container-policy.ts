@@ -122,11 +122,14 @@ export function mayRestart({ facts, wanted, stop, name, podName, namespace, uid 
   });
 }
 
+/** An instance whose start failed has ended, but it never ran. */
+const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;
+
 /** The next instance: its number, and when it may come. */
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
   const { facts, stop } = context;
   const finishedAtMs = facts?.finishedAtMs ?? nowMs;
-  const quietMs = facts === null ? 0 : finishedAtMs - facts.startedAtMs;
+  const quietMs = facts === null || !hasRun(facts) ? 0 : finishedAtMs - facts.startedAtMs;
   const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
   const isOwnEnd = stop === null || stop.after === 'exit';
   const previousMs = isOwnEnd && !isGoodRun ? context.backoffMs : null;

@@ -12,7 +12,7 @@ import {
 } from '../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
 import { operations } from '../operations/index.ts';
-import { containerEvents, type EventText, killMessages } from '../reasons.ts';
+import { containerEvents, type EventText, killMessages, startErrorText } from '../reasons.ts';
 import {
   type ContainerContext,
   type ContainerInput,
@@ -197,7 +197,7 @@ export const failed = (reason: string) =>
     const error = (args.event as unknown as { error: PlainError }).error;
     return {
       reason,
-      message: error.message,
+      message: startErrorText(error.message),
       failures: args.context.failures + 1,
       untilMs: now(args) + retryDelay(args.context.failures, random(args)),
     };

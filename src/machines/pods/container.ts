@@ -16,7 +16,7 @@
  *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it.
  */
 import { line, type PlainError } from '../../kernel/xstate.ts';
-import { containerEvents, waitingReasons } from '../reasons.ts';
+import { containerEvents, startErrorText, waitingReasons } from '../reasons.ts';
 import { initialContext, podOf, stopSeconds } from './container-policy.ts';
 import {
   beginHook,
@@ -45,6 +45,12 @@ const SHOW_END_MS = 2_000;
 const STOP_RETRY_MS = 1_000;
 /** Bytes of a termination message, as upstream. */
 const MESSAGE_MAX_BYTES = 4_096;
+
+const recordFailed = {
+  type: 'record',
+  params: ({ event }: { event: unknown }) =>
+    containerEvents.failed(startErrorText((event as { error: PlainError }).error.message)),
+} as const;
 
 const waiting = s.createStateConfig({
   initial: 'image',
@@ -101,10 +107,7 @@ const waiting = s.createStateConfig({
         },
         onError: {
           target: 'failed',
-          actions: [
-            failed(waitingReasons.createContainerError),
-            { type: 'record', params: ({ event }) => containerEvents.failed((event.error as PlainError).message) },
-          ],
+          actions: [failed(waitingReasons.createContainerError), recordFailed],
         },
       },
       on: {
@@ -129,10 +132,7 @@ const waiting = s.createStateConfig({
         },
         onError: {
           target: 'failed',
-          actions: [
-            failed(waitingReasons.runContainerError),
-            { type: 'record', params: ({ event }) => containerEvents.failed((event.error as PlainError).message) },
-          ],
+          actions: [failed(waitingReasons.runContainerError), recordFailed],
         },
       },
       on: {

@@ -118,10 +118,14 @@ export const podSetup = setup({
 const s = podSetup;
 export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
+/** All is over, and one after the other the runtime forgets the instances: what was said last stays. */
+const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
+  stage === 'terminated' && runtime !== undefined;
+
 /** Changes what is known, and tells what follows from it: one assignment a step, and the status when it differs. */
 export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
   const next = { ...context, ...change };
-  const status = statusOf(next, nowMs);
+  const status = isForgetting(context, change) ? context.status : statusOf(next, nowMs);
   const isNew = JSON.stringify(status) !== JSON.stringify(context.status);
   enqueue.assign(isNew ? { ...change, status } : change);
   if (isNew || next.stage !== context.stage) tellStatus(enqueue, { ...next, status });

@@ -188,6 +188,20 @@ describe('a container that ends', () => {
     expect(gaps).toEqual([1, 11, 700]);
   });
 
+  it("that never began to run is not forgiven: it backs off, and says the runtime's words without their code", () => {
+    boot({ uid: 'u1' });
+    node.world.runtime.programs.set('app', [
+      { startError: 'rpc error: code = Unknown desc = exec: "/nope": no such file or directory' },
+    ]);
+    until('the back-off', () => node.events().some((text) => text.startsWith('BackOff:')));
+    const status = () => node.status('u1')!.containerStatuses![0]!;
+    expect(status()).toMatchObject({ restartCount: 1, state: { waiting: { reason: 'CrashLoopBackOff' } } });
+    expect(node.events()).toContain('Failed: Error: exec: "/nope": no such file or directory');
+    node.run(7_000);
+    expect(status().restartCount).toBe(1);
+    until('the next try', () => status().restartCount === 2);
+  });
+
   it('keeps its back-off and its count over a restart of the agent', () => {
     boot({ uid: 'u1' });
     node.world.runtime.programs.set('app', [{ runsMs: 1_000, exitCode: 1 }]);
@@ -253,7 +267,9 @@ describe('images', () => {
     until('ErrImagePull', () => reason() === 'ErrImagePull');
     until('ImagePullBackOff', () => reason() === 'ImagePullBackOff');
     const { message } = node.status('u1')!.containerStatuses![0]!.state!.waiting!;
-    expect(message).toBe('Back-off pulling image "app:1": ErrImagePull: failed to resolve reference "app:1": not found');
+    expect(message).toBe(
+      'Back-off pulling image "app:1": ErrImagePull: failed to resolve reference "app:1": not found',
+    );
     const failures = () => node.events().filter((text) => text.startsWith('Failed: Failed to pull')).length;
     until('a second failure', () => failures() === 2);
     node.world.registry.set('app:1', image('app:1'));
@@ -345,6 +361,14 @@ describe('a sandbox that dies', () => {
     expect(node.events()).toContain('SandboxChanged: Pod sandbox changed, it will be killed and re-created.');
     node.run(200_000);
     expect(node.world.runtime.containers.size).toBe(2);
+    node.world.setManifests([]);
+    until('gone', gone('u1'));
+    expect(
+      node.lastToldStatus('u1')?.containerStatuses,
+      'what was told last, while instance after instance went',
+    ).toEqual([
+      expect.objectContaining({ restartCount: 1, state: { terminated: expect.objectContaining({ exitCode: 143 }) } }),
+    ]);
   });
 
   it('runs the init containers again', () => {
