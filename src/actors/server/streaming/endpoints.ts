@@ -1,0 +1,209 @@
+/**
+ * `/exec`, `/attach`, `/portForward`: streams between a client and a container, over the runtime's streaming server.
+ *
+ * Decides: who may not have a stream and why; which protocols this node speaks itself (`v5.channel.k8s.io`, the SPDY
+ * tunnel) and which are the runtime's (everything else).
+ * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer } from 'ws';
+import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
+import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
+import type { NodePod, NodeView } from '../node-view.ts';
+import { forwardPorts, portRefusal, TUNNEL_PROTOCOL } from './port-forward.ts';
+import { RemoteCommand, type StreamOptions } from './remote-command.ts';
+import { type Opened, openRuntimeStream, openSpdy } from './runtime-stream.ts';
+import { isAnswer, podOf, runningContainer } from './targets.ts';
+import { forwardedHeaders, tunnel } from './tunnel.ts';
+
+type Kind = 'exec' | 'attach' | 'portForward';
+
+/** Asks the runtime where a stream can be had. Each rejects with the runtime's own text. */
+export interface StreamUrls {
+  exec(request: StreamOptions & { readonly containerId: string; readonly command: readonly string[] }): Promise<string>;
+  attach(request: StreamOptions & { readonly containerId: string }): Promise<string>;
+  portForward(request: { readonly podSandboxId: string; readonly ports: readonly number[] }): Promise<string>;
+}
+
+const METHODS = ['GET', 'POST'];
+const COMMAND_PROTOCOL = 'v5.channel.k8s.io';
+/** What the runtime's SPDY server is offered for a command: its status then is JSON. */
+const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
+/** Largest message of a client; kubectl sends up to 32 KiB. */
+const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
+
+export function streamingEndpoints(view: NodeView, urls: StreamUrls): Endpoint[] {
+  const common = { methods: METHODS, subresources: ['proxy'] } as const;
+  const nowhere = (path: string): Endpoint => ({ ...common, path, methods: 'any', answer: pageNotFound });
+  const stream = (kind: Kind, path: string): Endpoint => ({
+    ...common,
+    path: `/${kind}/:namespace/:pod${path}`,
+    answer: (request) => serveStream(kind, view, urls, request),
+  });
+  return [
+    ...(['exec', 'attach'] as const).flatMap((kind) => [
+      stream(kind, '/:container'),
+      stream(kind, '/:uid/:container'),
+      nowhere(`/${kind}`),
+      nowhere(`/${kind}/*`),
+    ]),
+    stream('portForward', ''),
+    stream('portForward', '/:uid'),
+    nowhere('/portForward'),
+    nowhere('/portForward/*'),
+  ];
+}
+
+async function serveStream(kind: Kind, view: NodeView, urls: StreamUrls, request: ApiRequest): Promise<Answer> {
+  const target = targetOf(kind, view, request);
+  if (isAnswer(target)) return target;
+  if (!wantsUpgrade(request.raw)) return refusal(500, 'Upgrade request required');
+  const offered = protocolsOf(request.raw);
+  const refused = handshakeRefusal(kind, offered, request);
+  if (refused) return refused;
+  try {
+    const url = await urlOf(kind, urls, target, request);
+    if (kind !== 'portForward' && offered.includes(COMMAND_PROTOCOL)) return await serveCommand(url, request);
+    if (kind === 'portForward' && offered.includes(TUNNEL_PROTOCOL)) return await servePorts(url, request);
+    return await serveTunnel(kind, url, request);
+  } catch (error) {
+    return text(500, (error as Error).message);
+  }
+}
+
+/** The instance that a stream is for, or what is wrong with the request before anything is asked of the runtime. */
+function targetOf(kind: Kind, view: NodeView, request: ApiRequest): { readonly id: string } | Answer {
+  if (kind !== 'portForward' && !hasStream(request)) {
+    return text(400, 'you must specify at least 1 of stdin, stdout, stderr');
+  }
+  const pod = podOf(view, request);
+  if (isAnswer(pod)) return pod;
+  if (kind === 'portForward') return sandboxOf(pod, request.parameters['uid']);
+  const name = request.parameters['container'] ?? '';
+  const container = runningContainer(pod, name);
+  if (container) return { id: container.id };
+  const where = `${pod.name}_${pod.namespace}`;
+  return text(
+    500,
+    kind === 'exec' ? `container not found (${JSON.stringify(name)})` : `container ${name} not found in pod ${where}`,
+  );
+}
+
+function sandboxOf(pod: NodePod, uid: string | undefined): { readonly id: string } | Answer {
+  if (uid !== undefined && uid !== pod.uid) return text(404, 'pod not found');
+  const sandbox = pod.runtime?.sandboxes.find(({ state }) => state === 'SANDBOX_READY');
+  return sandbox ? { id: sandbox.id } : text(500, `pod not found (${JSON.stringify(`${pod.name}_${pod.namespace}`)})`);
+}
+
+const isSet = ({ query }: ApiRequest, name: string): boolean => query.get(name)?.[0] === '1';
+const hasStream = (request: ApiRequest): boolean => ['input', 'output', 'error'].some((name) => isSet(request, name));
+
+function optionsOf(request: ApiRequest): StreamOptions {
+  const tty = isSet(request, 'tty');
+  return {
+    stdin: isSet(request, 'input'),
+    stdout: isSet(request, 'output'),
+    stderr: isSet(request, 'error') && !tty,
+    tty,
+  };
+}
+
+async function urlOf(kind: Kind, urls: StreamUrls, target: { id: string }, request: ApiRequest): Promise<string> {
+  if (kind === 'portForward') {
+    const ports = isWebSocket(request.raw) ? (request.query.get('port') ?? []).map(Number) : [];
+    const isTunnel = protocolsOf(request.raw).includes(TUNNEL_PROTOCOL);
+    return await urls.portForward({ podSandboxId: target.id, ports: isTunnel ? [] : ports });
+  }
+  const wanted = { ...optionsOf(request), containerId: target.id };
+  if (kind === 'attach') return await urls.attach(wanted);
+  return await urls.exec({ ...wanted, command: request.query.get('command') ?? [] });
+}
+
+// ---- what the client asks for ---------------------------------------------------------------------------------------
+
+/** Upstream looks for the word in `Connection` alone. */
+const wantsUpgrade = ({ headers }: IncomingMessage): boolean => /\bupgrade\b/i.test(headers.connection ?? '');
+const isWebSocket = ({ headers }: IncomingMessage): boolean => headers.upgrade?.toLowerCase() === 'websocket';
+
+const protocolsOf = (raw: IncomingMessage): readonly string[] =>
+  isWebSocket(raw) ? (raw.headers['sec-websocket-protocol'] ?? '').split(',').map((protocol) => protocol.trim()) : [];
+
+/** What is wrong with a handshake that this node answers itself, in the words of the libraries upstream has. */
+function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRequest): Answer | null {
+  const { raw, query, method } = request;
+  if (!isWebSocket(raw)) return null;
+  if (kind === 'portForward') {
+    if (offered.includes(TUNNEL_PROTOCOL)) return isWellFormed(raw) ? null : refusal(400, 'Bad Request');
+    const why = portRefusal(query.get('port') ?? []);
+    return why === null ? null : text(400, why);
+  }
+  if (!offered.includes(COMMAND_PROTOCOL)) return null;
+  if (method !== 'GET') return text(405, 'bad method');
+  if (raw.headers['sec-websocket-key'] === undefined) return text(400, 'mismatch challenge/response');
+  if (raw.headers['sec-websocket-version'] !== '13') return text(400, 'missing or bad WebSocket Version');
+  return isWellFormed(raw) ? null : text(400, 'mismatch challenge/response');
+}
+
+/** The handshake of RFC 6455: version 13 and a key of 16 bytes. */
+const isWellFormed = ({ headers }: IncomingMessage): boolean =>
+  headers['sec-websocket-version'] === '13' && /^[+/0-9A-Za-z]{22}==$/.test(headers['sec-websocket-key'] ?? '');
+
+// ---- how it is served -----------------------------------------------------------------------------------------------
+
+/** The runtime's answer where it did not upgrade, as it is. */
+function passedOn(kind: Kind, { response }: Opened): Answer {
+  const { statusCode = 500, headers } = response;
+  if (kind === 'portForward' && statusCode === 200) {
+    response.destroy();
+    return refusal(500, `invalid upgrade response: status code ${statusCode}`);
+  }
+  const { connection: _connection, 'transfer-encoding': _encoding, ...kept } = headers;
+  return { status: statusCode, headers: { ...acceptedProtocols(response), ...present(kept) }, body: response };
+}
+
+const present = (headers: IncomingMessage['headers']) =>
+  Object.fromEntries(Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
+
+/** Node joins what came as several headers; clients read them one by one. */
+function acceptedProtocols({ headersDistinct }: IncomingMessage): Record<string, string[]> {
+  const name = 'x-accepted-stream-protocol-versions';
+  const values = headersDistinct[name];
+  return values === undefined ? {} : { [name]: values };
+}
+
+async function serveTunnel(kind: Kind, url: string, request: ApiRequest): Promise<Answer> {
+  if (!request.upgrade) {
+    const { raw } = request;
+    return passedOn(kind, await openRuntimeStream(url, raw.method ?? 'GET', forwardedHeaders(raw, url)));
+  }
+  const answered = await tunnel(url, request.raw, request.upgrade);
+  return answered === null ? TAKEN : passedOn(kind, { kind: 'answered', response: answered });
+}
+
+async function serveCommand(url: string, request: ApiRequest): Promise<Answer> {
+  const opened = await openSpdy(url, RUNTIME_PROTOCOLS);
+  if (opened.kind === 'answered') return passedOn('exec', opened);
+  acceptWebSocket(request, COMMAND_PROTOCOL, (client) => void new RemoteCommand(client, opened, optionsOf(request)));
+  return TAKEN;
+}
+
+async function servePorts(url: string, request: ApiRequest): Promise<Answer> {
+  const opened = await openSpdy(url, ['portforward.k8s.io']);
+  if (opened.kind === 'answered') return passedOn('portForward', opened);
+  acceptWebSocket(request, TUNNEL_PROTOCOL, (client) => forwardPorts(client, opened));
+  return TAKEN;
+}
+
+type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];
+
+function acceptWebSocket(request: ApiRequest, protocol: string, begin: (client: Client) => void): void {
+  const { socket, head }: { socket: Duplex; head: Buffer } = request.upgrade!.take();
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: MESSAGE_MAX_BYTES,
+    perMessageDeflate: false,
+    handleProtocols: () => protocol,
+  });
+  server.handleUpgrade(request.raw, socket, head, begin);
+}

@@ -1,0 +1,42 @@
+/** `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: one command to its end, with everything it said. */
+import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
+import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
+import type { NodeView } from '../node-view.ts';
+import { isAnswer, podOf, runningContainer } from './targets.ts';
+
+/** Runs a command in a container and waits for its end. Rejects with the runtime's text when it cannot be started. */
+export type ExecSync = (
+  request: { readonly containerId: string; readonly command: readonly string[] },
+  signal: AbortSignal,
+) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
+
+export function runEndpoints(view: NodeView, execSync: ExecSync): Endpoint[] {
+  const common = { methods: ['POST'], subresources: ['proxy'] } as const;
+  const answer = (request: ApiRequest) => run(view, execSync, request);
+  return [
+    { ...common, path: '/run/:namespace/:pod/:container', answer },
+    { ...common, path: '/run/:namespace/:pod/:uid/:container', answer },
+    { ...common, path: '/run', methods: 'any', answer: pageNotFound },
+    { ...common, path: '/run/*', methods: 'any', answer: pageNotFound },
+  ];
+}
+
+async function run(view: NodeView, execSync: ExecSync, request: ApiRequest): Promise<Answer> {
+  const pod = podOf(view, request);
+  if (isAnswer(pod)) return pod;
+  const name = request.parameters['container'] ?? '';
+  const container = runningContainer(pod, name);
+  if (!container) return text(500, `container not found (${JSON.stringify(name)})`);
+  const cmd = first(request, 'cmd') ?? '';
+  try {
+    const { exitCode, stdout, stderr } = await execSync(
+      { containerId: container.id, command: cmd.split(' ') },
+      request.signal,
+    );
+    const output = stdout + stderr;
+    if (exitCode !== 0) return text(500, `command '${cmd}' exited with ${exitCode}: ${output}`);
+    return output === '' ? { status: 200, headers: {}, body: '' } : json(output);
+  } catch (error) {
+    return text(500, (error as Error).message);
+  }
+}

@@ -1,0 +1,18 @@
+/** Decides which pod and container a command or a stream is for, with upstream's refusals. Shared by all of them. */
+import type { ContainerStatus } from '../../../machines/api/cri.ts';
+import { type Answer, text } from '../http/answer.ts';
+import type { ApiRequest } from '../http/endpoint.ts';
+import type { NodePod, NodeView } from '../node-view.ts';
+
+/** `uid` is not compared, as upstream does not. */
+export function podOf(view: NodeView, { parameters }: Pick<ApiRequest, 'parameters'>): NodePod | Answer {
+  const { namespace, pod: name } = parameters;
+  const found = view.pods().find((known) => known.pod && known.name === name && known.namespace === namespace);
+  return found ?? text(404, 'pod does not exist');
+}
+
+export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';
+
+/** The instance of a container that runs. */
+export const runningContainer = ({ runtime }: NodePod, name: string): ContainerStatus | undefined =>
+  runtime?.containers.find(({ metadata, state }) => metadata?.name === name && state === 'CONTAINER_RUNNING');

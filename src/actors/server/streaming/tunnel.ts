@@ -1,0 +1,63 @@
+/**
+ * Hands an upgraded connection of a client to the runtime's streaming server, byte for byte.
+ *
+ * Invariants: U1 what proves the client's identity stays here. U2 whichever side ends, the other is ended, and a side
+ * that does not read holds up only its own tunnel.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { pipeline } from 'node:stream';
+import type { Upgrade } from '../http/endpoint.ts';
+import { openRuntimeStream } from './runtime-stream.ts';
+
+/** Headers that are for this node, not for the runtime. */
+const KEPT_HERE = new Set(['authorization', 'cookie', 'host']);
+/** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
+const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
+
+/** Header pairs of a client as they go on, with the runtime's own name as host. */
+export function forwardedHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>, url: string) {
+  const headers: Record<string, string[]> = { Host: [new URL(url).host] };
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const [name, value] = [rawHeaders[at] ?? '', rawHeaders[at + 1] ?? ''];
+    if (KEPT_HERE.has(name.toLowerCase())) continue;
+    const kept = name.toLowerCase() === 'sec-websocket-protocol' ? withoutToken(value) : value;
+    (headers[name] ??= []).push(kept);
+  }
+  return headers;
+}
+
+const withoutToken = (value: string): string =>
+  value
+    .split(',')
+    .map((protocol) => protocol.trim())
+    .filter((protocol) => !protocol.startsWith(TOKEN_PROTOCOL))
+    .join(', ');
+
+/** The answer to an upgrade as it stood on the wire. */
+function rawHead({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
+  const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`];
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
+  return `${lines.join('\r\n')}\r\n\r\n`;
+}
+
+/** Joins two connections until both have ended; an error of one ends the other. */
+export function join(left: Duplex, right: Duplex): void {
+  const ignore = (): void => {};
+  pipeline(left, right, left, ignore);
+}
+
+/**
+ * Connects the client to `url` and answers what the runtime answers. The connection is taken only then.
+ * @returns the runtime's answer where it was no upgrade; the caller sends it on
+ */
+export async function tunnel(url: string, request: IncomingMessage, upgrade: Upgrade): Promise<IncomingMessage | null> {
+  const opened = await openRuntimeStream(url, request.method ?? 'GET', forwardedHeaders(request, url));
+  if (opened.kind === 'answered') return opened.response;
+  const client = upgrade.take();
+  client.socket.write(rawHead(opened.response));
+  if (opened.head.length > 0) client.socket.write(opened.head);
+  if (client.head.length > 0) opened.socket.write(client.head);
+  join(client.socket, opened.socket);
+  return null;
+}
