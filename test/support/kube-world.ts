@@ -198,7 +198,10 @@ export class KubeWorld {
   private shown(object: ApiObject): KubeObject {
     if (object.kind !== 'Secret') return structuredClone(object) as never;
     const data = Object.entries((object['data'] ?? {}) as Record<string, string>);
-    const sealed = data.map(([key, value]) => [key, this.vault.seal(value)]);
+    const sealed = data.map(([key, value]) => [
+      key,
+      { text: this.vault.seal(Buffer.from(value, 'base64').toString()) },
+    ]);
     return { ...structuredClone(object), data: Object.fromEntries(sealed) } as never;
   }
 }

@@ -10,6 +10,7 @@ import { replay } from '../../src/kernel/replay.ts';
 import { type AnyStateMachine, assign, line, sendTo, setup, to } from '../../src/kernel/xstate.ts';
 import type { PodStatus } from '../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../src/machines/node-settings.ts';
+import { objectsMachine } from '../../src/machines/objects/objects.ts';
 import type { Manifest } from '../../src/machines/operations/host.ts';
 import { containerGcMachine } from '../../src/machines/pods/container-gc.ts';
 import { eventRecorderMachine } from '../../src/machines/pods/event-recorder.ts';
@@ -62,10 +63,11 @@ export const settings: NodeSettings = {
   relistPeriodMs: 10_000,
 };
 
-const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods']);
+const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods', 'objects']);
 
 const subsystems = {
   mirrorPods: mirrorPodsMachine,
+  objects: objectsMachine,
   eventRecorder: eventRecorderMachine,
   memory: memoryMachine,
   containerGC: containerGcMachine,

@@ -9,9 +9,12 @@ import { idempotent, query, type SecretHandle } from '../../kernel/xstate.ts';
 /** One value of a ConfigMap or Secret: text, or bytes as base64. Of a Secret only the handle is known. */
 export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };
 
-/** A ConfigMap or Secret as the machines hold it. */
+/**
+ * A ConfigMap or Secret as the machines hold it; or what else a pod takes from the API server by name: the handler of a
+ * RuntimeClass, the variables of services, a token of its service account.
+ */
 export interface ConfigObject {
-  readonly kind: 'ConfigMap' | 'Secret';
+  readonly kind: 'ConfigMap' | 'Secret' | 'RuntimeClass' | 'Services' | 'Token';
   readonly namespace: string;
   readonly name: string;
   /** Empty or absent for one from a file. */

@@ -2,9 +2,11 @@
  * The files and requests of a pod's machine: what the host and the runtime are asked for. Pure. See `pod.ts`.
  */
 import type { SecretHandle } from '../../kernel/xstate.ts';
-import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
+import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../api/cri.ts';
+import { servicesKey } from '../objects/keys.ts';
 import type { SubPath } from '../operations/volume.ts';
 import { waitingReasons } from '../reasons.ts';
+import { unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 import {
   type ContainerConfigInput,
@@ -60,6 +62,12 @@ export const logPaths = (context: PodContext) => ({
   paths: [podLogDirectory(podOrName(context), context.node)],
 });
 
+export const linksOf = (context: PodContext) => ({
+  links: context.node.containerLogsDir,
+  folder: podLogDirectory(podOrName(context), context.node),
+  dangling: false,
+});
+
 function configInput(context: PodContext, { container, kind }: Member): ContainerConfigInput {
   const pod = podOrName(context);
   const wish = context.containers[container.name]?.wish;
@@ -84,8 +92,17 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     node: context.node,
     terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
     volumes: context.volumes ?? {},
-    references: environmentReferences(context.objects),
+    references: environmentReferences(context.objects, unavailable(context)),
+    serviceVariables: serviceVariables(context),
   };
+}
+
+/** What the services that it may see make of its environment; nothing on a node that runs alone. */
+function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue[] {
+  if (pod === null || node.apiServer === undefined) return [];
+  return Object.entries(objects[servicesKey(pod)]?.data ?? {}).flatMap(([key, content]) =>
+    'text' in content ? [{ key, value: String(content.text) }] : [],
+  );
 }
 
 /** The sub-paths of those whose turn it is. Where the container's configuration is wrong there are none. */

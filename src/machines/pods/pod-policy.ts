@@ -27,11 +27,20 @@ import type {
   ProbedInstance,
   PullMemory,
 } from './messages.ts';
+import { missingRuntimeClass } from './pod-objects.ts';
 import { hasStarted, probeResults } from './probe-plan.ts';
 import { httpRequest, type ProbedState } from './prober-policy.ts';
 import { factsOf, isAlive, milliseconds, sandboxesOf } from './runtime-facts.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy, sandboxConfig } from './spec/index.ts';
-import { isTerminalPhase, needsSandbox, type PodStage, podIPs, podStatus, shouldRestart } from './status/index.ts';
+import {
+  isTerminalPhase,
+  needsSandbox,
+  type PodStage,
+  type PodStatusFacts,
+  podIPs,
+  podStatus,
+  shouldRestart,
+} from './status/index.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 
 export interface PodInput extends PodRef {
@@ -71,6 +80,10 @@ export interface PodContext extends PodInput {
   readonly attempt: number;
   /** Some regular container had its turn in this sandbox: init containers are not run again. */
   readonly initialised: boolean;
+  /** What was said of the objects of the API server that it uses: by key, empty or why it cannot be known now. */
+  readonly lookups: Readonly<Record<string, string>>;
+  /** By key, the actor of a service account token. */
+  readonly tokens: Readonly<Record<string, string>>;
   /** Containers whose files are being written. */
   readonly writing: readonly string[];
   /** There is an actor that sets up its volumes. */
@@ -89,6 +102,8 @@ export interface PodContext extends PodInput {
   readonly probes: Readonly<Record<string, ProbedState>>;
   /** By actor of a probe, the instance that it probes. */
   readonly probers: Readonly<Record<string, string>>;
+  /** By actor of a log, the instance that writes it. */
+  readonly logs: Readonly<Record<string, string>>;
   readonly kill: Kill | null;
   readonly stage: PodStage;
   /** What it held of the node is free again. */
@@ -106,6 +121,8 @@ export const initialPod = (input: PodInput): PodContext => ({
   crashes: {},
   attempt: 0,
   initialised: false,
+  lookups: {},
+  tokens: {},
   writing: [],
   hasVolumes: false,
   volumes: null,
@@ -115,6 +132,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   untilMs: 0,
   probes: {},
   probers: {},
+  logs: {},
   kill: null,
   stage: 'sync',
   isReclaimed: false,
@@ -314,9 +332,12 @@ function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member)
 export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
   Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
 
-/** Why this pod can never have a sandbox here; `null` when it can. */
-export function impossibility({ pod, node }: PodContext): string | null {
+/** Why this pod cannot have a sandbox here as things are; `null` when it can. */
+export function impossibility(context: PodContext): string | null {
+  const { pod, node } = context;
   if (pod === null) return null;
+  const missing = missingRuntimeClass(context);
+  if (missing !== null) return missing;
   try {
     sandboxConfig(pod, 0, node);
     return null;
@@ -378,7 +399,7 @@ export function deadlineOf({ pod, runtime, status }: PodContext): number | null 
 export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
 
 export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
-  const { pod, node, containers, memory, kill, stage } = context;
+  const { pod, node, containers, memory, stage } = context;
   if (pod === null) return null;
   const entries = Object.entries(containers);
   const waiting = entries
@@ -394,8 +415,16 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     waiting: Object.fromEntries(waiting),
     ...probeResults(context),
     restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
-    ...(kill?.verdict ? { failure: kill.verdict } : {}),
+    ...verdictOf(context),
   });
+}
+
+/** What was said with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
+function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
+  const verdict = kill?.verdict;
+  if (!verdict) return {};
+  if (verdict.said === 'always') return { failure: verdict };
+  return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
 }
 
 /** After a restart of the agent the API server still knows what was said; of what the runtime has nothing was heard yet. */

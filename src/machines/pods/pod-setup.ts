@@ -1,8 +1,10 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
 import { type AnyActorRef, now, pick, setup, to } from '../../kernel/xstate.ts';
+import type { ObjectFound } from '../objects/messages.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { operations } from '../operations/index.ts';
 import { containerMachine } from './container.ts';
+import { containerLogMachine } from './container-log.ts';
 import type { ContainerOrder } from './container-setup.ts';
 import {
   type ContainerReport,
@@ -36,6 +38,7 @@ import {
 import { proberChanges } from './probe-plan.ts';
 import { proberMachine } from './prober.ts';
 import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';
+import { serviceAccountTokenMachine } from './service-account-token.ts';
 import { type VolumesReport, volumesMachine } from './volumes/volumes.ts';
 
 type Event =
@@ -46,18 +49,21 @@ type Event =
   | ImageReport
   | GarbageWanted
   | StatusWanted
+  | ObjectFound
   | VolumesReport
   | Ended
   | { readonly type: 'look' }
   | { readonly type: 'volumes.lost' }
   | { readonly type: 'container.respawn'; readonly name: string }
-  | { readonly type: 'prober.respawn'; readonly id: string };
+  | { readonly type: 'prober.respawn'; readonly id: string }
+  | { readonly type: 'log.respawn'; readonly id: string };
 
 export const podSetup = setup({
   types: { input: {} as PodInput, context: {} as PodContext, events: {} as Event },
   actors: {
     container: containerMachine,
     prober: proberMachine,
+    containerLog: containerLogMachine,
     ...pick(
       operations,
       'cri.podStatus',
@@ -69,8 +75,10 @@ export const podSetup = setup({
       'host.removePod',
       'volume.bindSubPaths',
       'volume.tearDown',
+      'logs.unlink',
     ),
     volumes: volumesMachine,
+    token: serviceAccountTokenMachine,
   },
   guards: {
     isHeld: ({ context }) => context.held,

@@ -36,6 +36,9 @@ import {
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
 import { askImage } from './pod-images.ts';
+import { buryLog, logging, respawnLog } from './pod-logs.ts';
+import { tellNode, tellNodeChange } from './pod-node.ts';
+import { runtimeHandler } from './pod-objects.ts';
 import { initialPod, nextAttempt, podOrName } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
 import {
@@ -48,7 +51,15 @@ import {
   tellCollectorsAgain,
   tellStatusAgain,
 } from './pod-setup.ts';
-import { noteMounted, planVolumes, replaceVolumes, takeObjects, volumesPlace } from './pod-volumes.ts';
+import {
+  buryToken,
+  noteMounted,
+  planVolumes,
+  replaceVolumes,
+  takeObject,
+  takeObjects,
+  volumesPlace,
+} from './pod-volumes.ts';
 import { sandboxConfig } from './spec/index.ts';
 
 /** A look that failed is tried again after this. */
@@ -115,7 +126,12 @@ const preparing = s.createStateConfig({
       },
     },
     /** Waits for its volumes. */
-    volumes: { always: { guard: 'isMounted', target: 'logs' } },
+    volumes: {
+      always: [
+        { guard: 'isBlocked', target: '#sync.blocked' },
+        { guard: 'isMounted', target: 'logs' },
+      ],
+    },
     logs: {
       invoke: {
         id: 'logs',
@@ -132,7 +148,7 @@ const preparing = s.createStateConfig({
 });
 
 const sync = s.createStateConfig({
-  entry: [adoptContainers, planVolumes],
+  entry: [tellNode, adoptContainers, planVolumes],
   initial: 'deciding',
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
@@ -140,7 +156,7 @@ const sync = s.createStateConfig({
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
-    'pod.configured': { actions: [configure, planVolumes] },
+    'pod.configured': { actions: [tellNodeChange, configure, planVolumes] },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
   },
@@ -157,7 +173,10 @@ const sync = s.createStateConfig({
     /** This node can never run it as it is: waits for another configuration. */
     blocked: {
       entry: recordBlocked,
-      on: { 'pod.configured': { target: 'deciding', actions: [configure, planVolumes] } },
+      on: {
+        'pod.configured': { target: 'deciding', actions: [configure, planVolumes] },
+        'object.found': { target: 'deciding', actions: takeObject },
+      },
     },
     replacing,
     preparing,
@@ -167,7 +186,7 @@ const sync = s.createStateConfig({
         src: 'cri.runPodSandbox',
         input: ({ context }) => ({
           config: sandboxConfig(podOrName(context), nextAttempt(context), context.node),
-          runtimeHandler: '',
+          runtimeHandler: runtimeHandler(context) ?? '',
         }),
         onDone: { target: 'awaitingSandbox', actions: acted },
         onError: {
@@ -281,12 +300,14 @@ export const podMachine = s.createMachine({
         'image.failed': { actions: forwardImage },
         'images.started': { actions: forwardImage },
         'objects.changed': { actions: takeObjects },
-        'garbage.wanted': { actions: tellCollectorsAgain },
+        'object.found': { actions: takeObject },
+        'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
         'status.wanted': { actions: tellStatusAgain },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },
-        'xstate.error.actor.*': { actions: [buryContainer, buryProber] },
+        'log.respawn': { actions: respawnLog },
+        'xstate.error.actor.*': { actions: [buryContainer, buryProber, buryLog, buryToken] },
       },
       states: {
         life: {
@@ -311,6 +332,7 @@ export const podMachine = s.createMachine({
         observer,
         deadline,
         probing,
+        logging,
       },
     },
     gone: { id: 'gone', type: 'final' },

@@ -17,6 +17,8 @@
 import { type AnyActorRef, assign, line, now, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
+import { neededKeys } from '../objects/keys.ts';
+import type { ObjectFound, ObjectsReleased, ObjectsStarted, ObjectsWanted } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
 import { volumeOperations } from '../operations/volume.ts';
 import type {
@@ -27,6 +29,7 @@ import type {
   MirrorMessage,
   ObjectsTold,
   PodKill,
+  PodKillWanted,
   PodMessage,
   PodRef,
   PodsMessage,
@@ -36,7 +39,7 @@ import type {
 import { podMachine } from './pod.ts';
 import type { PodInput } from './pod-policy.ts';
 import { emptyRuntime } from './runtime-facts.ts';
-import { type ConfigObjects, differ, objectKeysOf, withKeys } from './volumes/objects.ts';
+import { type ConfigObjects, differ, withKeys } from './volumes/objects.ts';
 
 /** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;
@@ -59,6 +62,8 @@ interface PodRecord extends PodRef {
   readonly alive: boolean;
   readonly crashes: number;
   readonly kill: PodKill | null;
+  /** The node ended it, though it is wanted. */
+  readonly verdict: PodKill | null;
   /** It was wanted again while it ended. */
   readonly again: boolean;
 }
@@ -81,9 +86,12 @@ type Event =
   | ObjectsTold
   | RuntimeMessage
   | PodsMessage
+  | PodKillWanted
   | ImageReport
   | GarbageWanted
   | StatusWanted
+  | ObjectFound
+  | ObjectsStarted
   | Ended
   | { readonly type: 'images.started' }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }
@@ -101,7 +109,7 @@ const idOf = (uid: string): string => `pod-${uid}`;
 const tell = (
   enqueue: Enqueue,
   uid: string,
-  message: PodMessage | RuntimeMessage | ImageReport | GarbageWanted | StatusWanted,
+  message: PodMessage | RuntimeMessage | ImageReport | GarbageWanted | StatusWanted | ObjectFound,
 ): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
 
 const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
@@ -127,7 +135,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
   const isUnknownToRuntime = context.relisted && !mustLook;
   const runtime =
     what.runtime ?? (isUnknownToRuntime ? emptyRuntime(ref.uid, ref.name, ref.namespace, now(args)) : null);
-  const objectKeys = pod === null ? [] : objectKeysOf(pod);
+  const objectKeys = pod === null ? [] : neededKeys(pod, context.settings);
   const input: PodInput = {
     ...ref,
     node: context.settings,
@@ -141,6 +149,8 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     objects: withKeys(context.objects, objectKeys),
   };
   enqueue.spawnChild('pod', { id: idOf(ref.uid), input });
+  wantObjects(args, ref.uid, objectKeys);
+  if (before?.verdict) tell(enqueue, ref.uid, before.verdict);
   return {
     ...ref,
     isStatic: pod !== null && isStaticPod(pod),
@@ -150,6 +160,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     alive: true,
     crashes: before?.crashes ?? 0,
     kill: before?.kill ?? null,
+    verdict: before?.verdict ?? null,
     again: false,
   };
 }
@@ -179,15 +190,31 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
   const before = records[ref.uid];
   if (before?.kill) return { ...before, desired: true, again: true };
   if (before?.alive) {
-    const objectKeys = objectKeysOf(pod);
+    const objectKeys = neededKeys(pod, args.context.settings);
     tellObjects(args.enqueue, before, withKeys(args.context.objects, objectKeys), args.context.objects);
     tell(args.enqueue, ref.uid, { type: 'pod.configured', pod });
+    if (objectKeys.join() !== before.objectKeys.join()) wantObjects(args, ref.uid, objectKeys);
     return { ...before, desired: true, isStatic: isStaticPod(pod), objectKeys };
   }
   const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
   const held = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
   return start(args, ref, before, { pod, held });
 }
+
+/** With an API server the objects come one by one, and for as long as the pod is there. */
+function wantObjects({ context, enqueue }: Args, uid: string, keys: readonly string[]): void {
+  if (context.settings.apiServer === undefined || keys.length === 0) return;
+  enqueue.sendTo(to('objects'), { type: 'objects.wanted', uid, keys } satisfies ObjectsWanted);
+}
+
+const wantObjectsAgain = s.enqueueActions((args) => {
+  for (const { uid, objectKeys } of Object.values(args.context.records)) wantObjects(args, uid, objectKeys);
+});
+
+const forwardObject = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'object.found') return;
+  for (const uid of event.uids) if (context.records[uid]?.alive) tell(enqueue, uid, event);
+});
 
 /** A pod hears of its objects only what it does not know. */
 function tellObjects(
@@ -215,6 +242,17 @@ function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null):
   if (record.alive) tell(enqueue, record.uid, order);
   return { ...record, kill: order };
 }
+
+/** Ends a pod that stays wanted: its status tells why it ended, and it is not started again. */
+const endByNode = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'pods.kill') return;
+  const { uid, graceSeconds, verdict } = event;
+  const record = context.records[uid];
+  if (!record) return;
+  const order: PodKill = { type: 'pod.kill', graceSeconds, remove: false, verdict };
+  if (record.alive) tell(enqueue, uid, order);
+  enqueue.assign({ records: { ...context.records, [uid]: { ...record, verdict: order } } });
+});
 
 const keepHouse = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.housekeeping') return;
@@ -309,6 +347,9 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('status'), { type: 'status.removed', uid });
   enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
   if (gone) tellReleased(enqueue, context, gone);
+  if (context.settings.apiServer !== undefined && gone?.objectKeys.length) {
+    enqueue.sendTo(to('objects'), { type: 'objects.released', uid } satisfies ObjectsReleased);
+  }
   if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
   enqueue.assign({ records: context.relisted ? released(enqueue, rest) : rest });
 });
@@ -371,8 +412,11 @@ export const podsMachine = s.createMachine({
   on: {
     'memory.loaded': { actions: assign({ memory: ({ event }) => event.state }) },
     'config.objects': { actions: takeObjects },
+    'object.found': { actions: forwardObject },
+    'objects.started': { actions: wantObjectsAgain },
     'config.pods': { actions: takeConfig },
     'pods.housekeeping': { actions: keepHouse },
+    'pods.kill': { actions: endByNode },
     'runtime.podChanged': { actions: takeObservation },
     'runtime.podRemoved': { actions: forwardRuntime },
     'runtime.podStale': { actions: sayStale },

@@ -18,6 +18,8 @@ type Texts = Readonly<Record<string, string | null>>;
 export interface References {
   readonly configMaps: Readonly<Record<string, Texts>>;
   readonly secrets: Readonly<Record<string, Texts>>;
+  /** By `<kind>/<namespace>/<name>`, why an object cannot be known now. */
+  readonly unavailable?: Readonly<Record<string, string>>;
 }
 
 export interface EnvironmentInput {
@@ -104,6 +106,11 @@ function referenced(
     throw new Error(`couldn't get ${kind} ${input.pod.metadata.namespace}/${name}, no kubeClient defined`);
   }
   const object = ownValue(kind === 'configMap' ? references.configMaps : references.secrets, name);
+  const why =
+    references.unavailable?.[
+      `${kind === 'configMap' ? 'ConfigMap' : 'Secret'}/${input.pod.metadata.namespace}/${name}`
+    ];
+  if (object === undefined && why !== undefined) throw new Error(why);
   if (object === undefined && ref.optional !== true) throw new Error(`${kind.toLowerCase()} "${name}" not found`);
   return object;
 }

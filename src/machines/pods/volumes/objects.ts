@@ -62,14 +62,17 @@ const versions = (objects: ConfigObjects): string =>
   JSON.stringify(Object.entries(objects).map(([key, { version }]) => [key, version]));
 
 /** What variables may be made of. Bytes of a ConfigMap are none of it; bytes of a Secret are named and refused. */
-export function environmentReferences(objects: ConfigObjects): References {
+export function environmentReferences(
+  objects: ConfigObjects,
+  unavailable: Readonly<Record<string, string>> = {},
+): References {
   const of = (wanted: ObjectKind) =>
     Object.fromEntries(
       Object.values(objects)
         .filter(({ kind }) => kind === wanted)
         .map(({ name, data }) => [name, texts(wanted, data)]),
     );
-  return { configMaps: of('ConfigMap'), secrets: of('Secret') };
+  return { configMaps: of('ConfigMap'), secrets: of('Secret'), unavailable };
 }
 
 function texts(kind: ObjectKind, data: ConfigObject['data']): Readonly<Record<string, string | null>> {

@@ -10,15 +10,19 @@ import type { NodeSettings } from '../../node-settings.ts';
 import type { VolumeFile } from '../../operations/volume.ts';
 import { fieldValue, resourceValue } from '../spec/downward-api.ts';
 import { type ConfigObjects, type ObjectKind, objectKey } from './objects.ts';
+import { tokenKey } from './tokens.ts';
 
 export interface PayloadInput {
   readonly pod: Pod;
   readonly node: NodeSettings;
   readonly objects: ConfigObjects;
+  /** By key, why an object cannot be known now. */
+  readonly unavailable?: Readonly<Record<string, string>>;
 }
 
 /** Where the API's defaults say nothing: static pods have passed them, hand-made ones need not have. */
 const DEFAULT_MODE = 0o644;
+const PRIVATE_MODE = 0o600;
 const MAX_PATH_BYTES = 4096;
 const MAX_NAME_BYTES = 255;
 
@@ -42,12 +46,26 @@ function filesOf(volume: Volume, input: PayloadInput): readonly VolumeFile[] | n
 }
 
 function projection(source: VolumeProjection, mode: number | undefined, input: PayloadInput): readonly VolumeFile[] {
-  const { configMap, secret, downwardAPI } = source;
+  const { configMap, secret, downwardAPI, serviceAccountToken } = source;
+  if (serviceAccountToken) return [tokenFile(serviceAccountToken, mode, input)];
   if (configMap) return keyed({ ...configMap, kind: 'ConfigMap', mode }, input);
   if (secret) return keyed({ ...secret, kind: 'Secret', mode }, input);
   if (downwardAPI) return downward(downwardAPI.items ?? [], mode, input);
   const [kind = 'nothing'] = Object.keys(source);
   throw new Error(`a projected source of kind ${kind} needs an API server, which this node does not have`);
+}
+
+/** Where the group of the pod's volumes is to read it, nobody else is. */
+function tokenFile(
+  token: NonNullable<VolumeProjection['serviceAccountToken']>,
+  mode: number | undefined,
+  { pod, objects, unavailable }: PayloadInput,
+): VolumeFile {
+  const key = tokenKey(pod, token);
+  const content = objects[key]?.data['token'];
+  if (content === undefined) throw new Error(unavailable?.[key] ?? 'failed to fetch token: none was issued yet');
+  const isShared = pod.spec.securityContext?.fsGroup === undefined;
+  return { path: token.path, mode: isShared ? (mode ?? DEFAULT_MODE) : PRIVATE_MODE, content };
 }
 
 interface Keyed {
@@ -59,7 +77,10 @@ interface Keyed {
 }
 
 function keyed({ kind, name = '', items, optional, mode = DEFAULT_MODE }: Keyed, input: PayloadInput): VolumeFile[] {
-  const object = input.objects[objectKey(kind, input.pod.metadata.namespace, name)];
+  const objectName = objectKey(kind, input.pod.metadata.namespace, name);
+  const object = input.objects[objectName];
+  const unavailable = input.unavailable?.[objectName];
+  if (object === undefined && unavailable !== undefined) throw new Error(unavailable);
   if (object === undefined) {
     if (optional === true) return [];
     throw new Error(`${kind.toLowerCase()} "${name}" not found`);

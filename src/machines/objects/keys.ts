@@ -1,0 +1,41 @@
+/**
+ * What a pod needs to know of other objects of the API server, by key. Pure.
+ *
+ * A key is `<kind>/<namespace>/<name>`. ConfigMaps, Secrets and RuntimeClasses are objects; `Services` stands for the
+ * variables that the services of a namespace make, with the name `linked` for a pod that wants all of them and `master`
+ * for one that wants those of `kubernetes` alone.
+ */
+import { isStaticPod, type Pod } from '../api/pod.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import { objectKey, objectKeysOf } from '../pods/volumes/objects.ts';
+
+export const LINKED = 'linked';
+export const MASTER = 'master';
+
+export const servicesKey = ({ metadata, spec }: Pod): string =>
+  objectKey('Services', metadata.namespace, spec.enableServiceLinks === false ? MASTER : LINKED);
+
+export const runtimeClassKey = ({ spec }: Pod): string | null =>
+  spec.runtimeClassName ? objectKey('RuntimeClass', '', spec.runtimeClassName) : null;
+
+/** Everything that the pod uses and that may change while it lives. */
+export function neededKeys(pod: Pod, { apiServer }: Pick<NodeSettings, 'apiServer'>): readonly string[] {
+  if (apiServer === undefined) return objectKeysOf(pod);
+  const runtimeClass = runtimeClassKey(pod);
+  return [...objectKeysOf(pod), ...(runtimeClass === null ? [] : [runtimeClass]), servicesKey(pod)].toSorted();
+}
+
+/** Of these, what has to be known before the pod can start. A static pod starts without the API server. */
+export const awaitedKeys = (pod: Pod, settings: Pick<NodeSettings, 'apiServer'>): readonly string[] =>
+  settings.apiServer === undefined || isStaticPod(pod) ? [] : neededKeys(pod, settings);
+
+export interface ObjectId {
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export function idOf(key: string): ObjectId {
+  const [kind = '', namespace = '', name = ''] = key.split('/');
+  return { kind, namespace, name };
+}

@@ -1,0 +1,39 @@
+/** What `pods` and the objects of the API server say to each other. */
+import type { ConfigObject } from '../operations/volume.ts';
+
+/** Everything that a pod uses: replaces what it wanted before. What is known of it is told again. */
+export interface ObjectsWanted {
+  readonly type: 'objects.wanted';
+  readonly uid: string;
+  readonly keys: readonly string[];
+}
+
+export interface ObjectsReleased {
+  readonly type: 'objects.released';
+  readonly uid: string;
+}
+
+/** What there is under a key. */
+export type ObjectState =
+  | { readonly state: 'found'; readonly object: ConfigObject }
+  | { readonly state: 'missing' }
+  /** It cannot be known now: why, in words for the pod's events. */
+  | { readonly state: 'unknown'; readonly message: string };
+
+export type ObjectFound = {
+  readonly type: 'object.found';
+  readonly key: string;
+  /** The pods that want it. */
+  readonly uids: readonly string[];
+} & ObjectState;
+
+/** The objects' side has lost who wants what. */
+export interface ObjectsStarted {
+  readonly type: 'objects.started';
+}
+
+/** An object's actor to its parent. */
+export type ObjectObserved = {
+  readonly type: 'object.observed';
+  readonly key: string;
+} & ObjectState;

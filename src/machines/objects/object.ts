@@ -1,0 +1,165 @@
+/**
+ * One object that pods use (`object-<key>` below `objects`): a ConfigMap, a Secret or a RuntimeClass.
+ *
+ * Decides: how it is followed, by the strategy of the configuration; what of a change is news.
+ * Owns: the version that was last told.
+ * Hears: its reflector.
+ * Asks: `kube.get`, or its reflector's list and watch. Tells `objects` `object.observed`.
+ * Invariants:
+ *   O1 what did not change is not told.
+ *   O2 an immutable object that was found is not asked for again.
+ *   O3 an object that cannot be read is told as unknown, never as missing; what was known of it stays.
+ */
+import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import { type KubeObject, kubeOperations } from '../operations/kube.ts';
+import type { Ended } from '../pods/messages.ts';
+import { configObjectFrom } from './from-api.ts';
+import { idOf } from './keys.ts';
+import type { ObjectObserved, ObjectState } from './messages.ts';
+
+type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
+
+/** So long a value is good enough, by strategy: `Cache` as upstream's default, `Get` once for each sync of a pod. */
+const PERIOD_MS = { Cache: 60_000, Get: 60_000 } as const;
+/** A list that did not come by then is said to those who wait for it. */
+const SYNC_MS = 10_000;
+const RETRY_BASE_MS = 1_000;
+const RETRY_MAX_MS = 30_000;
+const REOPEN_MS = 1_000;
+
+export interface ObjectInput {
+  readonly key: string;
+  readonly strategy: Strategy;
+}
+
+interface Context extends ObjectInput {
+  /** Of what was last told; `null`: nothing was. Empty: that it is missing. */
+  readonly version: string | null;
+  readonly isImmutable: boolean;
+  readonly failures: number;
+  readonly untilMs: number;
+}
+
+const s = setup({
+  types: { input: {} as ObjectInput, context: {} as Context, events: {} as ReflectorReport | Ended },
+  actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
+  guards: {
+    watches: ({ context }) => context.strategy === 'Watch',
+    isImmutable: ({ context }) => context.isImmutable,
+    isUnsaid: ({ context }) => context.version === null,
+    isMissing: ({ event }) => errorOf(event).code === 'NotFound',
+  },
+  delays: {
+    period: ({ context }) => PERIOD_MS[context.strategy === 'Get' ? 'Get' : 'Cache'],
+    retry: (args) => Math.max(0, args.context.untilMs - now(args)),
+  },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
+
+const tellParent = (enqueue: Enqueue, key: string, state: ObjectState): void =>
+  enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
+
+function tell(enqueue: Enqueue, { key, version }: Context, object: KubeObject | null): void {
+  const found = object && configObjectFrom(idOf(key), object);
+  const next = found?.version ?? '';
+  enqueue.assign({ version: next, isImmutable: object?.['immutable'] === true, failures: 0 });
+  if (next === version) return;
+  tellParent(enqueue, key, found === null ? { state: 'missing' } : { state: 'found', object: found });
+}
+
+const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'reflector.listed') tell(enqueue, context, event.items[0] ?? null);
+});
+
+const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'reflector.changed') return;
+  tell(enqueue, context, event.change === 'DELETED' ? null : event.object);
+});
+
+const takeAnswer = s.enqueueActions(({ context, event, enqueue }) => {
+  tell(enqueue, context, (event as unknown as { output: KubeObject }).output);
+});
+
+const noteMissing = s.enqueueActions(({ context, enqueue }) => tell(enqueue, context, null));
+
+const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
+  const { kind } = idOf(context.key);
+  const message = `failed to sync ${kind.toLowerCase()} cache: timed out waiting for the condition`;
+  tellParent(enqueue, context.key, { state: 'unknown', message });
+});
+
+const noteFailure = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { message } = errorOf(event);
+  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.failures) * (1 + random(args));
+  enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
+  if (context.version === null) tellParent(enqueue, context.key, { state: 'unknown', message });
+});
+
+const RESOURCES: Readonly<Record<string, { readonly apiVersion: string; readonly resource: string }>> = {
+  ConfigMap: { apiVersion: 'v1', resource: 'configmaps' },
+  Secret: { apiVersion: 'v1', resource: 'secrets' },
+  RuntimeClass: { apiVersion: 'node.k8s.io/v1', resource: 'runtimeclasses' },
+};
+
+function collectionOf(key: string) {
+  const { kind, namespace } = idOf(key);
+  const place = RESOURCES[kind] ?? { apiVersion: 'v1', resource: kind.toLowerCase() };
+  return { client: 'kube' as const, ...place, ...(namespace === '' ? {} : { namespace }) };
+}
+
+export const objectMachine = s.createMachine({
+  id: 'object',
+  context: ({ input }) => ({ ...input, version: null, isImmutable: false, failures: 0, untilMs: 0 }),
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'watches', target: 'watching' }, { target: 'getting' }] },
+    watching: {
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: ({ context: { key } }) => ({
+          target: collectionOf(key),
+          fieldSelector: `metadata.name=${idOf(key).name}`,
+        }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ context, event }) => [
+            'Following an object of the API server crashed and starts again',
+            { object: context.key, error: (event.error as Error).message },
+          ]),
+        },
+      },
+      always: { guard: 'isImmutable', target: 'settled' },
+      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+      after: { [SYNC_MS]: { guard: 'isUnsaid', actions: sayUnsynced } },
+    },
+    reopening: { after: { [REOPEN_MS]: 'watching' } },
+    getting: {
+      invoke: {
+        id: 'get',
+        src: 'kube.get',
+        input: ({ context: { key } }) => ({ ...collectionOf(key), name: idOf(key).name }),
+        onDone: { target: 'resting', actions: takeAnswer },
+        onError: [
+          { guard: 'isMissing', target: 'resting', actions: noteMissing },
+          { target: 'backingOff', actions: noteFailure },
+        ],
+      },
+    },
+    /** What is known is good enough for a while. */
+    resting: {
+      always: { guard: 'isImmutable', target: 'settled' },
+      after: { period: 'getting' },
+    },
+    backingOff: { after: { retry: 'getting' } },
+    /** It can never change again. */
+    settled: {},
+  },
+});

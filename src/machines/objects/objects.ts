@@ -1,0 +1,139 @@
+/**
+ * The objects of the API server that pods use: one actor each, for as long as some pod uses it.
+ *
+ * Decides: which objects are followed. Owns: who wants what, and what is known under each key.
+ * Hears: `objects.wanted`, `objects.released` of `pods`; `object.observed` of its actors.
+ * Asks: nothing; its actors do. Tells `pods` `object.found`, and `objects.started` when it lost who wants what.
+ * Invariants:
+ *   J1 an object is followed exactly as long as one pod wants it.
+ *   J2 who wants an object is told what is known of it at once, and every change after that.
+ *   J3 an object that became unreadable takes nothing back from those who have it.
+ */
+import { type AnyActorRef, line, setup, to } from '../../kernel/xstate.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import type { Ended } from '../pods/messages.ts';
+import { idOf } from './keys.ts';
+import type { ObjectFound, ObjectObserved, ObjectState, ObjectsReleased, ObjectsWanted } from './messages.ts';
+import { objectMachine } from './object.ts';
+import { servicesMachine } from './services.ts';
+
+export type ObjectsInput = Pick<NodeSettings, 'apiServer'>;
+
+/** Before the actor of an object that crashed starts again. */
+const RESPAWN_MS = 1_000;
+const SERVICES = 'services';
+
+interface Context {
+  readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
+  /** By uid of a pod, the keys that it wants. */
+  readonly wants: Readonly<Record<string, readonly string[]>>;
+  /** By key, what is known; absent: nothing yet. */
+  readonly known: Readonly<Record<string, ObjectState>>;
+  /** Ids of the actors that are there. */
+  readonly actors: readonly string[];
+}
+
+type Event =
+  | ObjectsWanted
+  | ObjectsReleased
+  | ObjectObserved
+  | Ended
+  | { readonly type: 'object.respawn'; readonly id: string };
+
+const s = setup({
+  types: { input: {} as ObjectsInput, context: {} as Context, events: {} as Event },
+  actors: { object: objectMachine, services: servicesMachine },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+const isServices = (key: string): boolean => idOf(key).kind === 'Services';
+const actorOf = (key: string): string => (isServices(key) ? SERVICES : `object-${key.replaceAll('/', ':')}`);
+const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
+
+/** Starts what is wanted by somebody and stops what is wanted by nobody. */
+function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Partial<Context> {
+  const keys = keysOf(wants);
+  const actors = new Set([...keys].map(actorOf));
+  for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
+  const there = new Set(context.actors);
+  for (const key of keys) {
+    if (!there.has(actorOf(key))) start(enqueue, context.strategy, key);
+    there.add(actorOf(key));
+  }
+  const services = [...keys].filter(isServices).toSorted();
+  const before = [...keysOf(context.wants)].filter(isServices).toSorted();
+  if (services.length > 0 && services.join() !== before.join()) {
+    enqueue.sendTo<AnyActorRef>(SERVICES, { type: 'services.wanted', keys: services });
+  }
+  const known = Object.fromEntries(Object.entries(context.known).filter(([key]) => keys.has(key)));
+  return { wants, actors: [...actors], known };
+}
+
+function start(enqueue: Enqueue, strategy: Context['strategy'], key: string): void {
+  if (isServices(key)) enqueue.spawnChild('services', { id: SERVICES });
+  else enqueue.spawnChild('object', { id: actorOf(key), input: { key, strategy } });
+}
+
+const take = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'objects.wanted') return;
+  const { uid, keys } = event;
+  enqueue.assign(follow(enqueue, context, { ...context.wants, [uid]: keys }));
+  for (const key of keys) {
+    const state = context.known[key];
+    if (state) enqueue.sendTo(to('pods'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
+  }
+});
+
+const release = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'objects.released' || !context.wants[event.uid]) return;
+  const { [event.uid]: _gone, ...wants } = context.wants;
+  enqueue.assign(follow(enqueue, context, wants));
+});
+
+const observe = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'object.observed') return;
+  const { type: _, key, ...state } = event;
+  if (state.state === 'unknown' && context.known[key] && context.known[key].state !== 'unknown') return;
+  enqueue.assign({ known: { ...context.known, [key]: state } });
+  const uids = Object.entries(context.wants).flatMap(([uid, keys]) => (keys.includes(key) ? [uid] : []));
+  enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
+});
+
+const bury = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const { message } = (event as unknown as { error: Error }).error;
+  enqueue(line('error', ['The actor of an object of the API server crashed and starts again', { id, error: message }]));
+  enqueue.stopChild(id);
+  enqueue.assign({ actors: context.actors.filter((each) => each !== id) });
+  enqueue.raise({ type: 'object.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
+});
+
+const respawn = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'object.respawn' || context.actors.includes(event.id)) return;
+  const { id } = event;
+  const keys = [...keysOf(context.wants)].filter((key) => actorOf(key) === id);
+  const [key] = keys;
+  if (key === undefined) return;
+  start(enqueue, context.strategy, key);
+  if (id === SERVICES) enqueue.sendTo<AnyActorRef>(id, { type: 'services.wanted', keys });
+  enqueue.assign({ actors: [...context.actors, id] });
+});
+
+export const objectsMachine = s.createMachine({
+  id: 'objects',
+  context: ({ input }) => ({
+    strategy: input.apiServer?.changeDetection ?? 'Watch',
+    wants: {},
+    known: {},
+    actors: [],
+  }),
+  entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'objects.started' })),
+  on: {
+    'objects.wanted': { actions: take },
+    'objects.released': { actions: release },
+    'object.observed': { actions: observe },
+    'xstate.error.actor.*': { actions: bury },
+    'object.respawn': { actions: respawn },
+  },
+});
