@@ -1,0 +1,79 @@
+/**
+ * Decides who asks: by client certificate, by bearer token, or nobody in particular.
+ *
+ * Order and outcomes are upstream's: a certificate that verifies wins over any token; a token counts when there is no
+ * such certificate; whoever showed something that was refused is refused, and only who showed nothing is anonymous.
+ */
+import { createHash, type X509Certificate } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { TLSSocket } from 'node:tls';
+import type { User } from '../http/endpoint.ts';
+
+/** What a TokenReview says of a token; `null`: it is nobody's. A rejection means that nobody could be asked. */
+export type ReviewToken = (token: string) => Promise<User | null>;
+
+export interface AuthenticationOptions {
+  readonly anonymous: boolean;
+  /** Certificates of clients are accepted. */
+  readonly clientCertificates: boolean;
+  /** Whether this certificate counts now: its authority may have changed since the handshake. */
+  readonly isTrusted: (socket: TLSSocket) => boolean;
+  /** `null`: tokens are not looked at. */
+  readonly reviewToken: ReviewToken | null;
+}
+
+const AUTHENTICATED = 'system:authenticated';
+const ANONYMOUS: User = { name: 'system:anonymous', groups: ['system:unauthenticated'] };
+
+export type Authentication = { readonly user: User } | { readonly refused: string };
+
+export async function authenticate(request: IncomingMessage, options: AuthenticationOptions): Promise<Authentication> {
+  const refusals: string[] = [];
+  if (options.clientCertificates) {
+    const found = certificateUser(request.socket as TLSSocket, options);
+    if (found && 'user' in found) return found;
+    if (found) refusals.push(found.refused);
+  }
+  const token = options.reviewToken === null ? null : bearerToken(request);
+  if (token !== null) {
+    const found = await options.reviewToken!(token).then(
+      (user) => (user === null ? 'invalid bearer token' : { user: authenticated(user) }),
+      (error: unknown) => (error as Error).message,
+    );
+    if (typeof found !== 'string') return found;
+    refusals.push(found);
+  }
+  if (refusals.length === 0 && options.anonymous) return { user: ANONYMOUS };
+  return { refused: refusals.join(', ') || 'no credentials' };
+}
+
+const authenticated = (user: User): User =>
+  user.groups.includes(AUTHENTICATED) ? user : { ...user, groups: [...user.groups, AUTHENTICATED] };
+
+function certificateUser(socket: TLSSocket, { isTrusted }: AuthenticationOptions): Authentication | null {
+  const certificate = socket.getPeerX509Certificate?.();
+  if (!certificate) return null;
+  if (!isTrusted(socket)) return { refused: `x509: ${socket.authorizationError ?? 'the authority has changed'}` };
+  const { CN, O } = socket.getPeerCertificate().subject as { CN?: string | string[]; O?: string | string[] };
+  const name = [CN ?? []].flat().at(-1) ?? '';
+  if (name === '') return null;
+  const extra = { 'authentication.kubernetes.io/credential-id': [`X509SHA256=${fingerprint(certificate)}`] };
+  return { user: authenticated({ name, groups: [O ?? []].flat(), extra }) };
+}
+
+const fingerprint = (certificate: X509Certificate): string =>
+  createHash('sha256').update(certificate.raw).digest('hex');
+
+const SUBPROTOCOL = 'base64url.bearer.authorization.k8s.io.';
+
+/** From the header, or from a WebSocket's protocols where a browser cannot set one. */
+function bearerToken(request: IncomingMessage): string | null {
+  const [scheme = '', token = ''] = (request.headers.authorization ?? '').trim().split(' ');
+  if (scheme.toLowerCase() === 'bearer' && token !== '') return token;
+  if (request.headers.upgrade?.toLowerCase() !== 'websocket') return null;
+  const offered = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());
+  const encoded = offered.filter((name) => name.startsWith(SUBPROTOCOL)).map((name) => name.slice(SUBPROTOCOL.length));
+  // The token may not be the only protocol: it would come back to the client.
+  if (encoded.length !== 1 || offered.length < 2 || !/^[\w-]+$/.test(encoded[0]!)) return null;
+  return Buffer.from(encoded[0]!, 'base64url').toString('utf8');
+}

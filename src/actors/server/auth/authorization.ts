@@ -1,0 +1,47 @@
+/** Decides what somebody may have: the verb of a method, the rights of an endpoint, and upstream's word for a no. */
+import { type Answer, text } from '../http/answer.ts';
+import type { Subresource, User } from '../http/endpoint.ts';
+
+/** What a SubjectAccessReview is asked. */
+export interface Attributes {
+  readonly user: User;
+  readonly verb: string;
+  readonly subresource: Subresource;
+}
+
+/** Whether it is allowed. A rejection means that nobody could be asked. */
+export type Authorize = (attributes: Attributes) => Promise<boolean>;
+
+export const alwaysAllow: Authorize = async () => true;
+
+const VERBS: Readonly<Record<string, string>> = {
+  POST: 'create',
+  GET: 'get',
+  PUT: 'update',
+  PATCH: 'patch',
+  DELETE: 'delete',
+};
+
+/** Methods that Kubernetes has no verb for have the empty one: rights of a named verb never cover it. */
+export const verbOf = (method: string): string => VERBS[method] ?? '';
+
+/** `null` is a yes. One right of those listed is enough; the more specific is asked for first. */
+export async function authorize(
+  user: User,
+  method: string,
+  subresources: readonly Subresource[],
+  mayHave: Authorize,
+): Promise<Answer | null> {
+  const verb = verbOf(method);
+  const asked = `(user=${user.name}, verb=${verb}, resource=nodes, subresource(s)=[${subresources.join(' ')}])\n`;
+  for (const subresource of subresources) {
+    try {
+      if (await mayHave({ user, verb, subresource })) return null;
+    } catch {
+      return text(500, `Authorization error ${asked}`);
+    }
+  }
+  return text(403, `Forbidden ${asked}`);
+}
+
+export const unauthorized = (): Answer => text(401, 'Unauthorized');

@@ -1,0 +1,103 @@
+/**
+ * Questions to the API server about credentials and rights, and how long their answers hold.
+ *
+ * Owns: the caches, upstream's in time and size. A request never waits longer for an answer than {@link REVIEW_TIMEOUT_MS}.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Json } from '../../../kernel/json.ts';
+import type { KubeObject, KubeTarget } from '../../../machines/operations/kube.ts';
+import type { User } from '../http/endpoint.ts';
+import type { ReviewToken } from './authentication.ts';
+import type { Authorize } from './authorization.ts';
+import { AnswerCache } from './cache.ts';
+
+/** Creates an object at the API server and resolves with what it became; ends when the signal does. */
+export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
+
+/** Upstream's: a client that waits longer has gone. */
+const REVIEW_TIMEOUT_MS = 10_000;
+/** Upstream's sizes: a node is asked by few. */
+const TOKENS_MAX = 4_096;
+const RIGHTS_MAX = 8_192;
+/** Upstream's tries of a webhook that cannot be reached, and the first wait between them. */
+const TRIES = 5;
+const FIRST_RETRY_MS = 500;
+const RETRY_FACTOR = 1.5;
+
+export interface Ttls {
+  readonly tokenMs: number;
+  readonly authorizedMs: number;
+  readonly unauthorizedMs: number;
+}
+
+interface TokenReviewStatus {
+  readonly authenticated?: boolean;
+  readonly error?: string;
+  readonly user?: {
+    readonly username?: string;
+    readonly uid?: string;
+    readonly groups?: readonly string[];
+    readonly extra?: Readonly<Record<string, readonly string[]>>;
+  };
+}
+
+/** Asks for a TokenReview. That a token is nobody's is kept as long as whose it is; a failure to ask is not kept. */
+export function tokenReviewer(create: Create, ttls: Pick<Ttls, 'tokenMs'>): ReviewToken {
+  const cache = new AnswerCache<User | null>({
+    ttlMs: () => ttls.tokenMs,
+    maxEntries: TOKENS_MAX,
+  });
+  const apiVersion = 'authentication.k8s.io/v1';
+  return (token) =>
+    cache.get(token, async () => {
+      const body = { apiVersion, kind: 'TokenReview', metadata: {}, spec: { token } };
+      const review = await asked(create, { client: 'kube', apiVersion, resource: 'tokenreviews', body });
+      const status = review['status'] as TokenReviewStatus | undefined;
+      if (status?.authenticated === true) return userOf(status);
+      if (status?.error) throw new Error(status.error);
+      return null;
+    });
+}
+
+function userOf({ user }: TokenReviewStatus): User {
+  const { username = '', uid, groups = [], extra } = user ?? {};
+  return { name: username, groups, ...(uid ? { uid } : {}), ...(extra ? { extra } : {}) };
+}
+
+/** Asks for a SubjectAccessReview on this node. */
+export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls, 'tokenMs'>): Authorize {
+  const cache = new AnswerCache<boolean>({
+    ttlMs: (allowed) => (allowed ? ttls.authorizedMs : ttls.unauthorizedMs),
+    maxEntries: RIGHTS_MAX,
+  });
+  const apiVersion = 'authorization.k8s.io/v1';
+  return ({ user, verb, subresource }) => {
+    const resourceAttributes = { verb, version: 'v1', resource: 'nodes', subresource, name: nodeName };
+    const { name, uid, groups, extra } = user;
+    const spec = {
+      resourceAttributes,
+      user: name,
+      groups: [...groups],
+      ...(uid === undefined ? {} : { uid }),
+      ...(extra === undefined ? {} : { extra }),
+    } as unknown as { readonly [key: string]: Json };
+    return cache.get(JSON.stringify(spec), async () => {
+      const body = { apiVersion, kind: 'SubjectAccessReview', metadata: {}, spec };
+      const review = await asked(create, { client: 'kube', apiVersion, resource: 'subjectaccessreviews', body });
+      return (review['status'] as { allowed?: boolean } | undefined)?.allowed === true;
+    });
+  };
+}
+
+async function asked(create: Create, request: Parameters<Create>[0]): Promise<KubeObject> {
+  const signal = AbortSignal.timeout(REVIEW_TIMEOUT_MS);
+  for (let tried = 1, waitMs = FIRST_RETRY_MS; ; tried++, waitMs *= RETRY_FACTOR) {
+    try {
+      return await create(request, signal);
+    } catch (error) {
+      const isRetriable = (error as { retriable?: boolean }).retriable === true;
+      if (!isRetriable || tried === TRIES || signal.aborted) throw error;
+      await pause(waitMs, undefined, { signal });
+    }
+  }
+}

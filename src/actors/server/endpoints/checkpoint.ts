@@ -1,0 +1,65 @@
+/** `/checkpoint/<namespace>/<pod>/<container>`: a snapshot of a running container, made by the runtime as a file. */
+import { join } from 'node:path';
+import { quote } from '../../../machines/startup/configuration/go-text.ts';
+import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
+import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
+import type { NodeView } from '../node-view.ts';
+
+/** Asks the runtime to write a container's state to `location`; a `timeoutSeconds` of 0 leaves the time to the runtime. */
+export type CheckpointContainer = (
+  request: { readonly containerId: string; readonly location: string; readonly timeoutSeconds: number },
+  signal: AbortSignal,
+) => Promise<void>;
+
+export interface CheckpointOptions {
+  readonly view: NodeView;
+  readonly rootDir: string;
+  readonly checkpoint: CheckpointContainer;
+}
+
+export function checkpointEndpoints(options: CheckpointOptions): Endpoint[] {
+  const common = { methods: ['POST'], subresources: ['checkpoint'] } as const;
+  return [
+    {
+      ...common,
+      path: '/checkpoint/:namespace/:pod/:container',
+      answer: (request) => checkpointed(request, options),
+    },
+    ...['/checkpoint', '/checkpoint/*'].map(
+      (path): Endpoint => ({
+        ...common,
+        path,
+        methods: 'any',
+        answer: pageNotFound,
+      }),
+    ),
+  ];
+}
+
+type Parameters = Record<'namespace' | 'pod' | 'container', string>;
+
+async function checkpointed(request: ApiRequest, { view, rootDir, checkpoint }: CheckpointOptions): Promise<Answer> {
+  const { namespace, pod, container } = request.parameters as Parameters;
+  const found = view.pods().find((known) => known.pod && known.name === pod && known.namespace === namespace);
+  if (!found) return text(404, 'pod does not exist');
+  const { spec } = found.pod!;
+  const isKnown = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].some(
+    ({ name }) => name === container,
+  );
+  if (!isKnown) return text(404, `container ${container} does not exist`);
+  const timeout = first(request, 'timeout') ?? '';
+  if (timeout !== '' && !/^\d{1,9}$/.test(timeout)) return text(404, 'cannot parse value of timeout parameter');
+  const failed = (why: string) => text(500, `checkpointing of ${namespace}/${pod}/${container} failed (${why})`);
+  const running = found.runtime?.containers.find(
+    ({ metadata, state }) => metadata?.name === container && state === 'CONTAINER_RUNNING',
+  );
+  if (!running) return failed(`container ${container} not found`);
+  const at = new Date().toISOString().replace(/\.\d+Z$/, 'Z');
+  const location = join(rootDir, 'checkpoints', `checkpoint-${pod}_${namespace}-${container}-${at}.tar`);
+  try {
+    await checkpoint({ containerId: running.id, location, timeoutSeconds: Number(timeout) }, request.signal);
+  } catch (error) {
+    return failed((error as Error).message);
+  }
+  return json(`{"items":[${quote(location)}]}`);
+}

@@ -1,0 +1,169 @@
+/** `/containerLogs/<namespace>/<pod>/<container>`: what a container wrote, now or as it is written. */
+import { Readable } from 'node:stream';
+import type { Pod, ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/api/pod.ts';
+import { quote } from '../../../machines/startup/configuration/go-text.ts';
+import { type Answer, pageNotFound, text } from '../http/answer.ts';
+import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { containerLog, type LogOptions } from '../logs/container-log.ts';
+import { nanoseconds } from '../logs/cri-line.ts';
+import type { NodePod, NodeView } from '../node-view.ts';
+
+const UNDECODABLE = text(400, '{"message": "Unable to decode query."}');
+const INVALID = text(422, '{"message": "Invalid request."}');
+const INT64_MAX = 2n ** 63n - 1n;
+const NANOSECONDS_PER_MS = 1_000_000n;
+const NANOSECONDS_PER_SECOND = 1_000_000_000n;
+
+export interface LogQuery extends LogOptions {
+  readonly follow: boolean;
+  readonly previous: boolean;
+}
+
+export function containerLogsEndpoints(view: NodeView, splitStreams: boolean): Endpoint[] {
+  const answer = (request: ApiRequest) => logs(view, request, splitStreams);
+  const common = { methods: ['GET'], subresources: ['proxy'] } as const;
+  return [
+    { ...common, path: '/containerLogs/:namespace/:pod/:container', answer },
+    ...['/containerLogs', '/containerLogs/*'].map(
+      (path): Endpoint => ({
+        ...common,
+        path,
+        methods: 'any',
+        answer: pageNotFound,
+      }),
+    ),
+  ];
+}
+
+function logs(view: NodeView, request: ApiRequest, splitStreams: boolean): Answer {
+  const {
+    namespace,
+    pod: podName,
+    container,
+  } = request.parameters as Record<'namespace' | 'pod' | 'container', string>;
+  const query = logQuery(request.query);
+  if (query === 'undecodable') return UNDECODABLE;
+  if (query === 'invalid') return INVALID;
+  const stream = request.query.get('stream')?.[0] ?? 'All';
+  if (stream !== 'All' && !splitStreams) return text(400, withoutGate(stream));
+  const found = view
+    .pods()
+    .find(({ pod, name, namespace: its }) => pod !== null && name === podName && its === namespace);
+  if (!found) return text(404, `pod ${quote(podName)} does not exist`);
+  if (!hasContainer(found.pod!, container)) {
+    return text(404, `container ${quote(container)} not found in pod ${quote(podName)}`);
+  }
+  const instance = instanceOf(found, container, query.previous);
+  if ('refusal' in instance) return stream400(instance.refusal);
+  return { status: 200, headers: {}, body: Readable.from(body(view, found.uid, instance, query, request.signal)) };
+}
+
+/** Upstream has begun to answer before it knows the container; what fails later has no type. */
+const stream400 = (why: string): Answer => ({ status: 400, headers: {}, body: Readable.from([Buffer.from(why)]) });
+
+const withoutGate = (stream: string): string =>
+  `unable to return the given log stream: ${quote(stream)}. Please enable PodLogsQuerySplitStreams feature gate in kubelet`;
+
+// ---- the query ------------------------------------------------------------------------------------------------------
+
+export function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'undecodable' | 'invalid' {
+  const number = (name: string) => integer(query.get(name)?.[0]);
+  const [tail, limitBytes, sinceSeconds] = [number('tailLines'), number('limitBytes'), number('sinceSeconds')];
+  const sinceText = query.get('sinceTime')?.[0] || undefined;
+  const sinceTime = sinceText === undefined ? null : nanoseconds(sinceText);
+  if (tail === 'bad' || limitBytes === 'bad' || sinceSeconds === 'bad') return 'undecodable';
+  if (sinceText !== undefined && sinceTime === null) return 'undecodable';
+  const stream = query.get('stream')?.[0] ?? 'All';
+  const isInvalid =
+    (tail !== null && tail < 0n) ||
+    (limitBytes !== null && limitBytes < 1n) ||
+    (sinceSeconds !== null && (sinceSeconds < 1n || sinceTime !== null)) ||
+    !['All', 'Stdout', 'Stderr'].includes(stream) ||
+    (stream !== 'All' && tail !== null);
+  if (isInvalid) return 'invalid';
+  const now = BigInt(Date.now()) * NANOSECONDS_PER_MS;
+  return {
+    follow: isTrue(query.get('follow')?.[0]),
+    previous: isTrue(query.get('previous')?.[0]),
+    timestamps: isTrue(query.get('timestamps')?.[0]),
+    since: sinceSeconds === null ? sinceTime : now - sinceSeconds * NANOSECONDS_PER_SECOND,
+    tail: tail === null ? null : Number(tail),
+    limitBytes: limitBytes === null ? null : Number(limitBytes),
+    streams: stream === 'All' ? ['stdout', 'stderr'] : [stream === 'Stdout' ? 'stdout' : 'stderr'],
+  };
+}
+
+function integer(value: string | undefined): bigint | null | 'bad' {
+  if (value === undefined) return null;
+  if (!/^[+-]?\d{1,32}$/.test(value)) return 'bad';
+  const parsed = BigInt(value.replace(/^\+/, ''));
+  return parsed > INT64_MAX || parsed < -INT64_MAX - 1n ? 'bad' : parsed;
+}
+
+/** Only two texts are false. */
+const isTrue = (value: string | undefined): boolean => value !== undefined && value !== 'false' && value !== '0';
+
+// ---- the container --------------------------------------------------------------------------------------------------
+
+const hasContainer = ({ spec }: Pod, name: string): boolean =>
+  [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].some(
+    (container) => container.name === name,
+  );
+
+const statusOf = (status: PodStatus | null, name: string): PodContainerStatus | undefined =>
+  [
+    ...(status?.containerStatuses ?? []),
+    ...(status?.initContainerStatuses ?? []),
+    ...(status?.ephemeralContainerStatuses ?? []),
+  ].find((container) => container.name === name);
+
+type Instance = { readonly containerId: string } | { readonly refusal: string };
+
+/** The instance whose log is meant, by its id as the status has it: `containerd://<id>`. */
+function instanceOf({ name: podName, status }: NodePod, container: string, previous: boolean): Instance {
+  const where = `container ${quote(container)} in pod ${quote(podName)}`;
+  const found = statusOf(status, container);
+  if (!found) return { refusal: `${where} is not available` };
+  const { state, lastState } = found;
+  const last = lastState?.terminated?.containerID ?? '';
+  if (previous) return last === '' ? { refusal: `previous terminated ${where} not found` } : { containerId: last };
+  if (state?.running) return { containerId: found.containerID ?? '' };
+  if (state?.terminated || lastState?.terminated) {
+    const containerId = state?.terminated?.containerID || last;
+    return containerId === '' ? { refusal: `${where} is terminated` } : { containerId };
+  }
+  if (!state?.waiting) return { refusal: `${where} is waiting to start - no logs yet` };
+  return { refusal: `${where} is waiting to start: ${waitingFor(state.waiting.reason ?? '')}` };
+}
+
+function waitingFor(reason: string): string {
+  if (reason === 'ErrImagePull') return "image can't be pulled";
+  return reason === 'ImagePullBackOff' ? 'trying and failing to pull image' : reason;
+}
+
+// ---- the log --------------------------------------------------------------------------------------------------------
+
+async function* body(
+  view: NodeView,
+  uid: string,
+  { containerId }: { readonly containerId: string },
+  query: LogQuery,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  const id = containerId.slice(containerId.indexOf('://') + 3);
+  const instance = () =>
+    view
+      .pods()
+      .find((pod) => pod.uid === uid)
+      ?.runtime?.containers.find((container) => container.id === id);
+  const path = instance()?.log_path ?? '';
+  if (path === '') return yield Buffer.from(`unable to retrieve container logs for ${containerId}`);
+  const isRunning = () => instance()?.state === 'CONTAINER_RUNNING';
+  try {
+    yield* containerLog(path, query, query.follow ? { signal, isRunning } : undefined);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const why = code === 'ENOENT' ? `lstat ${path}: no such file or directory` : message;
+    yield Buffer.from(`failed to try resolving symlinks in path ${quote(path)}: ${why}`);
+  }
+}

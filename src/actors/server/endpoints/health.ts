@@ -1,0 +1,43 @@
+/** `/healthz` and its checks, as Kubernetes' health checks read. The reason of a failure is given by the check alone. */
+import { type Answer, refusal, text } from '../http/answer.ts';
+import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';
+import type { Checks } from '../node-view.ts';
+
+const RIGHTS: readonly Subresource[] = ['healthz', 'proxy'];
+/** Checks with a path of their own; `device-plugin` is only part of the overview. */
+const NAMED = ['ping', 'log', 'syncloop'];
+
+export function healthEndpoints(checks: Checks): Endpoint[] {
+  const names = Object.keys(checks).filter((name) => NAMED.includes(name));
+  return [
+    { path: '/healthz', methods: 'any', subresources: RIGHTS, answer: (request) => overview(checks, request) },
+    ...names.map(
+      (name): Endpoint => ({
+        path: `/healthz/${name}`,
+        methods: 'any',
+        subresources: RIGHTS,
+        answer: () => single(checks[name]!),
+      }),
+    ),
+  ];
+}
+
+function single(check: () => string | null): Answer {
+  const problem = check();
+  return problem === null ? text(200, 'ok') : refusal(500, `internal server error: ${problem}`);
+}
+
+function overview(checks: Checks, { query }: ApiRequest): Answer {
+  const excluded = new Set(query.get('exclude') ?? []);
+  const results = Object.entries(checks).map(([name, check]) => {
+    if (excluded.has(name)) return { healthy: true, line: `[+]${name} excluded: ok\n` };
+    const healthy = check() === null;
+    return { healthy, line: healthy ? `[+]${name} ok\n` : `[-]${name} failed: reason withheld\n` };
+  });
+  const healthy = results.every((result) => result.healthy);
+  const headers = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
+  if (healthy && !query.has('verbose')) return { status: 200, headers, body: 'ok' };
+  const lines = results.map(({ line }) => line).join('');
+  const body = `${lines}healthz check ${healthy ? 'passed' : 'failed'}\n`;
+  return { status: healthy ? 200 : 500, headers, body };
+}

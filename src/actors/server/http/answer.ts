@@ -1,0 +1,62 @@
+/** What an endpoint answers, and the forms that recur. Upstream's texts are byte for byte. */
+import { STATUS_CODES } from 'node:http';
+import type { Readable } from 'node:stream';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[]>>;
+  readonly body: string | Buffer | Readable;
+}
+
+/** The connection is no longer HTTP: whoever answered this has it. */
+export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
+
+const TEXT = 'text/plain; charset=utf-8';
+
+/** A short answer of the kubelet itself. */
+export const text = (status: number, body: string): Answer => ({ status, headers: { 'content-type': TEXT }, body });
+
+/** As Go's `http.Error`: text that no browser may take for anything else. */
+export const refusal = (status: number, body: string): Answer => ({
+  status,
+  headers: { 'content-type': TEXT, 'x-content-type-options': 'nosniff' },
+  body: `${body}\n`,
+});
+
+export const json = (body: string, status = 200): Answer => ({
+  status,
+  headers: { 'content-type': 'application/json' },
+  body,
+});
+
+/** Nothing is there: the outer router's word. */
+export const notFound = (): Answer => refusal(404, '404 page not found');
+
+/** Nothing is there: the inner router's word. */
+export const pageNotFound = (): Answer => text(404, '404: Page Not Found');
+
+export const methodNotAllowed = (allowed: readonly string[]): Answer => ({
+  status: 405,
+  headers: { 'content-type': TEXT, allow: allowed.join(', ') },
+  body: '405: Method Not Allowed',
+});
+
+/** A body only for methods that read, as Go's `http.Redirect` has it. */
+export function redirect(method: string, location: string, status: 307 | 301 = 307): Answer {
+  const reads = method === 'GET' || method === 'HEAD';
+  return {
+    status,
+    headers: { ...(reads ? { 'content-type': 'text/html; charset=utf-8' } : {}), location },
+    body: reads ? `<a href="${escapeHtml(location)}">${STATUS_CODES[status]}</a>.\n\n` : '',
+  };
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&#34;',
+  "'": '&#39;',
+};
+
+export const escapeHtml = (value: string): string => value.replace(/[&<>"']/g, (character) => ENTITIES[character]!);

@@ -1,0 +1,221 @@
+/**
+ * One HTTP server of the node: routing, rights and the limits that hold for every client.
+ *
+ * Owns: a fastify instance and the connections to it. A socket, TLS or not, is given to it by {@link ApiServer.accept}.
+ * Invariants:
+ *   A1 paths that nobody serves and paths that must be cleaned are answered before anybody is asked who they are, as
+ *   upstream does; everything else is answered only to those who may have it.
+ *   A2 a request costs at most its limits: headers, body, time, connections; a body that nobody wants is not read.
+ *   A3 an endpoint that fails costs its request, never the server.
+ */
+import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { type Duplex, Readable } from 'node:stream';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { type Answer, methodNotAllowed, notFound, redirect, TAKEN, text } from './answer.ts';
+import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
+import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
+import { queryOf, type Target, targetOf } from './target.ts';
+
+/** Upstream's: its HTTP library takes a header of 1 MiB and a little more. */
+export const HEADER_MAX_BYTES = 1024 * 1024 + 4096;
+/** From the first byte to the last of a request's head. */
+const HEAD_TIMEOUT_MS = 30_000;
+/** A whole request with its body: no endpoint takes more than a few bytes. */
+const REQUEST_TIMEOUT_MS = 60_000;
+/** Upstream's: a connection that asks nothing is closed. */
+const IDLE_TIMEOUT_MS = 90_000;
+/** Connections at once: many times what an API server, a scraper and people need, and few enough for a small node. */
+const CONNECTIONS_MAX = 2_000;
+/** Upstream matches any length that the header's limit lets through. */
+const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
+/** Paths below which a client may leave HTTP; an upgrade to anything else is not heard. */
+const STREAMED = /^\/+(exec|attach|portForward)\b/;
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+
+/** Who may have what; `null` is a yes. */
+export type Gate = (request: IncomingMessage, endpoint: Endpoint) => Promise<Answer | null>;
+
+export interface ApiServerOptions {
+  readonly endpoints: readonly Endpoint[];
+  readonly gate: Gate;
+  /** Paths that exist only with a last slash, besides those that always do. */
+  readonly slashed?: ReadonlySet<string>;
+  /** Sees each request when it has been answered: method, route and status. */
+  readonly onAnswered?: (method: string, route: string, status: number, durationMs: number) => void;
+  /** Hears of an endpoint that threw. */
+  readonly onFailure?: (path: string, error: unknown) => void;
+}
+
+export class ApiServer {
+  private readonly targets = new WeakMap<IncomingMessage, Target>();
+  private readonly upgrades = new WeakMap<IncomingMessage, Upgrade>();
+  private readonly options: ApiServerOptions;
+  private readonly slashed: ReadonlySet<string>;
+  private server!: Server;
+  private app!: FastifyInstance<Server>;
+  private dispatch!: (request: IncomingMessage, response: ServerResponse) => void;
+
+  constructor(options: ApiServerOptions) {
+    this.options = options;
+    this.slashed = options.slashed ?? new Set();
+  }
+
+  /** Ready to take connections. */
+  async open(): Promise<this> {
+    const { fastify } = await import('fastify');
+    this.app = fastify<Server>({
+      serverFactory: (handle) => this.httpServer(handle),
+      rewriteUrl: (request) => this.rewrite(request),
+      routerOptions: { maxParamLength: SEGMENT_MAX_CHARS },
+      exposeHeadRoutes: false,
+      clientErrorHandler: (error, socket) => answerMalformed(error, socket as Socket, this.dispatch),
+    });
+    this.app.removeAllContentTypeParsers();
+    this.app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+    this.app.setNotFoundHandler((request, reply) => this.unrouted(request, reply));
+    this.app.setErrorHandler((error, request, reply) => this.failed(error, request, reply));
+    for (const endpoint of this.options.endpoints) this.route(endpoint);
+    await this.app.ready();
+    return this;
+  }
+
+  /** Serves a connection. */
+  accept(socket: Socket): void {
+    this.server.emit('connection', socket);
+  }
+
+  /** Ends every connection, whatever is under way. */
+  async close(): Promise<void> {
+    this.server.closeAllConnections();
+    // Ends its watch; that it does not listen is no news.
+    this.server.close(() => {});
+    await this.app.close();
+  }
+
+  private httpServer(handle: (request: IncomingMessage, response: ServerResponse) => void): Server {
+    this.dispatch = (request, response) => {
+      if (!isAnswerable(request)) return;
+      request.method = knownMethod(request);
+      handle(request, response);
+    };
+    this.server = createServer(
+      {
+        maxHeaderSize: HEADER_MAX_BYTES,
+        headersTimeout: HEAD_TIMEOUT_MS,
+        requestTimeout: REQUEST_TIMEOUT_MS,
+        keepAliveTimeout: IDLE_TIMEOUT_MS,
+        requireHostHeader: false,
+        noDelay: true,
+        shouldUpgradeCallback: ({ url }) => STREAMED.test(url ?? ''),
+      },
+      (request, response) => this.dispatch(request, response),
+    );
+    this.server.maxConnections = CONNECTIONS_MAX;
+    this.server.on('upgrade', (request, socket, head) => this.upgraded(request, socket, head));
+    // It never listens itself: this starts its watch over slow requests.
+    this.server.emit('listening');
+    return this.server;
+  }
+
+  /** A request for a stream is answered like any other until its endpoint takes the connection. */
+  private upgraded(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket as Socket);
+    response.once('finish', () => socket.end());
+    socket.on('error', () => socket.destroy());
+    const take = () => {
+      response.detachSocket(socket as Socket);
+      return { socket, head };
+    };
+    this.upgrades.set(request, { take });
+    this.dispatch(request, response);
+  }
+
+  private rewrite(request: IncomingMessage): string {
+    const target = targetOf(request.url ?? '', this.slashed);
+    this.targets.set(request, target);
+    return target.kind === 'resource' ? target.route : '/';
+  }
+
+  private route(endpoint: Endpoint): void {
+    this.app.route({
+      method: METHODS,
+      url: endpoint.path,
+      handler: (request, reply) => this.routed(endpoint, request, reply),
+    });
+  }
+
+  private async routed(endpoint: Endpoint, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const target = this.targets.get(request.raw);
+    if (target?.kind !== 'resource') return await this.unrouted(request, reply);
+    const refused = await this.options.gate(request.raw, endpoint);
+    const answer = refused ?? (await this.answered(endpoint, target, request, reply));
+    return this.send(answer, endpoint.path, request, reply);
+  }
+
+  private answered(
+    { methods, answer }: Endpoint,
+    { path, query }: Target & { readonly kind: 'resource' },
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Answer | Promise<Answer> {
+    if (methods !== 'any' && !methods.includes(request.method)) return methodNotAllowed(methods);
+    const gone = new AbortController();
+    reply.raw.once('close', () => gone.abort());
+    const parameters = request.params as ApiRequest['parameters'];
+    const { method, raw } = request;
+    const upgrade = this.upgrades.get(raw) ?? null;
+    return answer({ method, path, parameters, query: queryOf(query), raw, upgrade, signal: gone.signal });
+  }
+
+  private async unrouted(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const target = this.targets.get(request.raw);
+    if (target?.kind === 'redirect') {
+      return this.send(redirect(sentMethod(request.raw), target.location), 'redirect', request, reply);
+    }
+    if (target?.kind === 'malformed') {
+      reply.header('connection', 'close');
+      return this.send({ status: 400, headers: {}, body: '' }, 'malformed', request, reply);
+    }
+    return this.send(notFound(), 'unknown', request, reply);
+  }
+
+  private async failed(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    this.options.onFailure?.(request.url, error);
+    const why = error instanceof Error ? error.message : String(error);
+    return this.send(text(500, `Internal Error: ${why}`), 'failure', request, reply);
+  }
+
+  private taken(route: string, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    this.options.onAnswered?.(sentMethod(request.raw), route, TAKEN.status, reply.elapsedTime);
+    return reply.hijack();
+  }
+
+  private send(answer: Answer, route: string, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    if (answer === TAKEN) return this.taken(route, request, reply);
+    const { status, headers, body } = answer;
+    reply.code(status).headers(headers);
+    if (!request.raw.complete) endAfter(request.raw, reply);
+    const { onAnswered } = this.options;
+    const time = () => onAnswered?.(sentMethod(request.raw), route, reply.raw.statusCode, reply.elapsedTime);
+    reply.raw.once('close', time);
+    if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : reply.send(body);
+    if (body.length === 0) return reply.header('content-length', '0').send();
+    return reply.send(Buffer.isBuffer(body) ? body : Buffer.from(body));
+  }
+}
+
+function headOnly(body: Readable, reply: FastifyReply): FastifyReply {
+  body.destroy();
+  return reply.send();
+}
+
+/** A body that nobody read is not read afterwards either: the connection ends with the answer. */
+function endAfter(request: IncomingMessage, reply: FastifyReply): void {
+  reply.header('connection', 'close');
+  reply.raw.once('finish', () => {
+    if (!request.complete) request.socket.destroySoon();
+  });
+}

@@ -1,0 +1,66 @@
+/**
+ * Profiles of this process by V8's inspector. One at a time: a second one would measure the first.
+ */
+import type { InspectorNotification } from 'node:inspector';
+import { Session } from 'node:inspector/promises';
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** The profiler is taken: the client may come again. */
+export class ProfilerBusy extends Error {
+  constructor() {
+    super('Could not enable CPU profiling: cpu profiling already in use');
+  }
+}
+
+let isBusy = false;
+
+async function measured<T>(measure: (session: Session) => Promise<T>): Promise<T> {
+  if (isBusy) throw new ProfilerBusy();
+  isBusy = true;
+  const session = new Session();
+  try {
+    session.connect();
+    return await measure(session);
+  } finally {
+    session.disconnect();
+    isBusy = false;
+  }
+}
+
+/** Ends early when the client is gone. */
+const during = (seconds: number, signal: AbortSignal): Promise<unknown> =>
+  pause(seconds * 1_000, undefined, { signal }).catch(() => {});
+
+/** A `.cpuprofile`. */
+export const cpuProfile = (seconds: number, signal: AbortSignal): Promise<string> =>
+  measured(async (session) => {
+    await session.post('Profiler.enable');
+    await session.post('Profiler.start');
+    await during(seconds, signal);
+    const { profile } = await session.post('Profiler.stop');
+    return JSON.stringify(profile);
+  });
+
+/** A `.heapprofile`. */
+export const allocations = (seconds: number, signal: AbortSignal): Promise<string> =>
+  measured(async (session) => {
+    await session.post('HeapProfiler.startSampling');
+    await during(seconds, signal);
+    const { profile } = await session.post('HeapProfiler.stopSampling');
+    return JSON.stringify(profile);
+  });
+
+/** Events of V8 and Node in the form of Chrome's tracing. */
+export const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
+  measured(async (session) => {
+    const events: unknown[] = [];
+    session.on('NodeTracing.dataCollected', ({ params }: InspectorNotification<{ value: unknown[] }>) => {
+      events.push(...params.value);
+    });
+    const complete = new Promise((resolve) => session.once('NodeTracing.tracingComplete', resolve));
+    await session.post('NodeTracing.start', { traceConfig: { includedCategories: ['v8', 'node'] } });
+    await during(seconds, signal);
+    await session.post('NodeTracing.stop');
+    await complete;
+    return JSON.stringify({ traceEvents: events });
+  });

@@ -1,0 +1,96 @@
+/**
+ * Requests that Node's parser refuses, or that upstream refuses before any routing: upstream's bytes for each.
+ *
+ * A method that Node does not know is no fault upstream: such a request is built from its head and goes the common way.
+ */
+import { IncomingMessage, METHODS, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+const sent = new WeakMap<IncomingMessage, string>();
+const ROUTED = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/** The method as the client sent it. */
+export const sentMethod = (request: IncomingMessage): string => sent.get(request) ?? request.method ?? '';
+
+/**
+ * The method by which a request is routed: upstream treats every method that it gives no verb like OPTIONS.
+ */
+export function knownMethod(request: IncomingMessage): string {
+  const method = request.method ?? '';
+  if (!sent.has(request)) sent.set(request, method);
+  return ROUTED.has(method) ? method : 'OPTIONS';
+}
+
+const head = (status: string) =>
+  `HTTP/1.1 ${status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`;
+
+const REFUSALS: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
+  HPE_INVALID_HEADER_TOKEN: '400 Bad Request: invalid header name',
+};
+
+function end(socket: Socket, status: string): void {
+  if (socket.writable) socket.end(head(status) + status);
+  else socket.destroy();
+}
+
+/** False when the request was refused here: it names no host, or two. */
+export function isAnswerable(request: IncomingMessage): boolean {
+  const hosts = request.rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length;
+  if (hosts === 1 || (hosts === 0 && request.httpVersion === '1.0')) {
+    if (!/%(?![0-9a-f]{2})/i.test((request.url ?? '').split('?', 1)[0]!)) return true;
+    end(request.socket, '400 Bad Request');
+    return false;
+  }
+  end(request.socket, hosts === 0 ? '400 Bad Request: missing required Host header' : '400 Bad Request');
+  return false;
+}
+
+/** The packet is a buffer, whatever a library's types say. */
+type ParserError = Error & { readonly code?: string; readonly rawPacket?: unknown };
+type Dispatch = (request: IncomingMessage, response: ServerResponse) => void;
+
+/** For the event `clientError` of a server. */
+export function answerMalformed(error: ParserError, socket: Socket, dispatch: Dispatch): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+  const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket.toString('latin1') : '';
+  if (error.code === 'HPE_INVALID_METHOD' && serveUnknownMethod(packet, socket, dispatch)) return;
+  if (/^[A-Z]+ \S+ HTTP\/[2-9]\.\d\r\n/.test(packet)) {
+    const status = '505 HTTP Version Not Supported';
+    return void socket.end(`${head(`${status}: unsupported protocol version`)}${status}: unsupported protocol version`);
+  }
+  end(socket, (error.code && REFUSALS[error.code]) || '400 Bad Request');
+}
+
+/** A request without a body whose method is a token; it is the last one of its connection. */
+function serveUnknownMethod(packet: string, socket: Socket, dispatch: Dispatch): boolean {
+  const [, method, url, fields] =
+    /^([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) (\S+) HTTP\/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*\r\n)*)\r\n$/.exec(
+      packet,
+    ) ?? [];
+  if (method === undefined || METHODS.includes(method)) return false;
+  const request = new IncomingMessage(socket);
+  const pairs = fields!.split('\r\n').filter((line) => line !== '');
+  for (const line of pairs) {
+    const colon = line.indexOf(':');
+    const [name, value] = [line.slice(0, colon), line.slice(colon + 1).trim()];
+    request.rawHeaders.push(name, value);
+    request.headers = { [name.toLowerCase()]: value, ...request.headers };
+  }
+  Object.assign(request, {
+    method: 'OPTIONS',
+    url,
+    httpVersion: '1.1',
+    httpVersionMajor: 1,
+    httpVersionMinor: 1,
+    complete: true,
+  });
+  request.push(null);
+  sent.set(request, method);
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.once('finish', () => socket.destroySoon());
+  dispatch(request, response);
+  return true;
+}

@@ -1,0 +1,111 @@
+/**
+ * Decides what a request's target means, as upstream's two routers do. Pure.
+ *
+ * The outer router sees the path as it was sent: it cleans it (`//`, `.` and `..` are answered by a redirect) and matches
+ * segment by segment, so that an encoded slash never separates. Below some prefixes a second router works on the
+ * decoded path, where an encoded slash does separate and a last slash counts nothing.
+ */
+
+/** Prefixes below which the decoded path is matched. */
+const DECODED = new Set([
+  'pods',
+  'runningpods',
+  'stats',
+  'containerLogs',
+  'run',
+  'exec',
+  'attach',
+  'portForward',
+  'logs',
+  'checkpoint',
+]);
+/** Without their last slash these are redirected to the form with one. */
+const SLASHED = new Set(['/runningpods', '/stats', '/logs', '/checkpoint', '/debug/pprof']);
+
+export type Target =
+  | { readonly kind: 'malformed' }
+  | { readonly kind: 'redirect'; readonly location: string }
+  | {
+      readonly kind: 'resource';
+      /** Decoded, as sent: `/logs/apt/`. */
+      readonly path: string;
+      /** For the router: each segment encoded once, without a last slash where that counts nothing. */
+      readonly route: string;
+      /** After the `?`, as sent. */
+      readonly query: string;
+    };
+
+const MALFORMED: Target = { kind: 'malformed' };
+
+/** `slashed`: further paths that exist only with a last slash. */
+export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()): Target {
+  const origin = originForm(url);
+  if (origin === null) return MALFORMED;
+  const mark = origin.indexOf('?');
+  const escaped = mark < 0 ? origin : origin.slice(0, mark);
+  const query = mark < 0 ? '' : origin.slice(mark + 1);
+  const path = decoded(escaped);
+  if (path === null) return MALFORMED;
+  const cleaned = clean(escaped);
+  const isSlashed = SLASHED.has(cleaned) || slashed.has(cleaned);
+  const wanted = isSlashed ? `${cleaned}/` : cleaned;
+  if (wanted !== escaped) return { kind: 'redirect', location: mark < 0 ? wanted : `${wanted}?${query}` };
+  return { kind: 'resource', path, route: routeOf(escaped, path), query };
+}
+
+/** A target in absolute form names the host once more; what is neither form is no target. */
+function originForm(url: string): string | null {
+  if (url.startsWith('/')) return url;
+  const absolute = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*(?<rest>[/?].*)?$/i.exec(url);
+  if (!absolute) return null;
+  const rest = absolute.groups?.['rest'] ?? '/';
+  return rest.startsWith('/') ? rest : `/${rest}`;
+}
+
+/** `null` when an escape is not one. Bytes that are not UTF-8 become U+FFFD. */
+function decoded(escaped: string): string | null {
+  if (/%(?![0-9a-f]{2})/i.test(escaped)) return null;
+  const bytes = Buffer.from(
+    escaped.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+    'latin1',
+  );
+  return bytes.toString('utf8');
+}
+
+/** Go's path.Clean with the last slash kept. */
+function clean(path: string): string {
+  const kept: string[] = [];
+  for (const segment of path.split('/')) {
+    if (segment === '' || segment === '.') continue;
+    if (segment === '..') kept.pop();
+    else kept.push(segment);
+  }
+  const joined = `/${kept.join('/')}`;
+  return path.endsWith('/') && joined !== '/' ? `${joined}/` : joined;
+}
+
+function routeOf(escaped: string, path: string): string {
+  const [, first = ''] = escaped.split('/');
+  const isDecoded = DECODED.has(decoded(first) ?? '');
+  const segments = isDecoded
+    ? path.replace(/\/$/, '').split('/')
+    : escaped.split('/').map((part) => decoded(part) ?? '');
+  return segments.map((segment) => encodeURIComponent(segment.toWellFormed())).join('/') || '/';
+}
+
+/**
+ * The parameters of a query as Go reads them: a pair with a semicolon or a bad escape is dropped, `+` is a space, the
+ * first value counts.
+ */
+export function queryOf(text: string): ReadonlyMap<string, readonly string[]> {
+  const parameters = new Map<string, string[]>();
+  for (const pair of text.split('&')) {
+    if (pair === '' || pair.includes(';')) continue;
+    const equals = pair.indexOf('=');
+    const key = decoded((equals < 0 ? pair : pair.slice(0, equals)).replaceAll('+', ' '));
+    const value = decoded((equals < 0 ? '' : pair.slice(equals + 1)).replaceAll('+', ' '));
+    if (key === null || value === null) continue;
+    parameters.set(key, [...(parameters.get(key) ?? []), value]);
+  }
+  return parameters;
+}

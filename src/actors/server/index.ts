@@ -1,0 +1,147 @@
+/**
+ * `server.selfSign` and `server.serve`: the ports of the node's own API.
+ *
+ * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads what the machines
+ * have come to (`NodeView`), asks the runtime or the machine directly, and is counted.
+ */
+import { OperationError } from '../../kernel/json.ts';
+import type { PortCall, Ports } from '../../kernel/operation.ts';
+import type { ServedPort, ServerItem, serverOperations } from '../../machines/operations/server.ts';
+import { authenticate } from './auth/authentication.ts';
+import { alwaysAllow, authorize, unauthorized } from './auth/authorization.ts';
+import { accessReviewer, type Create, tokenReviewer } from './auth/reviews.ts';
+import { ApiServer, type Gate } from './http/api-server.ts';
+import { sentMethod } from './http/malformed.ts';
+import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts';
+import type { RequestMetrics } from './metrics/request-metrics.ts';
+import { Listener } from './tls/listener.ts';
+import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
+import { selfSigned } from './tls/self-signed.ts';
+
+export interface ServerOptions extends ApiDependencies {
+  /** Creates reviews at the API server. */
+  readonly create: Create;
+  readonly requests: RequestMetrics;
+  /** Hears what is no machine's business: an endpoint that threw. */
+  readonly warn: (sentence: string) => void;
+}
+
+export function serverPorts(options: ServerOptions): Ports<typeof serverOperations> {
+  return {
+    'server.selfSign': ({ input }) => selfSigned(input.directory, input.hostname),
+    'server.serve': (call) => serve(call, options),
+  };
+}
+
+type Call = PortCall<ServedPort, ServerItem>;
+
+async function serve(call: Call, options: ServerOptions): Promise<null> {
+  const { input, signal } = call;
+  const { secure, settings } = input;
+  const files = secure && { ...secure.tls, clientCAFile: secure.auth.clientCAFile };
+  const material = files && (await firstMaterial(files, secure.tls.mayBeMissing));
+  const { endpoints, slashed } = secure ? kubeletApi(settings, options) : readOnlyApi(options);
+  const serverType = secure ? 'readwrite' : 'readonly';
+  let isTrusted: Listener['isTrusted'] = () => false;
+  const gate = secure ? gateOf(secure.auth, settings.nodeName, options, (socket) => isTrusted(socket)) : openGate;
+  const api = await new ApiServer({
+    endpoints,
+    slashed,
+    gate,
+    onAnswered: (method, route, _status, ms) => options.requests.answered(serverType, method, route, ms),
+    onFailure: (path, error) => options.warn(`the answer to ${path} failed: ${(error as Error).message}`),
+  }).open();
+  const listener = new Listener({
+    address: input.address,
+    port: input.port,
+    accept: (socket) => api.accept(socket),
+    tls: secure && { ...secure.tls, clientCertificates: secure.auth.clientCAFile !== '' },
+  });
+  isTrusted = listener.isTrusted;
+  if (material) listener.use(material);
+  try {
+    const port = await listened(listener, input);
+    if (!signal.aborted) call.emit({ type: 'server.listening', address: input.address, port });
+    if (files) await followMaterial(call, files, material, listener);
+    else await aborted(signal);
+  } finally {
+    await Promise.all([listener.close(), api.close()]);
+  }
+  return null;
+}
+
+const openGate: Gate = async () => null;
+
+function gateOf(
+  auth: NonNullable<ServedPort['secure']>['auth'],
+  nodeName: string,
+  { create }: ServerOptions,
+  isTrusted: Listener['isTrusted'],
+): Gate {
+  const who = {
+    anonymous: auth.anonymous,
+    clientCertificates: auth.clientCAFile !== '',
+    isTrusted,
+    reviewToken: auth.webhookAuthentication ? tokenReviewer(create, { tokenMs: auth.tokenTtlMs }) : null,
+  };
+  const ttls = { authorizedMs: auth.authorizedTtlMs, unauthorizedMs: auth.unauthorizedTtlMs };
+  const mayHave = auth.authorization === 'Webhook' ? accessReviewer(create, nodeName, ttls) : alwaysAllow;
+  return async (request, { subresources }) => {
+    const found = await authenticate(request, who);
+    if ('refused' in found) return unauthorized();
+    return await authorize(found.user, sentMethod(request), subresources, mayHave);
+  };
+}
+
+async function firstMaterial(files: MaterialFiles, mayBeMissing: boolean): Promise<Material | null> {
+  try {
+    return await loadMaterial(files);
+  } catch (error) {
+    if (mayBeMissing && (error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw new OperationError((error as Error).message, { code: 'FAILED_PRECONDITION' });
+  }
+}
+
+async function listened(listener: Listener, { address, port }: ServedPort): Promise<number> {
+  try {
+    return await listener.listen();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const why = (code && SYSTEM_TEXTS[code]) || message;
+    const host = address.includes(':') ? `[${address}]` : address;
+    throw new OperationError(`listen tcp ${host}:${port}: bind: ${why}`, code === undefined ? {} : { code });
+  }
+}
+
+const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'address already in use',
+  EACCES: 'permission denied',
+  EADDRNOTAVAIL: 'cannot assign requested address',
+};
+
+async function followMaterial(
+  { signal, emit }: Call,
+  files: MaterialFiles,
+  known: Material | null,
+  listener: Listener,
+): Promise<void> {
+  await watchMaterial(
+    files,
+    known,
+    signal,
+    ({ material, isCertificateNew, isAuthorityNew }) => {
+      listener.use(material);
+      if (isCertificateNew) emit({ type: 'server.certificateChanged', ...factsOf(material) });
+      if (isAuthorityNew) emit({ type: 'server.clientCAChanged' });
+    },
+    (message) => {
+      if (!signal.aborted) emit({ type: 'server.reloadFailed', message });
+    },
+  );
+}
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });

@@ -1,0 +1,120 @@
+/**
+ * Which endpoints a port of the node has: the kubelet's port, the same without debugging handlers, and the read-only
+ * port. One table, so that no endpoint is where it does not belong.
+ */
+import type { ApiSettings } from '../../machines/operations/server.ts';
+import { type CheckpointContainer, checkpointEndpoints } from './endpoints/checkpoint.ts';
+import { containerLogsEndpoints } from './endpoints/container-logs.ts';
+import { debugEndpoints } from './endpoints/debug.ts';
+import { healthEndpoints } from './endpoints/health.ts';
+import { metricsEndpoints } from './endpoints/metrics.ts';
+import { nodeLogEndpoints } from './endpoints/node-logs.ts';
+import { configzEndpoint, podsEndpoint, runningPodsEndpoint } from './endpoints/pods.ts';
+import type { NodeStats } from './endpoints/stats.ts';
+import { statsEndpoints } from './endpoints/stats.ts';
+import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
+import { pageNotFound, refusal } from './http/answer.ts';
+import type { Endpoint } from './http/endpoint.ts';
+import type { NodeMetrics } from './metrics/node-metrics.ts';
+import type { NodeView } from './node-view.ts';
+import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
+import { type ExecSync, runEndpoints } from './streaming/run.ts';
+
+/** What the endpoints look at and ask. */
+export interface ApiDependencies {
+  readonly view: NodeView;
+  readonly metrics: NodeMetrics;
+  readonly stats: NodeStats;
+  readonly execSync: ExecSync;
+  readonly streams: StreamUrls;
+  readonly checkpoint: CheckpointContainer;
+  readonly setVerbosity: (level: number) => void;
+  readonly flags: () => Readonly<Record<string, string>>;
+  readonly program: Program;
+  /** `/var/log`. */
+  readonly logDirectory: string;
+}
+
+export interface Api {
+  readonly endpoints: readonly Endpoint[];
+  /** Paths that exist only with a last slash here. */
+  readonly slashed: ReadonlySet<string>;
+}
+
+/** Everything below these is refused where debugging handlers are off. */
+const DEBUG_PREFIXES = [
+  '/run',
+  '/exec',
+  '/attach',
+  '/portForward',
+  '/containerLogs',
+  '/runningpods',
+  '/logs',
+  '/debug/pprof',
+];
+
+/** Of the kubelet's port. */
+export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies): Api {
+  const shared = sharedEndpoints(dependencies);
+  if (!settings.debuggingHandlers) return withoutDebugging(shared);
+  return { endpoints: [...shared, ...debuggingEndpoints(settings, dependencies)], slashed: new Set() };
+}
+
+/** Of the port that asks nobody who they are. */
+export const readOnlyApi = (dependencies: ApiDependencies): Api => withoutDebugging(sharedEndpoints(dependencies));
+
+function sharedEndpoints({ view, metrics, stats }: ApiDependencies): Endpoint[] {
+  return [
+    ...healthEndpoints(view.checks),
+    podsEndpoint(view),
+    { path: '/pods/*', methods: 'any', subresources: ['pods', 'proxy'], answer: pageNotFound },
+    ...statsEndpoints(stats),
+    ...metricsEndpoints(metrics),
+  ];
+}
+
+function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies): Endpoint[] {
+  const { view, execSync, streams, checkpoint, flags, program, setVerbosity, logDirectory } = dependencies;
+  const { rootDir, podLogsDir } = settings;
+  const logs = settings.systemLogHandler
+    ? nodeLogEndpoints({ directory: logDirectory, podLogsDir, isQueryEnabled: settings.systemLogQuery })
+    : refused(['/logs'], 'logs endpoint is disabled.');
+  return [
+    runningPodsEndpoint(view),
+    { path: '/runningpods/*', methods: 'any', subresources: ['pods', 'proxy'], answer: pageNotFound },
+    configzEndpoint(view),
+    ...containerLogsEndpoints(view, settings.splitStreams),
+    ...logs,
+    ...runEndpoints(view, execSync),
+    ...streamingEndpoints(view, streams),
+    ...checkpointEndpoints({ view, rootDir, checkpoint }),
+    ...debugEndpoints({
+      setVerbosity,
+      isProfilingEnabled: settings.profilingHandler,
+      isFlagsEnabled: settings.debugFlagsHandler,
+    }),
+    flagzEndpoint(flags),
+    statuszEndpoint(program),
+  ];
+}
+
+function withoutDebugging(shared: readonly Endpoint[]): Api {
+  const disabled = refused(DEBUG_PREFIXES, 'Debug endpoints are disabled.');
+  return { endpoints: [...shared, ...disabled], slashed: new Set(DEBUG_PREFIXES) };
+}
+
+const RIGHTS: Readonly<Record<string, Endpoint['subresources']>> = {
+  '/runningpods': ['pods', 'proxy'],
+  '/logs': ['log'],
+};
+
+/** Whatever is below these prefixes, with one answer. */
+const refused = (prefixes: readonly string[], why: string): Endpoint[] =>
+  prefixes.flatMap((prefix) =>
+    [prefix, `${prefix}/*`].map((path) => ({
+      path,
+      methods: 'any' as const,
+      subresources: RIGHTS[prefix] ?? (['proxy'] as const),
+      answer: () => refusal(405, why),
+    })),
+  );

@@ -1,0 +1,146 @@
+/**
+ * Reads one container's log, forwards from a line near its end, over rotation, for as long as it is wanted.
+ *
+ * Owns: the open file. Invariants: at most one chunk and one line are in memory, and a line is at most
+ * {@link LINE_MAX_BYTES}; a link is not followed; a file that is replaced is read to its end first.
+ */
+import { constants, type FSWatcher, watch } from 'node:fs';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+const CHUNK_BYTES = 64 * 1024;
+/** Runtimes split lines at 16 KiB; a longer one is not of a runtime's making and is given in pieces. */
+export const LINE_MAX_BYTES = 1024 * 1024;
+/** Where notifications of the file system are lost, this is how late a line comes. */
+const POLL_MS = 1_000;
+/** A rotated file is not there until the runtime opens it anew. */
+const ROTATION_MS = 100;
+const LINE_BREAK = 0x0a;
+
+export interface Follow {
+  readonly signal: AbortSignal;
+  /** What is written after this became false is not waited for. */
+  isRunning(): boolean;
+}
+
+export async function openLog(path: string): Promise<FileHandle> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  const info = await handle.stat();
+  if (info.isFile()) return handle;
+  await handle.close();
+  throw Object.assign(new Error(`${path} is not a file`), { code: 'EINVAL' });
+}
+
+/** Byte offset of the last `lines` lines; a last line without a break counts. */
+export async function tailOffset(handle: FileHandle, lines: number): Promise<number> {
+  const { size } = await handle.stat();
+  if (lines === 0) return size;
+  const chunk = Buffer.alloc(CHUNK_BYTES);
+  let found = 0;
+  for (let end = size; end > 0; ) {
+    const start = Math.max(0, end - CHUNK_BYTES);
+    const { bytesRead } = await handle.read(chunk, 0, end - start, start);
+    if (bytesRead === 0) return 0;
+    for (let at = bytesRead - 1; at >= 0; at--) {
+      const isLastByte = start + at === size - 1;
+      if (chunk[at] === LINE_BREAK && !isLastByte && ++found === lines) return start + at + 1;
+    }
+    end = start;
+  }
+  return 0;
+}
+
+/** Lines with their breaks; the last one may have none. Without `follow` it ends where the file ends. */
+export async function* linesOf(
+  path: string,
+  from: number,
+  opened: FileHandle,
+  follow?: Follow,
+): AsyncGenerator<Buffer> {
+  let handle = opened;
+  let position = from;
+  let rest: Buffer = Buffer.alloc(0);
+  const changes = follow && changesBelow(dirname(path), follow.signal);
+  try {
+    for (;;) {
+      const wasRunning = follow?.isRunning() ?? false;
+      const chunk = await chunkAt(handle, position);
+      position += chunk.length;
+      const lines = split(rest, chunk);
+      rest = lines.rest;
+      yield* lines.whole;
+      if (chunk.length > 0) continue;
+      const replaced = changes && (await replacement(path, handle));
+      if (replaced) {
+        await handle.close();
+        [handle, position] = [replaced, 0];
+        continue;
+      }
+      if (!follow || !changes || follow.signal.aborted || !wasRunning) break;
+      await changes.next();
+    }
+    if (rest.length > 0) yield rest;
+  } finally {
+    changes?.close();
+    await handle.close();
+  }
+}
+
+async function chunkAt(handle: FileHandle, position: number): Promise<Buffer> {
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+  const { bytesRead } = await handle.read(chunk, 0, CHUNK_BYTES, position);
+  return chunk.subarray(0, bytesRead);
+}
+
+function split(rest: Buffer, chunk: Buffer): { whole: Buffer[]; rest: Buffer } {
+  const whole: Buffer[] = [];
+  let text = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+  for (let end = text.indexOf(LINE_BREAK); end >= 0; end = text.indexOf(LINE_BREAK)) {
+    whole.push(text.subarray(0, end + 1));
+    text = text.subarray(end + 1);
+  }
+  if (text.length <= LINE_MAX_BYTES) return { whole, rest: text };
+  return { whole: [...whole, text], rest: Buffer.alloc(0) };
+}
+
+/** The file that has the log's name now, when that is another one. */
+async function replacement(path: string, handle: FileHandle): Promise<FileHandle | null> {
+  const [now, then] = await Promise.all([stat(path).catch(() => null), handle.stat()]);
+  if (now && now.ino === then.ino && now.dev === then.dev) return null;
+  if (now) return await openLog(path).catch(() => null);
+  await pause(ROTATION_MS);
+  return null;
+}
+
+/** Resolves when something below the folder changed since it last resolved, or after a while. */
+function changesBelow(directory: string, signal: AbortSignal) {
+  let wake: () => void = () => {};
+  let changed = false;
+  const notify = () => {
+    changed = true;
+    wake();
+  };
+  let watcher: FSWatcher | undefined;
+  try {
+    watcher = watch(directory, notify).on('error', () => {});
+  } catch {
+    // Without notifications the file is looked at from time to time.
+  }
+  signal.addEventListener('abort', notify, { once: true });
+  return {
+    async next(): Promise<void> {
+      if (!changed) {
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, POLL_MS);
+          wake = () => (clearTimeout(timer), resolve());
+        });
+      }
+      changed = false;
+    },
+    close(): void {
+      watcher?.close();
+      signal.removeEventListener('abort', notify);
+    },
+  };
+}

@@ -1,0 +1,155 @@
+/** The metrics of `/metrics/cadvisor`, from one reading of all control groups. Names and labels are cAdvisor's. */
+import type { CgroupSample } from '../../stats/cgroup-samples.ts';
+import type { DeviceIo } from '../../stats/cgroup-usage.ts';
+import type { InterfaceUsage } from '../../stats/network.ts';
+import type { Family, FamilyType, Sample } from './family.ts';
+
+const NANOSECONDS = 1e9;
+const MS_PER_SECOND = 1_000;
+
+type Values = readonly { readonly value: bigint | number; readonly labels?: Readonly<Record<string, string>> }[];
+type Reader = (sample: CgroupSample) => bigint | number | null | undefined | Values;
+
+interface Definition {
+  readonly help: string;
+  readonly type: FamilyType;
+  readonly read: Reader;
+  /** What does not change while it is looked at carries no time. */
+  readonly isFixed?: boolean;
+}
+
+const seconds = (nanoseconds: bigint | undefined): number | undefined =>
+  nanoseconds === undefined ? undefined : Number(nanoseconds) / NANOSECONDS;
+const counter = (help: string, read: Reader): Definition => ({ help, type: 'counter', read });
+const gauge = (help: string, read: Reader): Definition => ({ help, type: 'gauge', read });
+const fixed = (help: string, read: Reader): Definition => ({ help, type: 'gauge', read, isFixed: true });
+const network =
+  (field: Exclude<keyof InterfaceUsage, 'name'>): Reader =>
+  ({ interfaces }) =>
+    (interfaces ?? []).map((each) => ({ value: each[field], labels: { interface: each.name } }));
+const device =
+  (field: Exclude<keyof DeviceIo, 'device'>): Reader =>
+  ({ usage }) =>
+    usage.io.devices.map((each) => ({ value: each[field], labels: { device: each.device } }));
+
+const DEFINITIONS: Readonly<Record<string, Definition>> = {
+  container_cpu_usage_seconds_total: counter('Cumulative cpu time consumed in seconds.', ({ usage }) =>
+    usage.cpu === null ? [] : [{ value: seconds(usage.cpu.usage)!, labels: { cpu: 'total' } }],
+  ),
+  container_cpu_user_seconds_total: counter('Cumulative user cpu time consumed in seconds.', ({ usage }) =>
+    seconds(usage.cpu?.user),
+  ),
+  container_cpu_system_seconds_total: counter('Cumulative system cpu time consumed in seconds.', ({ usage }) =>
+    seconds(usage.cpu?.system),
+  ),
+  container_cpu_cfs_periods_total: counter('Number of elapsed enforcement period intervals.', ({ usage, limits }) =>
+    limits.cpuQuotaUs === null ? null : usage.cpu?.periods,
+  ),
+  container_cpu_cfs_throttled_periods_total: counter('Number of throttled period intervals.', ({ usage, limits }) =>
+    limits.cpuQuotaUs === null ? null : usage.cpu?.throttledPeriods,
+  ),
+  container_cpu_cfs_throttled_seconds_total: counter(
+    'Total time duration the container has been throttled.',
+    ({ usage, limits }) => (limits.cpuQuotaUs === null ? null : seconds(usage.cpu?.throttled)),
+  ),
+  container_memory_cache: gauge('Number of bytes of page cache memory.', ({ usage }) => usage.memory?.cache),
+  container_memory_failcnt: counter('Number of memory usage hits limits', ({ usage }) => usage.memory?.failures),
+  container_memory_failures_total: counter('Cumulative count of memory allocation failures.', ({ usage }) =>
+    usage.memory === null
+      ? []
+      : (['container', 'hierarchy'] as const).flatMap((scope) => [
+          { value: usage.memory!.pageFaults, labels: { failure_type: 'pgfault', scope } },
+          { value: usage.memory!.majorPageFaults, labels: { failure_type: 'pgmajfault', scope } },
+        ]),
+  ),
+  container_memory_kernel_usage: gauge(
+    'Size of kernel memory allocated in bytes.',
+    ({ usage }) => usage.memory?.kernel,
+  ),
+  container_memory_mapped_file: gauge('Size of memory mapped files in bytes.', ({ usage }) => usage.memory?.mappedFile),
+  container_memory_max_usage_bytes: gauge(
+    'Maximum memory usage recorded in bytes',
+    ({ usage }) => usage.memory?.maxUsage,
+  ),
+  container_memory_rss: gauge('Size of RSS in bytes.', ({ usage }) => usage.memory?.rss),
+  container_memory_swap: gauge('Container swap usage in bytes.', ({ usage }) => usage.memory?.swap),
+  container_memory_usage_bytes: gauge(
+    'Current memory usage in bytes, including all memory regardless of when it was accessed',
+    ({ usage }) => usage.memory?.usage,
+  ),
+  container_memory_working_set_bytes: gauge('Current working set in bytes.', ({ usage }) => usage.memory?.workingSet),
+  container_fs_reads_total: counter('Cumulative count of reads completed', device('reads')),
+  container_fs_writes_total: counter('Cumulative count of writes completed', device('writes')),
+  container_fs_reads_bytes_total: counter('Cumulative count of bytes read', device('readBytes')),
+  container_fs_writes_bytes_total: counter('Cumulative count of bytes written', device('writtenBytes')),
+  container_network_receive_bytes_total: counter('Cumulative count of bytes received', network('rxBytes')),
+  container_network_receive_errors_total: counter(
+    'Cumulative count of errors encountered while receiving',
+    network('rxErrors'),
+  ),
+  container_network_receive_packets_dropped_total: counter(
+    'Cumulative count of packets dropped while receiving',
+    network('rxDropped'),
+  ),
+  container_network_receive_packets_total: counter('Cumulative count of packets received', network('rxPackets')),
+  container_network_transmit_bytes_total: counter('Cumulative count of bytes transmitted', network('txBytes')),
+  container_network_transmit_errors_total: counter(
+    'Cumulative count of errors encountered while transmitting',
+    network('txErrors'),
+  ),
+  container_network_transmit_packets_dropped_total: counter(
+    'Cumulative count of packets dropped while transmitting',
+    network('txDropped'),
+  ),
+  container_network_transmit_packets_total: counter('Cumulative count of packets transmitted', network('txPackets')),
+  container_processes: gauge('Number of processes running inside the container.', ({ usage }) => usage.pids?.current),
+  container_threads: gauge('Number of threads running inside the container', ({ usage }) => usage.pids?.current),
+  container_threads_max: gauge(
+    'Maximum number of threads allowed inside the container, infinity if value is zero',
+    ({ usage }) => (usage.pids === null ? null : (usage.pids.limit ?? 0)),
+  ),
+  container_last_seen: gauge('Last time a container was seen by the exporter', ({ atMs }) =>
+    Math.floor(atMs / MS_PER_SECOND),
+  ),
+  container_start_time_seconds: fixed('Start time of the container since unix epoch in seconds.', ({ startedAtMs }) =>
+    startedAtMs === null ? null : startedAtMs / MS_PER_SECOND,
+  ),
+  container_spec_cpu_period: fixed('CPU period of the container.', ({ limits }) => limits.cpuPeriodUs),
+  container_spec_cpu_quota: fixed('CPU quota of the container.', ({ limits }) => limits.cpuQuotaUs),
+  container_spec_cpu_shares: fixed('CPU share of the container.', ({ limits }) => limits.cpuShares),
+  container_spec_memory_limit_bytes: fixed('Memory limit for the container.', ({ usage }) =>
+    usage.memory === null ? null : (usage.memory.limit ?? 0),
+  ),
+  container_spec_memory_swap_limit_bytes: fixed('Memory swap limit for the container.', ({ usage }) =>
+    usage.memory === null ? null : (usage.memory.swapLimit ?? 0),
+  ),
+};
+
+/** `null`: the control groups could not be read. */
+export function cadvisorFamilies(samples: readonly CgroupSample[] | null): Family[] {
+  const families = Object.entries(DEFINITIONS).map(([name, { help, type, read, isFixed }]) => ({
+    name,
+    help,
+    type,
+    samples: (samples ?? []).flatMap((sample) => samplesOf(sample, read, isFixed === true)),
+  }));
+  const error: Family = {
+    name: 'container_scrape_error',
+    help: '1 if there was an error while getting container metrics, 0 otherwise',
+    type: 'gauge',
+    samples: [{ labels: {}, value: samples === null ? 1 : 0 }],
+  };
+  return [...families, error];
+}
+
+function samplesOf(sample: CgroupSample, read: Reader, isFixed: boolean): Sample[] {
+  const found = read(sample);
+  if (found === null || found === undefined) return [];
+  const values: Values = typeof found === 'object' ? found : [{ value: found }];
+  const { container = '', image = '', name = '', namespace = '', pod = '' } = sample.labels ?? {};
+  return values.map(({ value, labels }) => ({
+    labels: { container, id: sample.cgroup, image, name, namespace, pod, ...labels },
+    value: Number(value),
+    ...(isFixed ? {} : { timestampMs: sample.atMs }),
+  }));
+}

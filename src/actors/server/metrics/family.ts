@@ -1,0 +1,126 @@
+/** One metric family with its samples, and how families are written: Prometheus' text, or its delimited messages. */
+
+export type FamilyType = 'counter' | 'gauge' | 'histogram' | 'summary';
+
+export interface Sample {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+  /** `_bucket`, `_sum`, `_count`; without one it is the family's own. */
+  readonly suffix?: string;
+  /** Milliseconds since the epoch, of numbers that were measured before they were asked for. */
+  readonly timestampMs?: number;
+}
+
+export interface Family {
+  readonly name: string;
+  /** As upstream's, with its stability in front: `[ALPHA] …`. */
+  readonly help: string;
+  readonly type: FamilyType;
+  readonly samples: readonly Sample[];
+}
+
+export const TEXT_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
+export const PROTOBUF_TYPE =
+  'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=underscores';
+
+/** Families without samples say nothing, as upstream's. */
+export function toText(families: readonly Family[]): string {
+  return inOrder(families)
+    .map(({ name, help, type, samples }) => {
+      const lines = samples.map(
+        ({ suffix = '', labels, value, timestampMs }) =>
+          `${name}${suffix}${labelText(labels)} ${numberText(value)}${timestampMs === undefined ? '' : ` ${timestampMs}`}\n`,
+      );
+      return `# HELP ${name} ${escapeHelp(help)}\n# TYPE ${name} ${type}\n${lines.join('')}`;
+    })
+    .join('');
+}
+
+const inOrder = (families: readonly Family[]): Family[] =>
+  families
+    .filter(({ samples }) => samples.length > 0)
+    .toSorted((one, other) => (one.name < other.name ? -1 : Number(one.name > other.name)));
+
+const escapeHelp = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
+const escapeLabel = (text: string): string => escapeHelp(text).replaceAll('"', '\\"');
+
+function labelText(labels: Sample['labels']): string {
+  const pairs = Object.entries(labels).map(([name, value]) => `${name}="${escapeLabel(value)}"`);
+  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
+}
+
+function numberText(value: number): string {
+  if (Number.isFinite(value)) return String(value);
+  return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
+}
+
+// ---- io.prometheus.client.MetricFamily -------------------------------------------------------------------------------
+
+const TYPES: Readonly<Record<FamilyType, number>> = { counter: 0, gauge: 1, summary: 2, histogram: 4 };
+/** Field of a Metric that holds a plain value, by type. */
+const PLAIN: Readonly<Partial<Record<FamilyType, number>>> = { gauge: 2, counter: 3 };
+const SUMMARY = 4;
+const HISTOGRAM = 7;
+const TIMESTAMP = 6;
+
+export function toProtobuf(families: readonly Family[]): Buffer {
+  const messages = inOrder(families).map((family) => {
+    const head = [text(1, family.name), text(2, family.help), varintField(3, TYPES[family.type])];
+    const body = Buffer.concat([...head, ...metricsOf(family).map((metric) => bytes(4, metric))]);
+    return Buffer.concat([varint(body.length), body]);
+  });
+  return Buffer.concat(messages);
+}
+
+function metricsOf({ type, samples }: Family): Buffer[] {
+  const plain = PLAIN[type];
+  if (plain !== undefined) {
+    return samples.map(({ labels, value, timestampMs }) =>
+      Buffer.concat([...labelFields(labels), bytes(plain, double(1, value)), ...timeField(timestampMs)]),
+    );
+  }
+  const groups = Object.values(Object.groupBy(samples, ({ labels }) => JSON.stringify(ownLabels(labels))));
+  return groups.map((group) => distribution(type, group!));
+}
+
+const ownLabels = ({ le: _le, quantile: _quantile, ...own }: Sample['labels']): Sample['labels'] => own;
+
+function distribution(type: FamilyType, samples: readonly Sample[]): Buffer {
+  const of = (suffix: string) => samples.find((sample) => sample.suffix === suffix)?.value ?? 0;
+  const isHistogram = type === 'histogram';
+  const parts = samples
+    .filter(({ labels }) => 'le' in labels || 'quantile' in labels)
+    .map(({ labels, value }) => {
+      const bound = numberOf(labels['le'] ?? labels['quantile']!);
+      const fields = isHistogram ? [varintField(1, value), double(2, bound)] : [double(1, bound), double(2, value)];
+      return bytes(3, Buffer.concat(fields));
+    });
+  const body = Buffer.concat([varintField(1, of('_count')), double(2, of('_sum')), ...parts]);
+  return Buffer.concat([...labelFields(ownLabels(samples[0]!.labels)), bytes(isHistogram ? HISTOGRAM : SUMMARY, body)]);
+}
+
+const numberOf = (value: string): number => (value === '+Inf' ? Number.POSITIVE_INFINITY : Number(value));
+
+const labelFields = (labels: Sample['labels']): Buffer[] =>
+  Object.entries(labels).map(([name, value]) => bytes(1, Buffer.concat([text(1, name), text(2, value)])));
+
+const timeField = (ms: number | undefined): Buffer[] => (ms === undefined ? [] : [varintField(TIMESTAMP, ms)]);
+
+function varint(value: number): Buffer {
+  const out: number[] = [];
+  let rest = BigInt(Math.trunc(value));
+  for (; rest > 127n; rest >>= 7n) out.push(Number(rest & 127n) | 128);
+  return Buffer.from([...out, Number(rest)]);
+}
+
+const varintField = (field: number, value: number): Buffer => Buffer.concat([varint(field << 3), varint(value)]);
+const bytes = (field: number, value: Buffer): Buffer =>
+  Buffer.concat([varint((field << 3) | 2), varint(value.length), value]);
+const text = (field: number, value: string): Buffer => bytes(field, Buffer.from(value));
+
+function double(field: number, value: number): Buffer {
+  const buffer = Buffer.alloc(9);
+  buffer[0] = (field << 3) | 1;
+  buffer.writeDoubleLE(value, 1);
+  return buffer;
+}

@@ -1,0 +1,201 @@
+/**
+ * Counters and histograms of the node as a projection of the kernel's records: what the machines decided and what came
+ * of it, counted where it is written down and nowhere else.
+ *
+ * Owns: the registry of Prometheus' client, and the requests under way. Hears: `onTurn`.
+ * Invariant: every label has few values, all of them this program's own words.
+ */
+import { Counter, Histogram, Registry } from 'prom-client';
+import type { Kernel } from '../../../kernel/kernel.ts';
+import type { EffectRecord, KernelRecord, MessageRecord, ResultRecord } from '../../../kernel/records.ts';
+import type { Pod, PodStatus } from '../../../machines/api/pod.ts';
+import type { PodContext } from '../../../machines/pods/pod-policy.ts';
+
+/** Upstream's: from 5 ms, each two and a half times the one before. */
+const OPERATION_BUCKETS = [
+  0.005, 0.0125, 0.03125, 0.078125, 0.1953125, 0.48828125, 1.220703125, 3.0517578125, 7.62939453125, 19.073486328125,
+  47.6837158203125, 119.20928955078125, 298.0232238769531, 745.0580596923828,
+];
+const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+const POD_START_BUCKETS = [
+  0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+];
+const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
+
+/** Upstream's names of what is asked of the runtime. */
+const OPERATIONS: Readonly<Record<string, string>> = {
+  'cri.version': 'version',
+  'cri.status': 'status',
+  'cri.runPodSandbox': 'run_podsandbox',
+  'cri.stopPodSandbox': 'stop_podsandbox',
+  'cri.removePodSandbox': 'remove_podsandbox',
+  'cri.podStatus': 'podsandbox_status',
+  'cri.createContainer': 'create_container',
+  'cri.startContainer': 'start_container',
+  'cri.stopContainer': 'stop_container',
+  'cri.removeContainer': 'remove_container',
+  'cri.execSync': 'exec_sync',
+  'cri.reopenContainerLog': 'reopen_container_log',
+  'cri.imageStatus': 'image_status',
+  'cri.pullImage': 'pull_image',
+  'cri.listImages': 'list_images',
+  'cri.removeImage': 'remove_image',
+  'cri.imageFsInfo': 'image_fs_info',
+};
+const MS_PER_SECOND = 1_000;
+const POD_ADDRESS = /^(?<pod>kubelet\/pods\/pod-[^/]+)\/container-(?<container>[^/]+)/;
+
+interface UnderWay {
+  readonly name: string;
+  readonly address: string;
+  readonly sinceMs: number;
+  readonly input: unknown;
+}
+
+export class Recorder {
+  readonly registry = new Registry();
+  readonly #underWay = new Map<number, UnderWay>();
+  /** By pod uid, when it was first seen and is not running yet. */
+  readonly #starting = new Map<string, number>();
+  readonly #counters = counters(this.registry);
+  readonly #histograms = histograms(this.registry);
+
+  /** For the kernel's option of this name. */
+  readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel): void => {
+    this.#counters.turns.inc();
+    for (const record of records) {
+      this.#counters.records.inc({ kind: record.k });
+      if (record.k === 'effect') this.#requested(record, kernel);
+      else if (record.k === 'result') this.#settled(record, kernel);
+      else if (record.k === 'cancel') this.#underWay.delete(record.id);
+      else if (record.k === 'message') this.#told(record, kernel);
+    }
+  };
+
+  #requested({ id, name, at, input }: EffectRecord, kernel: Kernel): void {
+    this.#underWay.set(id, { name, address: at, sinceMs: kernel.now, input });
+    const operation_type = OPERATIONS[name];
+    if (operation_type !== undefined) this.#counters.operations.inc({ operation_type });
+    if (name === 'cri.runPodSandbox') this.#counters.startedPods.inc();
+    if (name === 'cri.startContainer') {
+      this.#counters.startedContainers.inc({ container_type: typeOfContainer(at, kernel) });
+    }
+  }
+
+  #settled({ id, error }: ResultRecord, kernel: Kernel): void {
+    const request = this.#underWay.get(id);
+    this.#underWay.delete(id);
+    const operation_type = request && OPERATIONS[request.name];
+    if (!request || operation_type === undefined) return;
+    const seconds = (kernel.now - request.sinceMs) / MS_PER_SECOND;
+    this.#histograms.operations.observe({ operation_type }, seconds);
+    if (request.name === 'cri.runPodSandbox') {
+      const { runtimeHandler = '' } = request.input as { runtimeHandler?: string };
+      this.#histograms.sandboxes.observe({ runtime_handler: runtimeHandler }, seconds);
+    }
+    if (!error) return;
+    this.#counters.operationErrors.inc({ operation_type });
+    if (request.name === 'cri.runPodSandbox') this.#counters.startedPodErrors.inc();
+    if (request.name === 'cri.startContainer' || request.name === 'cri.createContainer') {
+      const code = request.name === 'cri.startContainer' ? 'RunContainerError' : 'CreateContainerError';
+      this.#counters.startedContainerErrors.inc({ container_type: typeOfContainer(request.address, kernel), code });
+    }
+  }
+
+  #told({ to, event }: MessageRecord, kernel: Kernel): void {
+    if (event.type === 'pod.configured') this.#podSeen(event as never, kernel);
+    if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event as never, kernel);
+    if (to === 'kubelet/status' && event.type === 'status.removed') {
+      this.#starting.delete((event as unknown as { uid: string }).uid);
+    }
+  }
+
+  #podSeen({ pod }: { readonly pod?: Pod }, kernel: Kernel): void {
+    if (!pod) return;
+    this.#starting.set(pod.metadata.uid, this.#starting.get(pod.metadata.uid) ?? kernel.now);
+    this.#histograms.containersPerPod.observe(pod.spec.containers.length);
+  }
+
+  #statusChanged(
+    { pod, status }: { readonly pod: { readonly uid: string }; readonly status: PodStatus },
+    kernel: Kernel,
+  ) {
+    const since = this.#starting.get(pod.uid) ?? kernel.now;
+    if (!this.#starting.has(pod.uid)) this.#starting.set(pod.uid, since);
+    if (status.phase !== 'Running' || since === Number.POSITIVE_INFINITY) return;
+    this.#histograms.podStart.observe((kernel.now - since) / MS_PER_SECOND);
+    this.#starting.set(pod.uid, Number.POSITIVE_INFINITY);
+  }
+}
+
+function typeOfContainer(address: string, kernel: Kernel): string {
+  const { pod = '', container = '' } = POD_ADDRESS.exec(address)?.groups ?? {};
+  const context = (kernel.snapshotOf(pod) as { context?: PodContext } | undefined)?.context;
+  const isInit = context?.pod?.spec.initContainers?.some(({ name }) => name === container) === true;
+  return isInit ? 'init_container' : 'container';
+}
+
+function counters(registry: Registry) {
+  const counter = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
+    new Counter({ name, help, labelNames: [...labelNames], registers: [registry] });
+  return {
+    operations: counter(
+      'kubelet_runtime_operations_total',
+      '[ALPHA] Cumulative number of runtime operations by operation type.',
+      ['operation_type'],
+    ),
+    operationErrors: counter(
+      'kubelet_runtime_operations_errors_total',
+      '[ALPHA] Cumulative number of runtime operation errors by operation type.',
+      ['operation_type'],
+    ),
+    startedPods: counter('kubelet_started_pods_total', '[ALPHA] Cumulative number of pods started'),
+    startedPodErrors: counter(
+      'kubelet_started_pods_errors_total',
+      '[ALPHA] Cumulative number of errors when starting pods',
+    ),
+    startedContainers: counter('kubelet_started_containers_total', '[ALPHA] Cumulative number of containers started', [
+      'container_type',
+    ]),
+    startedContainerErrors: counter(
+      'kubelet_started_containers_errors_total',
+      '[ALPHA] Cumulative number of errors when starting containers',
+      ['container_type', 'code'],
+    ),
+    turns: counter('statelet_turns_total', 'Turns that the kernel took since it started: one input each.'),
+    records: counter('statelet_journal_records_total', 'Records of the journal since the kernel started.', ['kind']),
+  };
+}
+
+function histograms(registry: Registry) {
+  const histogram = <Label extends string>(
+    name: string,
+    help: string,
+    buckets: readonly number[],
+    labelNames: readonly Label[] = [],
+  ) => new Histogram({ name, help, buckets: [...buckets], labelNames: [...labelNames], registers: [registry] });
+  return {
+    operations: histogram(
+      'kubelet_runtime_operations_duration_seconds',
+      '[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.',
+      OPERATION_BUCKETS,
+      ['operation_type'],
+    ),
+    sandboxes: histogram(
+      'kubelet_run_podsandbox_duration_seconds',
+      '[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
+      DEFAULT_BUCKETS,
+      ['runtime_handler'],
+    ),
+    podStart: histogram(
+      'kubelet_pod_start_duration_seconds',
+      '[ALPHA] Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run',
+      POD_START_BUCKETS,
+    ),
+    containersPerPod: histogram(
+      'kubelet_containers_per_pod_count',
+      '[ALPHA] The number of containers per pod.',
+      CONTAINER_BUCKETS,
+    ),
+  };
+}

@@ -1,0 +1,26 @@
+/** What the node's API asks of the container runtime by itself, over the connection that the machines use. */
+import type { RuntimeClient } from '../cri/client.ts';
+import type { CheckpointContainer } from './endpoints/checkpoint.ts';
+import type { ExecSync } from './streaming/run.ts';
+
+/** A client that waits longer has gone; upstream's runtimeRequestTimeout by default. */
+const CHECKPOINT_TIMEOUT_MS = 120_000;
+const MS_PER_SECOND = 1_000;
+
+const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString('utf8');
+
+export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
+  return {
+    // As long as the command takes: it ends with its client.
+    execSync: async ({ containerId, command }, signal) => {
+      const request = { container_id: containerId, cmd: command, timeout: '0' };
+      const { exit_code: exitCode, stdout, stderr } = await call('ExecSync', request, { timeoutMs: null, signal });
+      return { exitCode, stdout: decoded(stdout), stderr: decoded(stderr) };
+    },
+    checkpoint: async ({ containerId, location, timeoutSeconds }, signal) => {
+      const timeoutMs = timeoutSeconds > 0 ? timeoutSeconds * MS_PER_SECOND : CHECKPOINT_TIMEOUT_MS;
+      const request = { container_id: containerId, location, timeout: String(timeoutSeconds) };
+      await call('CheckpointContainer', request, { timeoutMs, signal });
+    },
+  };
+}

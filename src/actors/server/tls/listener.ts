@@ -1,0 +1,133 @@
+/**
+ * One listening socket: plain, or TLS with a certificate that may change while connections go on.
+ *
+ * Owns: the socket, and for each connection which authorities vouched for its client. Invariants: a new certificate or
+ * authority is for new handshakes and cuts nothing; a client whose authority is gone is not known by its certificate any
+ * more, also on a connection from before; who speaks plain HTTP to a TLS port is told so.
+ */
+import { constants } from 'node:crypto';
+import { createServer, type Server as NetServer, type Socket } from 'node:net';
+import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
+import { authoritiesOf, type Material } from './material.ts';
+import { protocolOf, type TlsOptions } from './protocol.ts';
+
+/** From connecting to the end of the handshake. */
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** Connections at once: many times what an API server, a scraper and people need, and few enough for a small node. */
+export const CONNECTIONS_MAX = 2_000;
+const TLS_HANDSHAKE = 0x16;
+const PLAIN_ANSWER = 'HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n';
+
+export interface ListenerOptions {
+  readonly address: string;
+  readonly port: number;
+  readonly accept: (socket: Socket) => void;
+  /** `null`: plain. */
+  readonly tls: (TlsOptions & { readonly clientCertificates: boolean }) | null;
+}
+
+export class Listener {
+  private readonly options: ListenerOptions;
+  private readonly sockets = new Set<Socket>();
+  private readonly server: NetServer;
+  private tls: TlsServer | undefined;
+  private material: Material | null = null;
+  private readonly vouched = new WeakMap<Socket, Material>();
+
+  constructor(options: ListenerOptions) {
+    this.options = options;
+    this.server = createServer({ noDelay: true }, (socket) => this.connected(socket));
+    this.server.maxConnections = CONNECTIONS_MAX;
+  }
+
+  /** Resolves with the port. Rejects with the system's error. */
+  listen(): Promise<number> {
+    const { address: host, port } = this.options;
+    return new Promise((resolve, reject) => {
+      this.server.once('error', reject);
+      this.server.listen({ host, port }, () => {
+        this.server.removeListener('error', reject);
+        this.server.on('error', () => {});
+        const bound = this.server.address();
+        resolve(typeof bound === 'object' && bound !== null ? bound.port : port);
+      });
+    });
+  }
+
+  /** For handshakes from now on. */
+  use(material: Material): void {
+    this.material = material;
+    const context = {
+      ...this.common(),
+      cert: material.cert,
+      key: material.key,
+      ...(material.ca ? { ca: material.ca } : {}),
+    };
+    if (this.tls) this.tls.setSecureContext(context);
+    else this.tls = this.tlsServer(context);
+  }
+
+  private common() {
+    const { minVersion, ciphers } = protocolOf(this.options.tls!);
+    // A resumed session would carry over what authorities of another time said of a client.
+    return { minVersion, ciphers, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
+  }
+
+  private tlsServer(context: object): TlsServer {
+    const requestCert = this.options.tls!.clientCertificates;
+    // Without a protocol of ALPN to choose, none is answered: HTTP/1.1 is all there is.
+    const server = createTlsServer({
+      ...context,
+      requestCert,
+      rejectUnauthorized: false,
+      handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+    });
+    server.on('secureConnection', (socket) => {
+      this.vouched.set(socket, this.material!);
+      this.options.accept(socket);
+    });
+    server.on('tlsClientError', (_error, socket) => socket.destroy());
+    return server;
+  }
+
+  private connected(socket: Socket): void {
+    this.sockets.add(socket);
+    socket.on('error', () => {});
+    socket.once('close', () => this.sockets.delete(socket));
+    if (!this.options.tls) return this.options.accept(socket);
+    socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => socket.destroy());
+    socket.once('data', (first: Buffer) => {
+      socket.setTimeout(0);
+      socket.removeAllListeners('timeout');
+      if (first[0] !== TLS_HANDSHAKE) return void socket.end(PLAIN_ANSWER);
+      if (!this.tls) return void socket.end(INTERNAL_ERROR);
+      socket.pause();
+      socket.unshift(first);
+      this.tls.emit('connection', socket);
+    });
+  }
+
+  /** Whether the client's certificate counts now. */
+  readonly isTrusted = (socket: TLSSocket): boolean => {
+    if (!socket.authorized || !this.material?.ca) return false;
+    const certificate = socket.getPeerX509Certificate();
+    const now = Date.now();
+    if (!certificate || certificate.validToDate.getTime() < now || certificate.validFromDate.getTime() > now)
+      return false;
+    if (this.vouched.get(socket) === this.material || this.vouched.get(socket)?.ca?.equals(this.material.ca))
+      return true;
+    return authoritiesOf(this.material.ca, 'in force').some(
+      (authority) => certificate.checkIssued(authority) && certificate.verify(authority.publicKey),
+    );
+  };
+
+  /** Ends every connection. */
+  async close(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
+    for (const socket of this.sockets) socket.destroy();
+    await closed;
+  }
+}
+
+/** A fatal alert: there is no certificate yet. */
+const INTERNAL_ERROR = Buffer.from([0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x50]);

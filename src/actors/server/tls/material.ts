@@ -1,0 +1,112 @@
+/**
+ * The certificate, its key and the authorities of clients, as files say them now.
+ *
+ * Owns: what the files last said. Invariants: a set that does not fit together is never used: the one before stays in
+ * force, and why is told once; without a certificate there are no handshakes, and nothing else stops.
+ */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createSecureContext } from 'node:tls';
+import { PathWatch } from '../../host/path-watch.ts';
+
+/** Upstream's: a change that nothing hinted at is found after this. */
+const PERIOD_MS = 60_000;
+/** A certificate and its key are two files: this long after a hint both are there. */
+const SETTLE_MS = 100;
+
+export interface MaterialFiles {
+  readonly certFile: string;
+  readonly keyFile: string;
+  /** Empty: no client is known by certificate. */
+  readonly clientCAFile: string;
+}
+
+export interface Material {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+  /** Authorities of clients, PEM; `null` without a file. */
+  readonly ca: Buffer | null;
+}
+
+/** What people may know of a certificate. */
+export interface CertificateFacts {
+  readonly subject: string;
+  readonly fingerprint: string;
+  /** Milliseconds since the epoch. */
+  readonly notAfterMs: number;
+}
+
+/** Rejects when a file cannot be read or holds something else, with the file's name. */
+export async function loadMaterial({ certFile, keyFile, clientCAFile }: MaterialFiles): Promise<Material> {
+  const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)]);
+  const ca = clientCAFile === '' ? null : await readFile(clientCAFile);
+  createSecureContext({ cert, key });
+  if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
+    throw new Error(`tls: private key ${keyFile} does not match public key ${certFile}`);
+  }
+  if (ca) authoritiesOf(ca, clientCAFile);
+  return { cert, key, ca };
+}
+
+/** Every certificate of a bundle. */
+export function authoritiesOf(bundle: Buffer, name: string): X509Certificate[] {
+  const blocks = bundle.toString('latin1').match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  if (blocks.length === 0) {
+    throw new Error(`unable to load client CA file ${name}: data does not contain any valid RSA or ECDSA certificates`);
+  }
+  return blocks.map((block) => new X509Certificate(block));
+}
+
+export function factsOf({ cert }: Material): CertificateFacts {
+  const { subject, fingerprint256, validToDate } = new X509Certificate(cert);
+  return {
+    subject: subject.replaceAll('\n', ', '),
+    fingerprint: fingerprint256.replaceAll(':', '').toLowerCase(),
+    notAfterMs: validToDate.getTime(),
+  };
+}
+
+export interface MaterialChange {
+  readonly material: Material;
+  readonly isCertificateNew: boolean;
+  readonly isAuthorityNew: boolean;
+}
+
+/** Tells each set that fits together and differs from the one before; `failed` hears why one does not, once. */
+export async function watchMaterial(
+  files: MaterialFiles,
+  known: Material | null,
+  signal: AbortSignal,
+  changed: (change: MaterialChange) => void,
+  failed: (why: string) => void,
+): Promise<void> {
+  let hint = () => {};
+  const directories = new Set(
+    [files.certFile, files.keyFile, files.clientCAFile].filter(Boolean).map((f) => dirname(f)),
+  );
+  const watches = [...directories].map((directory) => new PathWatch(directory, () => hint()));
+  let [before, said] = [known, ''];
+  while (!signal.aborted) {
+    await Promise.all(watches.map((watch) => watch.arm()));
+    const hinted = new Promise<void>((resolve) => (hint = resolve));
+    await Promise.race([
+      hinted.then(() => pause(SETTLE_MS)),
+      pause(PERIOD_MS, undefined, { signal, ref: false }),
+    ]).catch(() => {});
+    if (signal.aborted) break;
+    try {
+      const material = await loadMaterial(files);
+      const isCertificateNew = !before || !before.cert.equals(material.cert) || !before.key.equals(material.key);
+      const isAuthorityNew = (before?.ca ?? null)?.toString() !== material.ca?.toString();
+      if (isCertificateNew || isAuthorityNew) changed({ material, isCertificateNew, isAuthorityNew });
+      [before, said] = [material, ''];
+    } catch (error) {
+      const { message } = error as Error;
+      if (message !== said) failed(message);
+      said = message;
+    }
+  }
+  for (const watch of watches) watch.close();
+}

@@ -1,0 +1,70 @@
+/** The node's own API: what it serves, where, and to whom. Implemented by `src/actors/server`. */
+import { idempotent, stream } from '../../kernel/xstate.ts';
+
+/** Which parts of the API are on. */
+export type ApiSettings = {
+  readonly nodeName: string;
+  readonly rootDir: string;
+  readonly podLogsDir: string;
+  readonly debuggingHandlers: boolean;
+  readonly systemLogHandler: boolean;
+  readonly systemLogQuery: boolean;
+  readonly profilingHandler: boolean;
+  readonly debugFlagsHandler: boolean;
+  readonly splitStreams: boolean;
+};
+
+/** Who may talk to the API, and for how long an answer about that holds. */
+export type AuthSettings = {
+  readonly anonymous: boolean;
+  /** Tokens are asked of the API server. */
+  readonly webhookAuthentication: boolean;
+  /** Empty: nobody is known by certificate. */
+  readonly clientCAFile: string;
+  readonly authorization: 'AlwaysAllow' | 'Webhook';
+  readonly tokenTtlMs: number;
+  readonly authorizedTtlMs: number;
+  readonly unauthorizedTtlMs: number;
+};
+
+/** Files of the serving certificate, and how TLS is spoken. */
+export type ServingTls = {
+  readonly certFile: string;
+  readonly keyFile: string;
+  /** There may be no certificate yet: it is asked for at the API server, and handshakes fail until it is there. */
+  readonly mayBeMissing: boolean;
+  readonly minVersion: string;
+  readonly cipherSuites: readonly string[];
+};
+
+export type ServedPort = {
+  readonly address: string;
+  readonly port: number;
+  readonly settings: ApiSettings;
+  /** `null`: the read-only port, without TLS and without anybody being asked who they are. */
+  readonly secure: { readonly tls: ServingTls; readonly auth: AuthSettings } | null;
+};
+
+export type ServerItem =
+  | { readonly type: 'server.listening'; readonly address: string; readonly port: number }
+  /** A file changed and is in force for new connections. */
+  | {
+      readonly type: 'server.certificateChanged';
+      readonly subject: string;
+      /** SHA-256, hexadecimal. */
+      readonly fingerprint: string;
+      readonly notAfterMs: number;
+    }
+  | { readonly type: 'server.clientCAChanged' }
+  /** A file changed and cannot be used; what was in force stays. */
+  | { readonly type: 'server.reloadFailed'; readonly message: string };
+
+export const serverOperations = {
+  /** Makes the certificate of a node that was given none, unless it is there; resolves with its files. */
+  'server.selfSign': idempotent<
+    { readonly directory: string; readonly hostname: string },
+    { readonly certFile: string; readonly keyFile: string }
+  >(),
+  /** Serves a port until it is cancelled. Fails with upstream's text when it cannot listen or has no certificate. */
+  'server.serve': stream<ServedPort, ServerItem>(),
+};

@@ -1,0 +1,344 @@
+/**
+ * The node on which the HTTP corpus was recorded, once more: its pods and their logs, its users and their rights, its
+ * four configurations, behind the real server on real sockets.
+ */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { request as httpsRequest } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connectRuntime } from '../../../src/actors/cri/client.ts';
+import type { Create } from '../../../src/actors/server/auth/reviews.ts';
+import { flagValues } from '../../../src/actors/server/flag-values.ts';
+import { type ServerOptions, serverPorts } from '../../../src/actors/server/index.ts';
+import { nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
+import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
+import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
+import type { NodePod, NodeView } from '../../../src/actors/server/node-view.ts';
+import { runtimeCalls } from '../../../src/actors/server/runtime-calls.ts';
+import { runtimeStreamUrls } from '../../../src/actors/server/streaming/stream-urls.ts';
+import { StatsReader } from '../../../src/actors/stats/reader.ts';
+import type { KubeObject } from '../../../src/machines/operations/kube.ts';
+import type { ServedPort, ServerItem } from '../../../src/machines/operations/server.ts';
+import { applyDefaults } from '../../../src/machines/startup/configuration/index.ts';
+import { startApiServer } from '../../fakes/api-server/index.ts';
+import { Authority, type Credential } from '../../fakes/api-server/pki.ts';
+import { FakeRuntime, Refusal } from '../cri/fake-runtime.ts';
+import { corpusPods, goldenPods } from './golden-pods.ts';
+
+const GOLDEN = join(import.meta.dirname, '../../golden/http');
+export const golden = (file: string): string => readFileSync(join(GOLDEN, file), 'utf8');
+
+export interface Recorded {
+  readonly id: string;
+  readonly group: string;
+  readonly server: string;
+  readonly request: {
+    readonly method?: string;
+    readonly path: string;
+    readonly headers?: readonly string[];
+    readonly body?: string;
+    readonly raw?: string;
+  };
+  readonly credential: string;
+  readonly status?: number;
+  readonly headers?: readonly (readonly [string, string])[];
+  readonly body?: string;
+  readonly bodyTruncated?: boolean;
+  readonly bodyBytes?: number | string;
+  readonly bodyEncoding?: string;
+  readonly raw?: string;
+  readonly ended?: string;
+  readonly error?: string;
+  readonly note?: string;
+}
+
+export const recordings = (): Recorded[] =>
+  golden('requests.ndjson')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Recorded);
+
+/** What a client shows: a certificate, a token, a password, or some of them. */
+export interface Shown {
+  readonly certificate?: Credential;
+  readonly authorization?: string;
+}
+
+const FINE = ['pods', 'log', 'stats', 'configz', 'healthz', 'metrics'];
+/** Users of the corpus by credential, and their one right; verbs `*` where none is said. */
+const TOKENS: Readonly<Record<string, readonly [user: string, subresources: readonly string[], verb?: string]>> = {
+  'token-norights': ['norights', []],
+  'token-nodes/metrics': ['metricsonly', ['metrics']],
+  'token-nodes/proxy-get': ['proxyget', ['proxy'], 'get'],
+  'token-nodes/proxy-create': ['proxycreate', ['proxy'], 'create'],
+  'token-nodes/pods': ['fgpods', ['pods']],
+  'token-nodes/log': ['fglog', ['log']],
+  'token-nodes/stats': ['fgstats', ['stats']],
+  'token-nodes/configz': ['fgconfigz', ['configz']],
+  'token-nodes/healthz': ['fghealthz', ['healthz']],
+  'token-nodes/checkpoint': ['fgcheckpoint', ['checkpoint']],
+  'token-fine-grained-all': ['fgall', FINE],
+};
+
+const tokenOf = (credential: string): string => `the-token-of-${credential}`;
+
+async function certificates(authority: Authority): Promise<Record<string, Credential>> {
+  const other = await Authority.create('another-ca');
+  const client = ['client auth'];
+  const past = { notBefore: new Date('2020-01-01T00:00:00Z'), notAfter: new Date('2020-02-01T00:00:00Z') };
+  const admin = { commonName: 'admin', organizations: ['system:masters'], usages: client };
+  return {
+    'x509-admin': await authority.issue(admin),
+    'x509-nobody': await authority.issue({ commonName: 'nobody', usages: client }),
+    'x509-node1': await authority.issue({
+      commonName: 'system:node:node1',
+      organizations: ['system:nodes'],
+      usages: client,
+    }),
+    'x509-apiserver-client': await authority.issue({ ...admin, commonName: 'kube-apiserver-kubelet-client' }),
+    'x509-wrong-ca': await other.issue(admin),
+    'x509-expired': await authority.issue({ ...admin, ...past }),
+    'x509-serverauth-only': await authority.issue({ ...admin, usages: ['server auth'] }),
+  };
+}
+
+/** The credential of that name in the corpus; names joined by `+` show both. */
+function shownBy(name: string, issued: Readonly<Record<string, Credential>>): Shown {
+  if (name === 'none') return {};
+  if (name === 'basic-auth') return { authorization: `Basic ${Buffer.from('admin:admin').toString('base64')}` };
+  if (name === 'bearer-empty') return { authorization: 'Bearer ' };
+  const certificate = Object.keys(issued).find((each) => name === each || name.startsWith(`${each}+`));
+  const token = certificate === undefined ? name : name.slice(certificate.length + 1);
+  return {
+    ...(certificate === undefined ? {} : { certificate: issued[certificate]! }),
+    ...(token === '' ? {} : { authorization: `Bearer ${tokenOf(token)}` }),
+  };
+}
+
+/** Creates reviews at a real API server, as the node's own client. */
+function creator(url: string, ca: string, own: Credential): Create {
+  return ({ apiVersion, resource, body }) =>
+    new Promise((resolve, reject) => {
+      const path = `/apis/${apiVersion}/${resource}`;
+      const options = { method: 'POST', ca, ...own, headers: { 'content-type': 'application/json' } };
+      const sent = httpsRequest(new URL(path, url), options, (response) => {
+        const chunks: Buffer[] = [];
+        response.on('data', (chunk: Buffer) => chunks.push(chunk));
+        response.on('end', () => resolve(JSON.parse(Buffer.concat(chunks).toString()) as KubeObject));
+      });
+      sent.on('error', reject);
+      sent.end(JSON.stringify(body));
+    });
+}
+
+/** Commands of the corpus, as busybox answers them. */
+const COMMANDS: Readonly<Record<string, readonly [stdout: string, stderr: string, exitCode: number]>> = {
+  true: ['', '', 0],
+  false: ['', '', 1],
+  'echo hi': ['hi\n', '', 0],
+  'echo hi there': ['hi there\n', '', 0],
+  'echo uid': ['uid\n', '', 0],
+  'ls /nonexistent': ['', 'ls: /nonexistent: No such file or directory\n', 1],
+};
+const UNKNOWN = 2;
+
+async function runtime(): Promise<FakeRuntime> {
+  return await FakeRuntime.start({
+    ExecSync: ({ cmd }) => {
+      const answer = COMMANDS[(cmd ?? []).join(' ')];
+      if (!answer) throw new Refusal(UNKNOWN, 'failed to exec in container: failed to start exec "0123"');
+      const [stdout, stderr, exit_code] = answer;
+      return { stdout: Buffer.from(stdout), stderr: Buffer.from(stderr), exit_code };
+    },
+  });
+}
+
+const SETTINGS: ServedPort['settings'] = {
+  nodeName: 'node1',
+  rootDir: '/var/lib/kubelet',
+  podLogsDir: '/var/log/pods',
+  debuggingHandlers: true,
+  systemLogHandler: true,
+  systemLogQuery: false,
+  profilingHandler: true,
+  debugFlagsHandler: true,
+  splitStreams: false,
+};
+
+/** The four configurations of the corpus, by the word in the record's `server`. */
+export const RUNS = {
+  A: {},
+  B: { systemLogQuery: true, splitStreams: true },
+  C: { debuggingHandlers: false },
+  D: { profilingHandler: false, debugFlagsHandler: false, systemLogHandler: false },
+} as const;
+
+export class GoldenNode {
+  readonly directory = mkdtempSync(join(tmpdir(), 'statelet-golden-http-'));
+  readonly logDirectory = join(this.directory, 'log');
+  pods: NodePod[] = [];
+  issued: Record<string, Credential> = {};
+  authority!: Authority;
+  api!: Awaited<ReturnType<typeof startApiServer>>;
+  private fake!: FakeRuntime;
+  private options!: ServerOptions;
+
+  static async start(): Promise<GoldenNode> {
+    const node = new GoldenNode();
+    await node.prepare();
+    return node;
+  }
+
+  private async prepare(): Promise<void> {
+    const lines = recordings()
+      .find(({ id }) => id === 'logs-001')!
+      .body!.trimEnd()
+      .split('\n');
+    this.pods = goldenPods(join(this.directory, 'pods'), corpusPods(lines));
+    this.machineLogs();
+    this.api = await startApiServer();
+    this.grant();
+    this.authority = await Authority.create('golden-ca');
+    this.issued = await certificates(this.authority);
+    this.fake = await runtime();
+    this.options = this.serverOptions(await this.client());
+    const serving = await this.authority.issue({
+      commonName: 'node1',
+      usages: ['server auth'],
+      names: [{ type: 'ip', value: '127.0.0.1' } as never],
+    });
+    writeFileSync(this.file('kubelet.crt'), serving.cert);
+    writeFileSync(this.file('kubelet.key'), serving.key);
+    writeFileSync(this.file('ca.crt'), this.authority.caPem);
+  }
+
+  file(name: string): string {
+    return join(this.directory, name);
+  }
+
+  private machineLogs(): void {
+    mkdirSync(join(this.logDirectory, 'apt'), { recursive: true });
+    for (const folder of ['containers', 'pods']) mkdirSync(join(this.logDirectory, folder));
+    for (const name of ['a.log', 'b.log', 'history.log'])
+      writeFileSync(join(this.logDirectory, 'apt', name), '\nStart\n');
+    writeFileSync(join(this.logDirectory, 'dpkg.log'), 'line of dpkg\n'.repeat(100));
+  }
+
+  private grant(): void {
+    for (const [credential, [name, subresources, verb = '*']] of Object.entries(TOKENS)) {
+      this.api.users.tokens.set(tokenOf(credential), { name, groups: [] });
+      const resources = subresources.map((subresource) => `nodes/${subresource}`);
+      if (resources.length > 0) this.api.accessRules.push({ user: name, verbs: [verb], resources });
+    }
+  }
+
+  private async client(): Promise<Create> {
+    const { parse } = await import('yaml');
+    const config = parse(readFileSync(await this.api.kubeconfig('admin'), 'utf8')) as {
+      users: { user: Record<string, string> }[];
+    };
+    const user = config.users[0]!.user;
+    const read = (name: string) =>
+      user[`${name}-data`]
+        ? Buffer.from(user[`${name}-data`]!, 'base64').toString()
+        : readFileSync(user[name]!, 'utf8');
+    const own = { cert: read('client-certificate'), key: read('client-key') };
+    return creator(this.api.url, readFileSync(this.api.caFile, 'utf8'), own);
+  }
+
+  private serverOptions(create: Create): ServerOptions {
+    const configuration = applyDefaults({}, {});
+    const view: NodeView = {
+      nodeName: () => 'node1',
+      configuration: () => configuration,
+      runtime: () => null,
+      cgroupVersion: () => 1,
+      pods: () => this.pods,
+      checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
+    };
+    const recorder = new Recorder();
+    const { call } = connectRuntime({ endpoint: this.fake.endpoint });
+    const reader = new StatsReader({ call });
+    const place = {
+      nodeName: 'node1',
+      rootDir: this.directory,
+      podLogsDir: this.directory,
+      podsCgroup: '',
+      systemCgroups: { kubelet: '', runtime: '', misc: '' },
+    };
+    const stats = {
+      summary: (asked: object) => reader.summary(place, asked),
+      cgroups: () => reader.cgroups(place),
+    };
+    return {
+      view,
+      create,
+      stats,
+      ...runtimeCalls(call),
+      streams: runtimeStreamUrls(call),
+      metrics: nodeMetrics({ view, recorder, measurements: stats }),
+      requests: new RequestMetrics(recorder.registry),
+      setVerbosity: () => {},
+      flags: () => flagValues([]),
+      program: { startedAt: Date.now(), version: '1.36.2' },
+      logDirectory: this.logDirectory,
+      warn: () => {},
+    };
+  }
+
+  /** The kubelet's port, with one of the corpus's configurations. Resolves with the port. */
+  async serve(run: keyof typeof RUNS, auth: Partial<NonNullable<ServedPort['secure']>['auth']> = {}): Promise<number> {
+    const secure: ServedPort['secure'] = {
+      tls: {
+        certFile: this.file('kubelet.crt'),
+        keyFile: this.file('kubelet.key'),
+        mayBeMissing: false,
+        minVersion: '',
+        cipherSuites: [],
+      },
+      auth: {
+        anonymous: run === 'C',
+        webhookAuthentication: true,
+        clientCAFile: this.file('ca.crt'),
+        authorization: 'Webhook',
+        tokenTtlMs: 120_000,
+        authorizedTtlMs: 300_000,
+        unauthorizedTtlMs: 30_000,
+        ...auth,
+      },
+    };
+    return await this.open({ address: '127.0.0.1', port: 0, settings: { ...SETTINGS, ...RUNS[run] }, secure });
+  }
+
+  async serveReadOnly(): Promise<number> {
+    return await this.open({ address: '127.0.0.1', port: 0, settings: SETTINGS, secure: null });
+  }
+
+  readonly said: ServerItem[] = [];
+  private readonly closing = new AbortController();
+  private readonly served: Promise<unknown>[] = [];
+
+  private async open(input: ServedPort): Promise<number> {
+    return await new Promise((resolve, reject) => {
+      const emit = (item: ServerItem) => {
+        this.said.push(item);
+        if (item.type === 'server.listening') resolve(item.port);
+      };
+      const call = { id: 0, input, resume: false, signal: this.closing.signal, emit };
+      const served = serverPorts(this.options)['server.serve'](call);
+      served.catch(reject);
+      this.served.push(served);
+    });
+  }
+
+  shown(credential: string): Shown {
+    return shownBy(credential, this.issued);
+  }
+
+  async close(): Promise<void> {
+    this.closing.abort();
+    await Promise.allSettled(this.served);
+    await Promise.all([this.fake.close(), this.api.close()]);
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
