@@ -4,7 +4,7 @@
  * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
  * Owns: flags, configuration, the node's identity, the facts that starting found out, and the subsystems.
  * Hears: the answer of each step's subsystem; `signal.received` from the process; `lockFile.contended`;
- *   `configReload.applied`.
+ *   `configReload.applied`, `resolver.changed`.
  * Asks: the operations of the small steps (host name, folders, limits); all else belongs to a subsystem.
  * Invariants:
  *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
@@ -14,10 +14,10 @@
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
-import { enqueueActions, line, sendTo, to } from '../kernel/xstate.ts';
+import { assign, enqueueActions, line, raise, sendTo, to } from '../kernel/xstate.ts';
 import { command } from './startup/command.ts';
 import type { ConfigReloadApplied } from './startup/config-reload.ts';
-import { commandFailed } from './startup/configuration/index.ts';
+import { commandFailed, millisecondsOf } from './startup/configuration/index.ts';
 import { containerManagerInput } from './startup/container-manager-policy.ts';
 import { deriveSettings } from './startup/derive-settings.ts';
 import { logEntries } from './startup/log-entries.ts';
@@ -37,6 +37,15 @@ const settings = ({ context }: { context: KubeletContext }) => context.settings;
 /** What each subsystem is given; everything else it finds out by asking. */
 const subsystems = {
   logging: subsystem('logging', ({ context }) => ({ verbosity: context.config!.logging.verbosity ?? 0 })),
+  watchdog: subsystem('watchdog', ({ context }) => ({
+    syncFrequencyMs: millisecondsOf(context.config!.syncFrequency),
+  })),
+  iptables: subsystem('iptables', () => ({})),
+  resolver: subsystem('resolver', ({ context }) => ({
+    path: context.config!.resolvConf,
+    nodeName: context.node!.nodeName,
+    text: context.resolvConf,
+  })),
   configReload: subsystem('configReload', ({ context }) => ({
     argv: context.input.argv,
     version: context.input.version,
@@ -56,7 +65,12 @@ const subsystems = {
     requestTimeoutMs: context.requestTimeoutMs,
     rootDir: context.flags!.rootDir,
   })),
-  eventRecorder: subsystem('eventRecorder', () => ({})),
+  eventRecorder: subsystem('eventRecorder', ({ context }) => ({
+    nodeName: context.node!.nodeName,
+    publishes: context.flags!.kubeconfig !== '',
+  })),
+  objects: subsystem('objects', settings),
+  mirrorPods: subsystem('mirrorPods', settings),
   containerManager: subsystem('containerManager', ({ context }) => containerManagerInput(context)),
   memory: subsystem('memory', settings),
   podConfig: subsystem('podConfig', settings),
@@ -78,6 +92,7 @@ const subsystems = {
   ),
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
+  eviction: subsystem('eviction', settings),
   healthz: subsystem('healthz', ({ context }) => ({
     address: context.config!.healthzBindAddress,
     port: context.config!.healthzPort,
@@ -119,6 +134,15 @@ const alive = kubeletSetup.createStateConfig({
       },
     ],
     'configReload.applied': { actions: takeConfiguration },
+    'resolver.changed': {
+      actions: [
+        assign(({ context, event }) => {
+          const resolvConf = event.text;
+          return { resolvConf, settings: deriveSettings({ ...context, resolvConf }) };
+        }),
+        raise({ type: 'reload.pods' }),
+      ],
+    },
     'lockFile.contended': {
       target: 'stopping',
       actions: line('info', 'Caught inotify event on the lock file; stopping'),

@@ -41,6 +41,24 @@ const runningContainers = (node: BootNode) =>
   [...node.world.pods.runtime.containers.values()].filter(({ state }) => state === 'CONTAINER_RUNNING');
 
 describe('the runtime', () => {
+  it('that is up stays so for a runtime state that crashed: PLEG says its health again', () => {
+    const node = withPod();
+    node.tell({ type: 'runtime.statusChanged' }, 'kubelet/runtimeState').run(5_000);
+    expect(node.crashes().map(({ at }) => at)).toEqual(['kubelet/runtimeState']);
+    expect(node.state('kubelet/runtimeState')).toBe('up');
+    expect(node.kernel.snapshotOf('kubelet/runtimeState')).toMatchObject({ context: { plegError: '' } });
+    const toldBy = (from: string) =>
+      node.records.filter(
+        (record) => record.k === 'message' && record.from === from && record.event.type.startsWith('pleg.'),
+      );
+    expect(toldBy('kubelet/pleg').map((record) => 'event' in record && record.event)).toEqual([
+      expect.objectContaining({ type: 'pleg.unhealthy' }),
+      { type: 'pleg.healthy' },
+      { type: 'pleg.healthy' },
+    ]);
+    expect(node.replay().divergence).toBeNull();
+  });
+
   it('that is never ready leaves the kubelet waiting for it, and the process serving', () => {
     const node = boot({ isQuiet: true });
     expect(node.state()).toMatchObject({

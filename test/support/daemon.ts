@@ -124,6 +124,7 @@ authorization: { mode: AlwaysAllow }
 failCgroupV1: false
 failSwapOn: false
 enforceNodeAllocatable: []
+makeIPTablesUtilChains: false
 cgroupRoot: ${this.cgroupRoot}
 healthzPort: ${this.healthzPort}
 ${this.options.endpoint ? `containerRuntimeEndpoint: ${this.options.endpoint}` : ''}

@@ -53,7 +53,7 @@ async function follow({ input, signal, emit }: WatchCall, read: ReadonlyMap<stri
       }),
   );
   signal.addEventListener('abort', () => wake(), { once: true });
-  let said = JSON.stringify(input.paths.map((path) => read.get(path) ?? ''));
+  let said = JSON.stringify(await Promise.all(input.paths.map((path) => read.get(path) ?? lookOf(path))));
   while (!signal.aborted) {
     hinted = false;
     await Promise.all(watches.map((each) => each.arm()));

@@ -7,6 +7,7 @@ import { hostAddresses } from './addresses.ts';
 import { configurationPorts } from './configuration-watch.ts';
 import { fileSystem } from './file-system.ts';
 import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
+import { keepIptables } from './iptables.ts';
 import { limitPorts } from './limits.ts';
 import { lockPorts } from './lock.ts';
 import { machinePorts } from './machine.ts';
@@ -18,6 +19,7 @@ import { loadSoftState, saveSoftState } from './soft-state.ts';
 import { type SystemCalls, systemCalls } from './syscall.ts';
 import { sysctlPorts } from './sysctl.ts';
 import { terminationMessage } from './termination-message.ts';
+import { watchdogPorts } from './watchdog.ts';
 
 export interface HostOptions {
   /** Prefix of `/proc`, `/sys` and `/etc`, for a machine that is described by files. */
@@ -34,6 +36,7 @@ type HostPorts = Ports<Omit<typeof hostOperations, 'server.healthz' | 'host.setL
 export function hostPorts(options: HostOptions = {}): HostPorts {
   const { root = '', environment = process.env, vault = new Vault(randomBytes(32)) } = options;
   const system = options.system === undefined ? systemCalls() : options.system;
+  const notify = notifyPort(environment, system);
   return {
     ...machinePorts(root),
     ...limitPorts(root, system),
@@ -43,7 +46,9 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.readFile': readTextFile,
     ...configurationPorts(),
     'host.makeDirectories': makeDirectories,
-    'host.notify': notifyPort(environment, system),
+    'host.notify': notify,
+    ...watchdogPorts(environment, notify),
+    'host.keepIptables': keepIptables,
     'host.watchManifests': manifestPort(vault),
     'host.watchManifestUrl': manifestUrlPort(vault),
     'host.preparePod': preparePod,

@@ -5,6 +5,10 @@ export const nodeRef = (nodeName: string) => ({ kind: 'Node', namespace: '', nam
 
 export const starting = { eventType: 'Normal', reason: 'Starting', message: 'Starting kubelet.' } as const;
 
+/** Something that every pod needs could not be set up; the node ends. */
+export const setupFailed = (message: string) =>
+  ({ eventType: 'Warning', reason: 'KubeletSetupFailed', message }) as const;
+
 /** Ours: upstream restarts the process instead. `fields` are paths of the configuration. */
 export const configurationChanged = (fields: readonly string[]) =>
   ({

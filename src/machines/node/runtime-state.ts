@@ -89,7 +89,10 @@ export const runtimeStateMachine = s.createMachine({
     abilities: { handlers: [], features: null },
     isPublished: false,
   },
-  entry: sendTo(to('runtimeService'), { type: 'runtime.statusWanted' }),
+  entry: [
+    sendTo(to('runtimeService'), { type: 'runtime.statusWanted' }),
+    sendTo(to('pleg'), { type: 'pleg.healthWanted' }),
+  ],
   initial: 'down',
   on: {
     'runtimeState.wanted': { actions: [assign({ isPublished: true }), publish] },

@@ -2,6 +2,7 @@
 
 import type { Json } from '../../kernel/json.ts';
 import { idempotent, once, query, type SecretHandle, stream } from '../../kernel/xstate.ts';
+import type { Grant } from '../pods/admission/messages.ts';
 import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
 import type { ConfigObject } from './volume.ts';
 
@@ -35,6 +36,10 @@ export interface MachineInfo {
   readonly hugePageTotals: Readonly<Record<string, string>>;
   /** Processes that the kernel can have at once. */
   readonly pidMax: string;
+  /** As Go names it: `amd64`, `arm64`. */
+  readonly architecture: string;
+  /** AppArmor is enabled in the kernel. */
+  readonly appArmor: boolean;
 }
 
 export interface CgroupInfo {
@@ -54,11 +59,25 @@ export interface SoftState {
   readonly containers: Readonly<
     Record<string, { readonly restartCount: number; readonly backoffMs: number; readonly backoffUntilMs: number }>
   >;
+  /** By pod uid: what a pod holds of the node and which resources it was given. */
+  readonly grants?: Readonly<Record<string, Grant>>;
+  /** By pod uid: why this node did not take it. */
+  readonly rejections?: Readonly<Record<string, { readonly reason: string; readonly message: string }>>;
   /** By the same key: what probes have said of the instance with this id. */
   readonly probes: Readonly<
     Record<string, { readonly id: string; readonly started: boolean; readonly ready: boolean }>
   >;
 }
+
+/** What the keeping of the node's chains says, by protocol; `step` is what failed, in upstream's words. */
+export type IptablesItem =
+  | { readonly type: 'iptables.initialized' | 'iptables.restored'; readonly protocol: 'IPv4' | 'IPv6' }
+  | {
+      readonly type: 'iptables.failed';
+      readonly protocol: 'IPv4' | 'IPv6';
+      readonly step: string;
+      readonly message: string;
+    };
 
 export const hostOperations = {
   'host.permissions': query<Nothing, { uid: number }>(),
@@ -101,6 +120,15 @@ export const hostOperations = {
   'host.makeDirectories': idempotent<{ directories: readonly { path: string; mode: number }[] }, null>(),
   /** sd_notify to NOTIFY_SOCKET; does nothing without one. */
   'host.notify': once<{ state: string }, null>(),
+  /** `WATCHDOG_USEC` and `WATCHDOG_PID` as the service manager set them; empty where it did not. */
+  'host.watchdogSettings': query<Nothing, { usec: string; pid: string; ownPid: number }>(),
+  /** Says `WATCHDOG=1` to the service manager now and each interval; speaks when it is no longer heard, or again. */
+  'host.feedWatchdog': stream<
+    { intervalMs: number; tries: number },
+    { readonly type: 'watchdog.unheard'; readonly message: string } | { readonly type: 'watchdog.heard' }
+  >(),
+  /** Makes the node's iptables chains, and makes them again when somebody flushed the tables. */
+  'host.keepIptables': stream<{ periodMs: number }, IptablesItem>(),
   /** Static pod files under a path (file or directory). Speaks when the set of decoded manifests or errors changed. */
   'host.watchManifests': stream<
     { path: string; nodeName: string; periodMs: number },

@@ -10,6 +10,8 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { SoftState } from '../operations/host.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons.ts';
+import type { Grant } from './admission/messages.ts';
+import type { Rejection } from './admission/predicates.ts';
 import type { HttpRequest } from './prober-policy.ts';
 import type { PodStage } from './status/pod-status.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
@@ -76,6 +78,11 @@ export type PlegHealth =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
+/** `runtimeState` starts again and knows nothing. */
+export interface PlegHealthWanted {
+  readonly type: 'pleg.healthWanted';
+}
+
 // ---- syncLoop <-> pods ----------------------------------------------------------------------------------------------
 
 export type PodsMessage =
@@ -102,6 +109,19 @@ export interface PodKill {
 export interface PodVerdict {
   readonly reason: string;
   readonly message: string;
+  /** `always`: whatever the containers do later. `once`: with the order to end; a pod that succeeds yet, has succeeded. */
+  readonly said: 'always' | 'once';
+  /** The node disrupted the pod: the condition `DisruptionTarget` says so. */
+  readonly disruptionTarget?: boolean;
+}
+
+/** A manager of the node (eviction, shutdown) ends a pod; it stays wanted, and its status stays. */
+export interface PodKillWanted {
+  readonly type: 'pods.kill';
+  readonly uid: string;
+  /** `null`: the pod's own. */
+  readonly graceSeconds: number | null;
+  readonly verdict: PodVerdict;
 }
 
 export type PodMessage =
@@ -264,14 +284,21 @@ export interface EventRecorded {
   readonly eventType: EventText['type'];
   readonly reason: string;
   readonly message: string;
+  /** Of the event object, for programs. */
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
-export const eventRecorded = (ref: ObjectReference, text: EventText): EventRecorded => ({
+export const eventRecorded = (
+  ref: ObjectReference,
+  text: EventText,
+  annotations: Readonly<Record<string, string>> = {},
+): EventRecorded => ({
   type: 'event.recorded',
   ref,
   eventType: text.type,
   reason: text.reason,
   message: text.message,
+  ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
 });
 
 export type StatusMessage =
@@ -337,6 +364,8 @@ export type MemoryMessage =
   /** `null`: the pull has succeeded. */
   | { readonly type: 'memory.pulled'; readonly key: string; readonly pull: PullMemory | null }
   | { readonly type: 'memory.probed'; readonly key: string; readonly probed: ProbedInstance }
+  | { readonly type: 'memory.allocated'; readonly uid: string; readonly grant: Grant }
+  | { readonly type: 'memory.rejected'; readonly uid: string; readonly rejection: Rejection }
   | { readonly type: 'memory.forgotten'; readonly uid: string }
   | { readonly type: 'memory.wanted' };
 
@@ -347,6 +376,10 @@ export interface DeadContainer {
   readonly name: string;
   /** Nanoseconds since the epoch, decimal. */
   readonly createdAt: string;
+  /** Where it has written; empty when that is not known. */
+  readonly logPath: string;
+  /** The name of the link to it. */
+  readonly linkName: string;
 }
 
 /** Everything of one pod that no longer runs and that somebody may want to clear away; empty when there is nothing. */
@@ -356,6 +389,8 @@ export interface GarbageChanged {
   readonly dead: readonly DeadContainer[];
   /** Sandboxes that were replaced and hold no container of their own any more. */
   readonly sandboxes: readonly string[];
+  /** Nothing of the pod runs. */
+  readonly over: boolean;
 }
 
 /** The images of all containers that the runtime has of one pod, dead ones included; empty when there are none. */
@@ -374,6 +409,17 @@ export interface ImageUsed {
 /** A collector has lost what pods told it. */
 export interface GarbageWanted {
   readonly type: 'garbage.wanted';
+}
+
+// ---- eviction <-> containerGC, imageGC ------------------------------------------------------------------------------
+
+/** The node is short of disk: everything goes that nobody needs, now. The answer is `garbage.purged`. */
+export interface GarbagePurge {
+  readonly type: 'garbage.purge';
+}
+
+export interface GarbagePurged {
+  readonly type: 'garbage.purged';
 }
 
 /** What XState says of operations and of child actors; every machine that asks for something hears them. */

@@ -3,7 +3,7 @@
  *
  * Decides: whether observation of the runtime can be trusted (healthy or not).
  * Owns: nothing; the stream's port compares and speaks only of changes.
- * Hears: the items of the stream; `runtime.wanted` from `syncLoop`.
+ * Hears: the items of the stream; `runtime.wanted` from `syncLoop`; `pleg.healthWanted` from `runtimeState`.
  * Asks: `cri.watchPods`. Tells `syncLoop` every change, and `runtimeState` its health.
  * Invariants:
  *   P1 unhealthy until the first complete list; unhealthy again when listing has failed for {@link PLEG_THRESHOLD_MS}.
@@ -12,7 +12,7 @@
 import { line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { criOperations, type WatchPodsItem } from '../operations/cri.ts';
-import type { PlegHealth, RuntimeMessage, RuntimeWanted } from './messages.ts';
+import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from './messages.ts';
 import { slimmed } from './runtime-facts.ts';
 
 /** The kubelet's threshold: three minutes without a successful list. */
@@ -33,7 +33,11 @@ const { createMachine } = setup({
   types: {
     input: {} as PlegInput,
     context: {} as PlegInput,
-    events: {} as WatchPodsItem | RuntimeWanted | { type: 'xstate.error.actor.watch'; error: PlainError },
+    events: {} as
+      | WatchPodsItem
+      | RuntimeWanted
+      | PlegHealthWanted
+      | { type: 'xstate.error.actor.watch'; error: PlainError },
   },
   actors: pick(criOperations, 'cri.watchPods'),
   actions: {
@@ -94,19 +98,31 @@ export const plegMachine = createMachine({
       states: {
         unseen: {
           entry: { type: 'tellHealth', params: unhealthy(NOT_YET) },
-          on: { 'runtime.relisted': 'healthy' },
+          on: {
+            'runtime.relisted': 'healthy',
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: unhealthy(NOT_YET) } },
+          },
         },
         healthy: {
           entry: { type: 'tellHealth', params: healthy },
-          on: { 'runtime.relistFailing': { target: 'failing', actions: 'sayFailing' } },
+          on: {
+            'runtime.relistFailing': { target: 'failing', actions: 'sayFailing' },
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: healthy } },
+          },
         },
         failing: {
-          on: { 'runtime.relistWorking': 'healthy' },
+          on: {
+            'runtime.relistWorking': 'healthy',
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: healthy } },
+          },
           after: { [PLEG_THRESHOLD_MS]: 'unhealthy' },
         },
         unhealthy: {
           entry: { type: 'tellHealth', params: unhealthy(NOT_SEEN) },
-          on: { 'runtime.relistWorking': 'healthy' },
+          on: {
+            'runtime.relistWorking': 'healthy',
+            'pleg.healthWanted': { actions: { type: 'tellHealth', params: unhealthy(NOT_SEEN) } },
+          },
         },
       },
     },

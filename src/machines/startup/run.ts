@@ -3,7 +3,7 @@
  *
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */
-import { assign, line, raise } from '../../kernel/xstate.ts';
+import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { Failure, KubeletContext, NodeIdentity } from './types.ts';
 
@@ -34,7 +34,15 @@ export const run = kubeletSetup.createStateConfig({
         line('info', ({ context }) => ['Kubelet version', { kubeletVersion: context.input.version }]),
         raise({ type: 'create.logging' }),
       ],
-      always: [{ guard: hasLockFile, target: 'lockFile' }, { target: 'hostname' }],
+      always: 'watchdog',
+    },
+    watchdog: {
+      meta: { waitsFor: 'what the service manager wants of its watchdog' },
+      entry: raise({ type: 'create.watchdog' }),
+      on: {
+        'watchdog.ready': [{ guard: hasLockFile, target: 'lockFile' }, { target: 'hostname' }],
+        'watchdog.failed': failing('run.watchdog'),
+      },
     },
     lockFile: {
       meta: { steps: 'S047-S049', waitsFor: 'the lock file' },
@@ -130,7 +138,10 @@ export const run = kubeletSetup.createStateConfig({
       meta: { steps: 'S073' },
       entry: [
         raise({ type: 'create.eventRecorder' }),
-        line('info', 'No api server defined - no events will be sent to API server'),
+        enqueueActions(({ context, enqueue }) => {
+          if (context.flags!.kubeconfig !== '') return;
+          enqueue(line('info', 'No api server defined - no events will be sent to API server'));
+        }),
       ],
       always: 'containerManager',
     },

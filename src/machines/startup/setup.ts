@@ -3,14 +3,17 @@
  * `src/machines/kubelet.ts` and the files of this folder, one for each step of the documents.
  */
 import { type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
+import { evictionMachine } from '../node/eviction/eviction.ts';
 import { healthzMachine } from '../node/healthz.ts';
 import { runtimeStateMachine } from '../node/runtime-state.ts';
+import { objectsMachine } from '../objects/objects.ts';
 import { operations } from '../operations/index.ts';
 import { containerGcMachine } from '../pods/container-gc.ts';
 import { eventRecorderMachine } from '../pods/event-recorder.ts';
 import { imageGcMachine } from '../pods/image-gc.ts';
 import { imagesMachine } from '../pods/images.ts';
 import { memoryMachine } from '../pods/memory.ts';
+import { mirrorPodsMachine } from '../pods/mirror-pods.ts';
 import { plegMachine } from '../pods/pleg.ts';
 import { podConfigMachine } from '../pods/pod-config.ts';
 import { podsMachine } from '../pods/pods.ts';
@@ -22,22 +25,28 @@ import { clientBuilderMachine } from './client-builder.ts';
 import { configLoaderMachine } from './config-loader.ts';
 import { configReloadMachine } from './config-reload.ts';
 import { containerManagerMachine } from './container-manager.ts';
+import { iptablesMachine } from './iptables.ts';
 import { lockFileMachine } from './lock-file.ts';
 import { loggingMachine } from './logging.ts';
+import { resolverMachine } from './resolver.ts';
 import { runOnceMachine } from './run-once.ts';
 import { runtimeServiceMachine } from './runtime-service.ts';
 import { restartDelay } from './subsystems.ts';
 import type { KubeletContext, KubeletEvent, KubeletInput, KubeletMachineOutput } from './types.ts';
+import { watchdogMachine } from './watchdog.ts';
 
 /** Subsystems that the supervisor starts and restarts, in the order in which the documents create them. */
 export const SUBSYSTEMS = [
   'logging',
+  'watchdog',
   'lockFile',
   'runtimeService',
   'runtimeState',
   'eventRecorder',
   'containerManager',
   'memory',
+  'objects',
+  'mirrorPods',
   'podConfig',
   'images',
   'status',
@@ -45,8 +54,11 @@ export const SUBSYSTEMS = [
   'pleg',
   'syncLoop',
   'runOnce',
+  'iptables',
+  'resolver',
   'containerGC',
   'imageGC',
+  'eviction',
   'healthz',
   'configReload',
 ] as const;
@@ -72,6 +84,9 @@ export const kubeletSetup = setup({
     auth: authMachine,
     cadvisor: cadvisorMachine,
     logging: loggingMachine as AnyStateMachine,
+    watchdog: watchdogMachine as AnyStateMachine,
+    iptables: iptablesMachine as AnyStateMachine,
+    resolver: resolverMachine as AnyStateMachine,
     configReload: configReloadMachine as AnyStateMachine,
     lockFile: lockFileMachine as AnyStateMachine,
     runtimeService: runtimeServiceMachine as AnyStateMachine,
@@ -79,6 +94,8 @@ export const kubeletSetup = setup({
     eventRecorder: eventRecorderMachine as AnyStateMachine,
     containerManager: containerManagerMachine as AnyStateMachine,
     memory: memoryMachine as AnyStateMachine,
+    objects: objectsMachine as AnyStateMachine,
+    mirrorPods: mirrorPodsMachine as AnyStateMachine,
     podConfig: podConfigMachine as AnyStateMachine,
     images: imagesMachine as AnyStateMachine,
     status: statusMachine as AnyStateMachine,
@@ -88,6 +105,7 @@ export const kubeletSetup = setup({
     runOnce: runOnceMachine as AnyStateMachine,
     containerGC: containerGcMachine as AnyStateMachine,
     imageGC: imageGcMachine as AnyStateMachine,
+    eviction: evictionMachine as AnyStateMachine,
     healthz: healthzMachine as AnyStateMachine,
     ...pick(
       operations,

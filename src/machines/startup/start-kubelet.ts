@@ -4,7 +4,8 @@
  * `kubeletRun` brings the node to synchronising pods; `serving` is the rest of `run()`: healthz, READY=1, and then the
  * wait for the end. Steps: S209 to S244, S110 to S114.
  */
-import { line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { nodeRef, setupFailed } from '../node/events.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { KubeletContext } from './types.ts';
 
@@ -24,6 +25,13 @@ export function dataDirectories({ settings }: KubeletContext) {
 
 const servesHealthz = ({ context }: { context: KubeletContext }) => context.config!.healthzPort > 0;
 
+/** The end of the node ends the recorder of events, too; this long it has for its last one. */
+const LAST_EVENT_MS = 20;
+
+/** The embedded runtime has no pod network: nothing of its pods passes through a table. */
+const usesIptables = ({ config, runtime }: KubeletContext): boolean =>
+  config!.makeIPTablesUtilChains && !runtime!.embedded;
+
 const kubeletRun = kubeletSetup.createStateConfig({
   initial: 'initializingModules',
   states: {
@@ -36,13 +44,22 @@ const kubeletRun = kubeletSetup.createStateConfig({
         input: ({ context }) => ({ directories: dataDirectories(context) }),
         onDone: 'containerLogs',
         onError: {
-          target: '#kubelet.failed',
+          target: 'tellingFailure',
           actions: [
             warning('Failed to initialize internal modules'),
+            sendTo(to('eventRecorder'), ({ context, event }) => ({
+              type: 'event.recorded',
+              ref: nodeRef(context.node!.nodeName),
+              ...setupFailed((event.error as Error).message),
+            })),
             failing('startKubelet.initializingModules').actions,
           ],
         },
       },
+    },
+    tellingFailure: {
+      meta: { steps: 'S219', waitsFor: 'the event of the failure to be told' },
+      after: { [LAST_EVENT_MS]: '#kubelet.failed' },
     },
     containerLogs: {
       meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
@@ -57,6 +74,10 @@ const kubeletRun = kubeletSetup.createStateConfig({
     startingLoops: {
       meta: { steps: 'S220-S232' },
       entry: [
+        enqueueActions(({ context, enqueue }) => {
+          if (usesIptables(context)) enqueue.raise({ type: 'create.iptables' });
+        }),
+        raise({ type: 'create.resolver' }),
         raise({ type: 'create.pleg' }),
         raise({ type: 'create.syncLoop' }),
         line('info', 'Starting kubelet main sync loop'),
@@ -78,14 +99,17 @@ const kubeletRun = kubeletSetup.createStateConfig({
       },
     },
     synchronizing: {
-      meta: { steps: 'S242-S244' },
+      meta: { steps: 'S239, S242-S244' },
+      entry: enqueueActions(({ context, enqueue }) => {
+        if (context.settings!.eviction !== undefined) enqueue.raise({ type: 'create.eviction' });
+      }),
       initial: 'up',
       on: {
         'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
       },
       states: {
         up: {
-          entry: sendTo(to('syncLoop'), { type: 'runtime.up' }),
+          entry: [sendTo(to('syncLoop'), { type: 'runtime.up' }), sendTo(to('watchdog'), { type: 'sync.going' })],
           on: {
             'runtimeState.down': {
               target: 'down',
@@ -96,6 +120,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
         },
         down: {
           meta: { waitsFor: 'the runtime to be up again' },
+          entry: sendTo(to('watchdog'), { type: 'sync.halted' }),
           on: { 'runtimeState.up': 'up' },
         },
       },

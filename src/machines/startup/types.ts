@@ -100,6 +100,9 @@ export type KubeletEvent =
   | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }
   | RunOnceFinished
   | ConfigReloadApplied
+  | { readonly type: 'watchdog.ready' }
+  | { readonly type: 'watchdog.failed'; readonly message: string }
+  | { readonly type: 'resolver.changed'; readonly text: string }
   /** Raised: this subsystem begins anew with the configuration that is in force now. */
   | { readonly type: `reload.${string}` }
   /** Raised by a phase: this subsystem may start now. */

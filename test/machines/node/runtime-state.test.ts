@@ -14,9 +14,10 @@ const status = (runtime: boolean, network: boolean) => ({
 
 describe('the runtime state', () => {
   it('is down before the first status', () => {
-    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService']);
+    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService', 'pleg']);
     expect(run.told()).toEqual([
       { to: 'parent/runtimeService', type: 'runtime.statusWanted' },
+      { to: 'parent/pleg', type: 'pleg.healthWanted' },
       {
         to: 'parent',
         type: 'runtimeState.down',
@@ -26,10 +27,10 @@ describe('the runtime state', () => {
   });
 
   it('is up without a network, down without a runtime, and says why', () => {
-    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService']);
+    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService', 'pleg']);
     run.tell(status(true, false));
     run.tell(status(false, true));
-    expect(run.told().slice(2)).toMatchObject([
+    expect(run.told().slice(3)).toMatchObject([
       { type: 'runtimeState.up' },
       {
         type: 'runtimeState.down',

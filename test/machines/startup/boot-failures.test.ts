@@ -230,6 +230,14 @@ describe('a step that upstream calls fatal', () => {
     const { answers = {} } = FATAL['a root directory that cannot be made']!;
     const lines = new BootNode({ answers }).boot().run(BOOT_MS).lines('error');
     expect(lines.map(({ text }) => text)).toEqual(['Failed to initialize internal modules', 'command failed']);
+    const events = new BootNode({ answers })
+      .boot()
+      .run(BOOT_MS)
+      .lines()
+      .filter(({ text }) => text === 'Event occurred');
+    expect(events.at(-1)).toMatchObject({
+      fields: { reason: 'KubeletSetupFailed', type: 'Warning', object: 'node-1' },
+    });
   });
 });
 

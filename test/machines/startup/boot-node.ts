@@ -50,6 +50,8 @@ export const MACHINE_INFO = {
   hugePageKib: [],
   hugePageTotals: {},
   pidMax: '32768',
+  architecture: 'amd64',
+  appArmor: false,
 };
 
 /** A configuration file as the host decodes it: what a node without an API server needs, and `fields`. */
@@ -82,6 +84,9 @@ export const HEALTHY: Answers = {
   'host.acquireLock': ok(null),
   'host.watchLock': 'stream',
   'host.setLogVerbosity': ok(null),
+  'host.watchdogSettings': ok({ usec: '', pid: '', ownPid: 7 }),
+  'host.feedWatchdog': 'stream',
+  'host.keepIptables': 'stream',
   'host.watchConfiguration': 'stream',
   'host.hostname': ok({ hostname: 'Node-1' }),
   'host.addresses': ok({ addresses: [{ interface: 'eth0', address: '192.0.2.10', family: 'IPv4' }] }),
@@ -113,7 +118,8 @@ const LATENCY_MS = 2;
 class BootWorld implements Performer {
   readonly time = new VirtualTime();
   readonly pods = new PodsWorld(this.time);
-  private readonly streams = new Map<string, (event: JsonEvent) => void>();
+  /** By operation, everybody who listens. */
+  private readonly streams = new Map<string, Set<(event: JsonEvent) => void>>();
   private readonly answers: Answers;
   private readonly isQuiet: boolean;
   private readonly calls = new Map<string, number>();
@@ -135,18 +141,19 @@ class BootWorld implements Performer {
   }
 
   say(stream: keyof Operations, event: JsonEvent): void {
-    const emit = this.streams.get(stream);
-    if (!emit) throw new Error(`nobody listens to ${stream}`);
-    emit(event);
+    const listeners = this.streams.get(stream) ?? new Set();
+    if (listeners.size === 0) throw new Error(`nobody listens to ${stream}`);
+    for (const emit of [...listeners]) emit(event);
   }
 
   private stream({ name, input }: EffectRequest, emit: (event: JsonEvent) => void): () => void {
-    this.streams.set(name, emit);
+    const listeners = this.streams.get(name) ?? new Set();
+    this.streams.set(name, listeners.add(emit));
     const words = this.isQuiet ? undefined : FIRST_WORDS[name]?.(input as never);
     const disarm = words ? this.time.arm(this.time.now() + LATENCY_MS, () => emit(words)) : () => {};
     return () => {
       disarm();
-      if (this.streams.get(name) === emit) this.streams.delete(name);
+      listeners.delete(emit);
     };
   }
 }

@@ -1,0 +1,59 @@
+/**
+ * iptables: the few chains of the node that others look for, and the rule that keeps strangers off the loopback.
+ *
+ * Decides: what is said of them. What the chains are is upstream's, and the port's work.
+ * Owns: nothing. Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
+ * Asks: `host.keepIptables`, which looks each minute whether somebody flushed the tables.
+ * Invariant: a node without iptables is a node all the same.
+ * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
+ */
+import { line, pick, setup } from '../../kernel/xstate.ts';
+import type { IptablesItem } from '../operations/host.ts';
+import { operations } from '../operations/index.ts';
+
+/** Upstream's period of looking for its canary. */
+const MONITOR_PERIOD_MS = 60_000;
+
+export const iptablesMachine = setup({
+  types: { context: {} as Record<string, never>, events: {} as IptablesItem },
+  actors: pick(operations, 'host.keepIptables'),
+}).createMachine({
+  id: 'iptables',
+  context: {},
+  initial: 'keeping',
+  states: {
+    keeping: {
+      invoke: {
+        id: 'keep',
+        src: 'host.keepIptables',
+        input: { periodMs: MONITOR_PERIOD_MS },
+        onDone: 'ended',
+        onError: {
+          target: 'ended',
+          actions: line('error', ({ event }) => [
+            'Failed to initialize iptables rules; some functionality may be missing.',
+            { err: (event.error as Error).message },
+          ]),
+        },
+      },
+      on: {
+        'iptables.initialized': {
+          actions: line('info', ({ event }) => ['Initialized iptables rules.', { protocol: event.protocol }]),
+        },
+        'iptables.restored': {
+          actions: line('info', ({ event }) => ['Reloading after iptables flush', { protocol: event.protocol }]),
+        },
+        'iptables.failed': {
+          actions: [
+            line('error', ({ event }) => [event.step, { protocol: event.protocol, err: event.message }]),
+            line('info', ({ event }) => [
+              'Failed to initialize iptables rules; some functionality may be missing.',
+              { protocol: event.protocol },
+            ]),
+          ],
+        },
+      },
+    },
+    ended: {},
+  },
+});

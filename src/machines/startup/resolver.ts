@@ -1,0 +1,143 @@
+/**
+ * Resolver: the node's resolv.conf, as pods get it, and whether it keeps to the limits of pods.
+ *
+ * Decides: what is worth an event; when pods must be told of a new content.
+ * Owns: the content that is in force.
+ * Hears: `configuration.changed` of the watch of the file.
+ * Asks: `host.watchConfiguration`, `host.readFile`.
+ * Tells: `eventRecorder` what exceeds a limit, once for each content; the supervisor `resolver.changed`.
+ * Invariants: D1 a file that cannot be read any more leaves the last content in force. D2 an unchanged content is told
+ *   to nobody.
+ * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
+ */
+import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { nodeRef } from '../node/events.ts';
+import { operations } from '../operations/index.ts';
+import { parseResolvConf } from './derive-settings.ts';
+
+export interface ResolverInput {
+  /** `resolvConf` of the configuration; empty without one. */
+  readonly path: string;
+  readonly nodeName: string;
+  /** As it was read when the node started. */
+  readonly text: string;
+}
+
+type Context = ResolverInput;
+type Event = { readonly type: 'configuration.changed' };
+
+/** Upstream's limits of a pod's DNS configuration. */
+const MAX_SEARCH_PATHS = 32;
+const MAX_SEARCH_CHARACTERS = 2_048;
+const MAX_DOMAIN_CHARACTERS = 253;
+/** A look at the file when nothing hinted at a change; upstream reads it for each pod. */
+const CHECK_PERIOD_MS = 30_000;
+/** Upstream's cap. */
+export const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
+/** Before the watch is opened again after it broke. */
+const REOPEN_MS = 10_000;
+/** Between a change of the file and the reading: who writes it writes more than once. */
+const SETTLE_MS = 100;
+
+/** What of the search line exceeds a limit, in upstream's words; empty when nothing does. */
+export function limitExceeded(path: string, text: string): string {
+  const { searches } = parseResolvConf(text);
+  if (searches.length > MAX_SEARCH_PATHS) {
+    return `Resolv.conf file '${path}' contains search line consisting of more than ${MAX_SEARCH_PATHS} domains!`;
+  }
+  if (searches.some((search) => search.length > MAX_DOMAIN_CHARACTERS)) {
+    return (
+      `Resolv.conf file ${JSON.stringify(path)} contains a search path which length is more than allowed ` +
+      `${MAX_DOMAIN_CHARACTERS} chars!`
+    );
+  }
+  if (searches.join(' ').length > MAX_SEARCH_CHARACTERS) {
+    return (
+      `Resolv.conf file '${path}' contains search line which length is more than allowed ` +
+      `${MAX_SEARCH_CHARACTERS} chars!`
+    );
+  }
+  return '';
+}
+
+const s = setup({
+  types: { input: {} as ResolverInput, context: {} as Context, events: {} as Event },
+  actors: pick(operations, 'host.watchConfiguration', 'host.readFile'),
+  guards: { hasFile: ({ context }) => context.path !== '' },
+  delays: { settle: SETTLE_MS, reopen: REOPEN_MS },
+});
+
+const complaint = ({ nodeName }: Context, message: string) => ({
+  type: 'event.recorded',
+  ref: nodeRef(nodeName),
+  eventType: 'Warning',
+  reason: 'CheckLimitsForResolvConf',
+  message,
+});
+
+const checkLimits = s.enqueueActions(({ context, enqueue }) => {
+  const exceeded = limitExceeded(context.path, context.text);
+  if (exceeded === '') return;
+  enqueue.sendTo(to('eventRecorder'), complaint(context, exceeded));
+  enqueue(line('warn', ['Check limits for resolv.conf failed', { eventlog: exceeded }]));
+});
+
+export const resolverMachine = s.createMachine({
+  id: 'resolver',
+  context: ({ input }) => ({ path: input.path, nodeName: input.nodeName, text: input.text }),
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'hasFile', target: 'checking' }, { target: 'withoutFile' }] },
+    withoutFile: {},
+    checking: { entry: checkLimits, always: 'watching' },
+    watching: {
+      invoke: {
+        id: 'watch',
+        src: 'host.watchConfiguration',
+        input: ({ context }) => ({ paths: [context.path], periodMs: CHECK_PERIOD_MS }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ context, event }) => [
+            'Cannot watch resolv.conf',
+            { path: context.path, err: (event.error as Error).message },
+          ]),
+        },
+      },
+      on: { 'configuration.changed': 'settling' },
+    },
+    reopening: { after: { reopen: 'watching' } },
+    settling: { after: { settle: 'reading' } },
+    reading: {
+      meta: { waitsFor: "the node's resolv.conf" },
+      invoke: {
+        id: 'read',
+        src: 'host.readFile',
+        input: ({ context }) => ({ path: context.path, maxBytes: RESOLV_CONF_MAX_BYTES }),
+        onDone: [
+          {
+            guard: ({ context, event }) => event.output.content === null || event.output.content === context.text,
+            target: 'watching',
+          },
+          {
+            target: 'checking',
+            actions: [
+              assign({ text: ({ event }) => event.output.content! }),
+              sendParent(({ context }) => ({ type: 'resolver.changed', text: context.text })),
+            ],
+          },
+        ],
+        onError: {
+          target: 'watching',
+          actions: [
+            sendTo(to('eventRecorder'), ({ context, event }) => complaint(context, (event.error as Error).message)),
+            line('warn', ({ event }) => [
+              'Check limits for resolv.conf failed at file open',
+              { err: (event.error as Error).message },
+            ]),
+          ],
+        },
+      },
+    },
+  },
+});

@@ -1,0 +1,158 @@
+/**
+ * Watchdog: tells the service manager again and again that this process is well, as long as it is.
+ *
+ * Decides: whether the service manager wants to be told (`WATCHDOG_USEC`, `WATCHDOG_PID`), how often, and when to stop.
+ * Owns: nothing but how long pods were not synchronised.
+ * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of the feeding.
+ * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the loop that every turn runs in: a loop that
+ *   hangs feeds nobody.
+ * Tells the supervisor: `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
+ * Invariants: W1 settings of another process are not ours. W2 it feeds twice within the time that it is given. W3 it
+ *   stops when pods were not synchronised for so long that upstream's /healthz would fail, and goes on when they are.
+ * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
+ */
+import { assign, line, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { operations } from '../operations/index.ts';
+import { formatDuration } from './configuration/duration.ts';
+import type { Answer } from './types.ts';
+
+export interface WatchdogInput {
+  readonly syncFrequencyMs: number;
+}
+
+export interface WatchdogSettings {
+  /** `WATCHDOG_USEC`; empty without it. */
+  readonly usec: string;
+  /** `WATCHDOG_PID`; empty without it. */
+  readonly pid: string;
+  readonly ownPid: number;
+}
+
+interface Context extends WatchdogInput {
+  /** Between two words to the service manager; 0 where it does not want any. */
+  readonly intervalMs: number;
+  readonly error: string;
+}
+
+type Event =
+  | { readonly type: 'sync.going' }
+  | { readonly type: 'sync.halted' }
+  | { readonly type: 'watchdog.unheard'; readonly message: string }
+  | { readonly type: 'watchdog.heard' };
+
+const MICROSECONDS = 1_000;
+const NANOSECONDS = 1_000_000;
+/** Upstream's least time without a look at pods after which the sync loop counts as stuck. */
+const STUCK_MS = 300_000;
+/** Upstream's tries of one word to the service manager. */
+const TRIES = 2;
+const STUCK = 'checker syncloop failed: sync Loop took longer than expected';
+
+const isNumber = (text: string): boolean => /^[+-]?\d+$/.test(text);
+const notNumber = (name: string, text: string): Answer<never> => ({
+  ok: false,
+  message: `error converting ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`,
+});
+
+/** Half of the time that the service manager gives, in milliseconds; 0 where it gives none to this process. */
+export function watchdogInterval({ usec, pid, ownPid }: WatchdogSettings): Answer<number> {
+  if (usec === '') return { ok: true, value: 0 };
+  if (!isNumber(usec)) return notNumber('WATCHDOG_USEC', usec);
+  if (Number(usec) <= 0) return { ok: false, message: 'error WATCHDOG_USEC must be a positive number' };
+  const interval = { ok: true, value: Number(usec) / MICROSECONDS / 2 } as const;
+  if (pid === '') return interval;
+  if (!isNumber(pid)) return notNumber('WATCHDOG_PID', pid);
+  return Number(pid) === ownPid ? interval : { ok: true, value: 0 };
+}
+
+export const watchdogMachine = setup({
+  types: { input: {} as WatchdogInput, context: {} as Context, events: {} as Event },
+  actors: pick(operations, 'host.watchdogSettings', 'host.feedWatchdog'),
+  guards: {
+    isMisconfigured: ({ context }) => context.error !== '',
+    isWanted: ({ context }) => context.intervalMs > 0,
+  },
+  delays: { stuck: ({ context }) => Math.max(2 * context.syncFrequencyMs, STUCK_MS) },
+}).createMachine({
+  id: 'watchdog',
+  context: ({ input }) => ({ syncFrequencyMs: input.syncFrequencyMs, intervalMs: 0, error: '' }),
+  initial: 'reading',
+  states: {
+    reading: {
+      meta: { waitsFor: 'what the service manager wants of its watchdog' },
+      invoke: {
+        id: 'settings',
+        src: 'host.watchdogSettings',
+        input: {},
+        onDone: {
+          target: 'judging',
+          actions: assign(({ event }) => {
+            const interval = watchdogInterval(event.output);
+            return interval.ok ? { intervalMs: interval.value } : { error: `configure watchdog: ${interval.message}` };
+          }),
+        },
+        onError: { target: 'judging', actions: assign({ error: ({ event }) => (event.error as Error).message }) },
+      },
+    },
+    judging: {
+      always: [
+        { guard: 'isMisconfigured', target: 'misconfigured' },
+        { guard: 'isWanted', target: 'feeding' },
+        { target: 'unwanted' },
+      ],
+    },
+    misconfigured: {
+      entry: sendParent(({ context }) => ({
+        type: 'watchdog.failed',
+        message: `create health checker: ${context.error}`,
+      })),
+    },
+    unwanted: { entry: [line('info', 'Systemd watchdog is not enabled'), sendParent({ type: 'watchdog.ready' })] },
+    feeding: {
+      entry: [
+        line('info', ({ context }) => [
+          'Starting systemd watchdog with interval',
+          { interval: formatDuration(BigInt(Math.round(context.intervalMs * NANOSECONDS))) },
+        ]),
+        sendParent({ type: 'watchdog.ready' }),
+      ],
+      initial: 'trusted',
+      on: {
+        'watchdog.unheard': {
+          actions: line('error', ({ event }) => ['Failed to notify watchdog', { err: event.message, retries: TRIES }]),
+        },
+        'watchdog.heard': { actions: line('info', 'The service manager hears the watchdog again') },
+      },
+      states: {
+        trusted: {
+          invoke: {
+            id: 'feed',
+            src: 'host.feedWatchdog',
+            input: ({ context }) => ({ intervalMs: context.intervalMs, tries: TRIES }),
+            onError: {
+              actions: line('error', ({ event }) => [
+                'Failed to notify watchdog',
+                { err: (event.error as Error).message, retries: TRIES },
+              ]),
+            },
+          },
+          initial: 'going',
+          states: {
+            going: { on: { 'sync.halted': 'halted' } },
+            halted: {
+              on: { 'sync.going': 'going' },
+              after: { stuck: '#watchdog.feeding.doubted' },
+            },
+          },
+        },
+        doubted: {
+          entry: line('error', [
+            'Do not notify watchdog this iteration as the kubelet is reportedly not healthy',
+            { err: STUCK },
+          ]),
+          on: { 'sync.going': 'trusted' },
+        },
+      },
+    },
+  },
+});
