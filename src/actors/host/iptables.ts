@@ -40,15 +40,16 @@ export const keepIptables: Port<Operation> = async (call) => {
 
 type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
 
-async function keep(protocol: Protocol, { input, signal, emit }: Call): Promise<void> {
+async function keep(protocol: Protocol, call: Call): Promise<void> {
+  const { input, signal } = call;
   const tables = new Tables(PROGRAMS[protocol]);
-  if (!(await sync(tables, protocol, emit))) return;
-  emit({ type: 'iptables.initialized', protocol });
+  if (!(await sync(tables, protocol, call))) return;
+  call.emit({ type: 'iptables.initialized', protocol });
   let hasCanaries = await setCanaries(tables);
   while (!signal.aborted) {
     await delay(input.periodMs, undefined, { signal }).catch(() => {});
     if (signal.aborted || (hasCanaries && (await areAlive(tables)))) continue;
-    if (hasCanaries && (await sync(tables, protocol, emit))) emit({ type: 'iptables.restored', protocol });
+    if (hasCanaries && (await sync(tables, protocol, call))) call.emit({ type: 'iptables.restored', protocol });
     hasCanaries = await setCanaries(tables);
   }
 }
@@ -107,13 +108,13 @@ const FIREWALL_STEPS: readonly Step[] = [
   ],
 ];
 
-async function sync(tables: Tables, protocol: Protocol, emit: Call['emit']): Promise<boolean> {
+async function sync(tables: Tables, protocol: Protocol, call: Call): Promise<boolean> {
   const steps = protocol === 'IPv4' ? [...HINT_STEPS, ...FIREWALL_STEPS] : HINT_STEPS;
   for (const [step, act] of steps) {
     try {
       await act(tables);
     } catch (error) {
-      emit({ type: 'iptables.failed', protocol, step, message: toPlainError(error).message });
+      call.emit({ type: 'iptables.failed', protocol, step, message: toPlainError(error).message });
       return false;
     }
   }

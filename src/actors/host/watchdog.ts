@@ -24,14 +24,15 @@ export function watchdogPorts(environment: NodeJS.ProcessEnv, notify: Notify) {
     pid: environment['WATCHDOG_PID'] ?? '',
     ownPid: process.pid,
   });
-  const feed: Port<Operations['host.feedWatchdog']> = async ({ id, input, signal, emit }) => {
+  const feed: Port<Operations['host.feedWatchdog']> = async (call) => {
+    const { id, input, signal } = call;
     const say = () => notify({ id, input: { state: 'WATCHDOG=1' }, resume: false, signal, emit: () => {} });
     let isHeard = true;
     while (!signal.aborted) {
       const error = await tryTo(say, input.tries, signal);
       if (signal.aborted) break;
-      if (error !== null && isHeard) emit({ type: 'watchdog.unheard', message: error });
-      if (error === null && !isHeard) emit({ type: 'watchdog.heard' });
+      if (error !== null && isHeard) call.emit({ type: 'watchdog.unheard', message: error });
+      if (error === null && !isHeard) call.emit({ type: 'watchdog.heard' });
       isHeard = error === null;
       await pause(Math.max(MIN_INTERVAL_MS, input.intervalMs), signal);
     }

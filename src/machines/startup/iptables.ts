@@ -15,7 +15,7 @@ import { operations } from '../operations/index.ts';
 const MONITOR_PERIOD_MS = 60_000;
 
 export const iptablesMachine = setup({
-  types: { context: {} as Record<string, never>, events: {} as IptablesItem },
+  types: { context: {}, events: {} as IptablesItem },
   actors: pick(operations, 'host.keepIptables'),
 }).createMachine({
   id: 'iptables',

@@ -48,7 +48,7 @@ const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.str
 
 /** What of `next` can take the place of `current`. */
 export function changeOf(current: KubeletConfiguration, next: KubeletConfiguration): ConfigurationChange {
-  const paths = differingPaths(current as unknown as Values, next as unknown as Values).toSorted();
+  const paths = differingPaths(current, next).toSorted();
   const changed = paths.filter(isReloadable);
   return {
     config: changed.reduce((config, path) => withField(config, path, next), current),
@@ -73,7 +73,8 @@ function differingPaths(current: Values, next: Values): string[] {
 
 function withField(config: KubeletConfiguration, path: string, from: KubeletConfiguration): KubeletConfiguration {
   const [name, key] = path.split('.') as [string, string | undefined];
-  const [target, source] = [config as unknown as Values, from as unknown as Values];
+  const target: Values = config;
+  const source: Values = from;
   const value = key === undefined ? source[name] : replaced(target[name], source[name], key);
   const { [name]: _old, ...rest } = target;
   return { ...rest, ...(value === undefined ? {} : { [name]: value }) } as unknown as KubeletConfiguration;

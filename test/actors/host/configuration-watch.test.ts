@@ -43,7 +43,11 @@ function follow(ports: ReturnType<typeof configurationPorts>, paths: readonly st
   return {
     count: () => count,
     async until(wanted: number) {
-      for (const end = Date.now() + 5_000; Date.now() < end && count < wanted; ) await sleep(5);
+      const end = Date.now() + 5_000;
+      while (Date.now() < end) {
+        if (count >= wanted) break;
+        await sleep(5);
+      }
       await sleep(QUIET_MS);
       return count;
     },

@@ -97,6 +97,8 @@ export const HEALTHY: Answers = {
   'host.makeDirectories': ok(null),
   'host.notify': ok(null),
   'volume.podFolders': ok({ uids: [] }),
+  'logs.podFolders': ok({ pods: [] }),
+  'logs.unlink': ok(null),
   'runtime.exists': ok({ exists: true }),
   'runtime.startEmbedded': ok({ endpoint: 'unix:///var/lib/kubelet/embedded.sock' }),
   'runtime.connect': ok({ runtimeName: 'containerd', runtimeVersion: '2.1.0', runtimeApiVersion: 'v1' }),
@@ -143,7 +145,7 @@ class BootWorld implements Performer {
   say(stream: keyof Operations, event: JsonEvent): void {
     const listeners = this.streams.get(stream) ?? new Set();
     if (listeners.size === 0) throw new Error(`nobody listens to ${stream}`);
-    for (const emit of [...listeners]) emit(event);
+    for (const emit of Array.from(listeners)) emit(event);
   }
 
   private stream({ name, input }: EffectRequest, emit: (event: JsonEvent) => void): () => void {

@@ -45,7 +45,7 @@ describe('what can change', () => {
   it('can be taken away again', () => {
     const before = changed({ crashLoopBackOff: { maxContainerRestartPeriod: '10s' }, maxParallelImagePulls: 3 });
     const { maxParallelImagePulls: _gone, ...without } = { ...before, crashLoopBackOff: {} };
-    const { config, refused } = changeOf(before, without as KubeletConfiguration);
+    const { config, refused } = changeOf(before, without);
     expect(config).toEqual(without);
     expect(refused).toEqual([]);
   });
