@@ -9,14 +9,18 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { credentialPorts } from '../actors/credentials/index.ts';
+import { containerLogPorts } from '../actors/host/container-logs.ts';
 import { hostPorts } from '../actors/host/index.ts';
+import { certificatePorts } from '../actors/kube/certificates.ts';
 import { connectKube } from '../actors/kube/index.ts';
 import { levelOf, logPorts, logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
 import { probePorts } from '../actors/probe/index.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
 import { healthzPorts } from '../actors/server/healthz.ts';
+import { nodeServer } from '../actors/server/node-server.ts';
 import { Visualizer } from '../actors/server/visualizer.ts';
+import { StatsReader, statsPorts } from '../actors/stats/index.ts';
 import { volumePorts } from '../actors/volume/index.ts';
 import { buildInfo } from '../kernel/build-info.ts';
 import { hostTime } from '../kernel/clock.ts';
@@ -26,7 +30,8 @@ import { Kernel } from '../kernel/kernel.ts';
 import { FORMAT_VERSION, type HeaderRecord } from '../kernel/records.ts';
 import { kubeletMachine } from '../machines/kubelet.ts';
 import { announceOnce } from './announcement.ts';
-import { NODE_VERSION, STATELET_VERSION } from './version.ts';
+import { maskedArguments } from './masked-arguments.ts';
+import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
 
 /** Seeds fit the generator's 32 bits. */
 const SEED_MAX = 2 ** 32 - 1;
@@ -36,7 +41,7 @@ const ROOT_DIRECTORY_MODE = 0o750;
 const SECRETS_KEY = 'pki/journal-secrets.key';
 
 export interface DaemonOptions {
-  /** Arguments of the kubelet, without Statelet's own. */
+  /** Arguments of the kubelet, without Statelet's own. Their credentials are hidden before anything is written. */
   readonly argv: readonly string[];
   readonly rootDir: string;
   /** See `--data-dir`. */
@@ -66,14 +71,26 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
   const cgroups = cgroupPorts();
   const kube = connectKube({ vault });
+  const argv = maskedArguments(options.argv, (value) => vault.seal(value).$secret);
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
+  const stats = new StatsReader({ call: runtime.call });
+  const server = nodeServer({
+    call: runtime.call,
+    review: kube.review,
+    stats,
+    argv: options.argv,
+    version: KUBELET_VERSION,
+    journalDir: options.journalDir,
+    setVerbosity: (level) => log.setLevel(levelOf(level)),
+    warn: (sentence) => printLine('warn', 'server', sentence),
+  });
   const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: page?.url() ?? null }));
   let interrupted = false;
   const end = await new Promise<End>((resolve) => {
     const kernel = new Kernel({
       machine: kubeletMachine,
-      header: header(options, journal.incarnation),
+      header: header({ ...options, argv }, journal.incarnation),
       sink: journal,
       time: hostTime(),
       performer: performerOf({
@@ -81,14 +98,19 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
         ...hostPorts({ vault }),
         ...logPorts(log),
         ...volumePorts({ vault }),
+        ...containerLogPorts(),
         ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
         ...healthzPorts(),
+        ...certificatePorts({ vault }),
         ...kube.ports,
         ...runtime.ports,
         ...probePorts(runtime.ports),
+        ...statsPorts(stats),
+        ...server.ports,
       }),
       onTurn: (records, running) => {
         log(records);
+        server.onTurn(records, running);
         page?.visualizer.onTurn(records, running);
         announce(records, running);
       },

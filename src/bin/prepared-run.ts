@@ -11,7 +11,6 @@ import { hintForRefusal } from '../machines/startup/configuration/removed-flags.
 import { nodeNameOf } from '../machines/startup/run.ts';
 import type { DaemonOptions } from './daemon.ts';
 import { effectiveConfiguration, parseKubeletArguments } from './effective-configuration.ts';
-import { maskedArguments } from './masked-arguments.ts';
 import { type OwnFlags, splitArguments } from './own-flags.ts';
 import { printLines } from './print-lines.ts';
 
@@ -25,8 +24,8 @@ export async function prepareRun(given: readonly string[], ownHelp: string): Pro
   const split = splitArguments(given);
   if ('error' in split) return { exitCode: refuse(split.error, null) };
   const dataDir = split.own.dataDir === null ? null : resolve(split.own.dataDir);
-  const kubelet = maskedArguments(split.kubelet);
-  const argv = dataDir === null ? kubelet : [`--root-dir=${dataDir}`, ...kubelet];
+  const { kubelet } = split;
+  const argv = dataDir === null ? kubelet : [`--root-dir=${dataDir}`, `--cert-dir=${join(dataDir, 'pki')}`, ...kubelet];
   const parsed = parseKubeletArguments(argv);
   for (const note of parsed.notes) process.stderr.write(`${note}\n`);
   if (parsed.kind === 'error') return { exitCode: refuse(parsed.error, parsed.hint) };

@@ -15,6 +15,9 @@
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
 import { assign, enqueueActions, line, raise, sendTo, to } from '../kernel/xstate.ts';
+import { apiPort, readOnlyPort } from './node/server-ports.ts';
+import { clientCertificateInput } from './startup/client-builder.ts';
+import { clientBuilderInput, servingCertificateInput } from './startup/client-input.ts';
 import { command } from './startup/command.ts';
 import type { ConfigReloadApplied } from './startup/config-reload.ts';
 import { commandFailed, millisecondsOf } from './startup/configuration/index.ts';
@@ -24,7 +27,7 @@ import { logEntries } from './startup/log-entries.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
 import { runOncePhases } from './startup/run-once-phases.ts';
-import { kubeletSetup } from './startup/setup.ts';
+import { failing, kubeletSetup, notServing } from './startup/setup.ts';
 import { startKubelet } from './startup/start-kubelet.ts';
 import { subsystem } from './startup/subsystems.ts';
 import type { KubeletContext, KubeletEvent } from './startup/types.ts';
@@ -57,6 +60,10 @@ const subsystems = {
     path: context.flags!.lockFile,
     exitOnContention: context.flags!.exitOnLockContention,
   })),
+  clientCertificate: subsystem('clientCertificate', ({ context }) =>
+    clientCertificateInput(clientBuilderInput(context), false),
+  ),
+  servingCertificate: subsystem('servingCertificate', ({ context }) => servingCertificateInput(context)),
   runtimeState: subsystem('runtimeState', () => ({})),
   runtimeService: subsystem('runtimeService', ({ context }) => ({
     endpoint: context.config!.containerRuntimeEndpoint,
@@ -93,6 +100,8 @@ const subsystems = {
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
   eviction: subsystem('eviction', settings),
+  server: subsystem('server', ({ context }) => apiPort(context)),
+  readOnlyServer: subsystem('readOnlyServer', ({ context }) => readOnlyPort(context)),
   healthz: subsystem('healthz', ({ context }) => ({
     address: context.config!.healthzBindAddress,
     port: context.config!.healthzPort,
@@ -143,6 +152,9 @@ const alive = kubeletSetup.createStateConfig({
         raise({ type: 'reload.pods' }),
       ],
     },
+    'certificate.failed': failing('certificates'),
+    'certificate.lost': failing('certificates'),
+    'server.failed': notServing,
     'lockFile.contended': {
       target: 'stopping',
       actions: line('info', 'Caught inotify event on the lock file; stopping'),
@@ -163,6 +175,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
     endpointNamed: false,
     requestTimeoutMs: 0,
     node: null,
+    clients: null,
     runtime: null,
     machineInfo: null,
     cgroups: null,

@@ -9,6 +9,7 @@
  */
 import { readdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import type { Vault } from '../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import { readConfiguration, readDropIns } from './configuration.ts';
@@ -24,16 +25,18 @@ type WatchCall = PortCall<
   ItemOf<Operations['host.watchConfiguration']>
 >;
 
-export function configurationPorts() {
+/** `vault` keeps what of a file is a credential, for the port that sends it. */
+export function configurationPorts(vault: Vault) {
+  const hide = (value: string): string => vault.seal(value).$secret;
   const read = new Map<string, string>();
   const noted = async <T>(path: string, reading: (path: string) => Promise<T>): Promise<T> => {
     read.set(path, await lookOf(path));
     return reading(path);
   };
   const file: Port<Operations['host.readConfiguration']> = async ({ input }) =>
-    masked(await noted(input.path, readConfiguration));
+    masked(await noted(input.path, readConfiguration), hide);
   const dropIns: Port<Operations['host.readDropIns']> = async ({ input }) =>
-    maskedDropIns(await noted(input.path, readDropIns));
+    maskedDropIns(await noted(input.path, readDropIns), hide);
   const watch: Port<Operations['host.watchConfiguration']> = async (call) => {
     await follow(call, read);
     return null;
@@ -42,7 +45,8 @@ export function configurationPorts() {
 }
 
 /** Speaks once of each new look of the files, until the machine lost interest. */
-async function follow({ input, signal, emit }: WatchCall, read: ReadonlyMap<string, string>): Promise<void> {
+async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promise<void> {
+  const { input, signal } = call;
   let wake: () => void = () => {};
   let hinted = false;
   const watches = input.paths.map(
@@ -53,12 +57,12 @@ async function follow({ input, signal, emit }: WatchCall, read: ReadonlyMap<stri
       }),
   );
   signal.addEventListener('abort', () => wake(), { once: true });
-  let said = JSON.stringify(await Promise.all(input.paths.map((path) => read.get(path) ?? lookOf(path))));
+  let said = JSON.stringify(await Promise.all(input.paths.map(async (path) => read.get(path) ?? lookOf(path))));
   while (!signal.aborted) {
     hinted = false;
     await Promise.all(watches.map((each) => each.arm()));
     const looks = JSON.stringify(await Promise.all(input.paths.map(lookOf)));
-    if (looks !== said && !signal.aborted) emit({ type: 'configuration.changed' });
+    if (looks !== said && !signal.aborted) call.emit({ type: 'configuration.changed' });
     said = looks;
     await new Promise<void>((done) => {
       if (hinted || signal.aborted) return done();

@@ -44,7 +44,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     ...sysctlPorts(root),
     'host.addresses': async () => ({ addresses: hostAddresses() }),
     'host.readFile': readTextFile,
-    ...configurationPorts(),
+    ...configurationPorts(vault),
     'host.makeDirectories': makeDirectories,
     'host.notify': notify,
     ...watchdogPorts(environment, notify),

@@ -2,11 +2,14 @@
  * From flags, configuration, runtime and machine to what the pods' machines need: one pure function, so that every
  * decision about a default or a unit is in one place.
  */
+
+import { configuredThresholds } from '../node/eviction/thresholds.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { millisecondsOf } from './configuration/duration.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import { isIpAddress } from './configuration/ip.ts';
+import { parseQuantity, unitsOf } from './configuration/quantity.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';
 
 /** Upstream's ceiling of the crash-loop back-off without its feature gate. */
@@ -35,6 +38,12 @@ export function parseResolvConf(text: string): NodeSettings['resolver'] {
   return { nameservers, searches, options };
 }
 
+/** The configuration was validated: what does not parse is never met here. */
+function bytesOf(quantity: string): number {
+  const parsed = parseQuantity(quantity);
+  return parsed.error === undefined ? Number(unitsOf(parsed.value)) : -1;
+}
+
 /** Where log shippers look for container logs by name. */
 const CONTAINER_LOGS_DIR = '/var/log/containers';
 
@@ -50,6 +59,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     ...images(config),
     ...dns(config, context),
     ...collection(flags, config),
+    ...sources(flags, config),
     fileCheckFrequencyMs: millisecondsOf(config.fileCheckFrequency),
     syncFrequencyMs: millisecondsOf(config.syncFrequency),
     runtimeName: runtime.name,
@@ -67,7 +77,21 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     swapControllerAvailable: hierarchy.swapCounted,
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
     relistPeriodMs: RELIST_PERIOD_MS,
+    ...protection(config),
   };
+}
+
+/** What keeps the node itself going: eviction when it is short of something, and a graceful end. */
+function protection(config: KubeletConfiguration): Pick<NodeSettings, 'eviction' | 'shutdown'> {
+  const thresholds = configuredThresholds(config);
+  const localStorage = config.localStorageCapacityIsolation;
+  const eviction = {
+    thresholds,
+    transitionMs: millisecondsOf(config.evictionPressureTransitionPeriod),
+    maxPodGraceSeconds: config.evictionMaxPodGracePeriod,
+    localStorage,
+  };
+  return thresholds.length > 0 || localStorage ? { eviction } : {};
 }
 
 /** With the gate MemoryQoS, how early the kernel begins to throttle what nears its limit. */
@@ -75,6 +99,21 @@ function memoryQoS(config: KubeletConfiguration): { readonly throttlingFactor: n
   const isOn = isEnabled(decideFeatures(config.featureGates).changed, 'MemoryQoS');
   return isOn ? { throttlingFactor: config.memoryThrottlingFactor } : null;
 }
+
+/** Where pods come from beside the files, and whether there is an API server to follow. */
+function sources({ kubeconfig }: KubeletFlags, config: KubeletConfiguration) {
+  const { staticPodURL, staticPodURLHeader, configMapAndSecretChangeDetectionStrategy: strategy } = config;
+  const headers = Object.entries(staticPodURLHeader).map(([name, values]) => [name, values.map(handleNamed)] as const);
+  return {
+    staticPodURL,
+    staticPodURLHeader: Object.fromEntries(headers),
+    httpCheckFrequencyMs: millisecondsOf(config.httpCheckFrequency),
+    ...(kubeconfig === '' ? {} : { apiServer: { changeDetection: strategy as 'Watch' | 'Cache' | 'Get' } }),
+  };
+}
+
+/** The configuration has the names of handles where the file has values of headers; their length is not known. */
+const handleNamed = ($secret: string) => ({ $secret, len: 0 });
 
 const KIB_PER_MIB = 1_024;
 const KIB_PER_GIB = 1_024 * 1_024;
@@ -90,6 +129,12 @@ function paths(flags: KubeletFlags, config: KubeletConfiguration, { dataDir, jou
     rootDir: flags.rootDir,
     podLogsDir: dataDir === null ? config.podLogsDir : `${dataDir}/logs`,
     containerLogsDir: dataDir === null ? CONTAINER_LOGS_DIR : `${dataDir}/containers`,
+    containerLogs: {
+      maxBytes: bytesOf(config.containerLogMaxSize),
+      maxFiles: config.containerLogMaxFiles,
+      periodMs: millisecondsOf(config.containerLogMonitorInterval),
+      workers: config.containerLogMaxWorkers,
+    },
     staticPodPath: config.staticPodPath,
     softStateFile: `${journalDir}/soft-state.json`,
   };

@@ -140,7 +140,14 @@ export const runKubelet = kubeletSetup.createStateConfig({
           meta: { steps: 'S142-S205' },
           // An eventless transition would come before the raised events: the birth cry before the parts.
           entry: [
-            line('info', 'Kubelet is running in standalone mode, will skip API server sync'),
+            enqueueActions(({ context, enqueue }) => {
+              if (context.settings!.apiServer === undefined) {
+                enqueue(line('info', 'Kubelet is running in standalone mode, will skip API server sync'));
+              } else {
+                enqueue.raise({ type: 'create.objects' });
+                enqueue.raise({ type: 'create.mirrorPods' });
+              }
+            }),
             enqueueActions(({ context, enqueue }) => {
               for (const IP of invalidClusterDNS(context.config!))
                 enqueue(line('info', ['Invalid clusterDNS IP', { IP }]));

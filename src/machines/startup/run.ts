@@ -4,6 +4,7 @@
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
+import { clientBuilderInput } from './client-input.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { Failure, KubeletContext, NodeIdentity } from './types.ts';
 
@@ -86,11 +87,24 @@ export const run = kubeletSetup.createStateConfig({
       invoke: {
         id: 'clientBuilder',
         src: 'clientBuilder',
-        input: ({ context }) => ({
-          kubeconfig: context.flags!.kubeconfig,
-          bootstrapKubeconfig: context.flags!.bootstrapKubeconfig,
-        }),
-        onDone: [{ guard: ({ event }) => event.output.ok, target: 'auth' }, failing('run.clients')],
+        input: ({ context }) => clientBuilderInput(context),
+        onDone: [
+          {
+            guard: ({ event }) =>
+              event.output.ok && event.output.value.mode === 'cluster' && event.output.value.rotates,
+            target: 'auth',
+            actions: [
+              assign({ clients: ({ event }) => (event.output.ok ? event.output.value : null) }),
+              raise({ type: 'create.clientCertificate' }),
+            ],
+          },
+          {
+            guard: ({ event }) => event.output.ok,
+            target: 'auth',
+            actions: assign({ clients: ({ event }) => (event.output.ok ? event.output.value : null) }),
+          },
+          failing('run.clients'),
+        ],
         onError: failing('run.clients'),
       },
     },
@@ -104,7 +118,7 @@ export const run = kubeletSetup.createStateConfig({
           webhookAuthentication: context.config!.authentication.webhook.enabled,
           clientCAFile: context.config!.authentication.x509.clientCAFile ?? '',
           authorizationMode: context.config!.authorization.mode,
-          hasClient: false,
+          hasClient: context.clients?.mode === 'cluster',
         }),
         onDone: [{ guard: ({ event }) => event.output.ok, target: 'runtimeService' }, failing('run.auth')],
         onError: failing('run.auth'),

@@ -6,6 +6,7 @@ import { type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xs
 import { evictionMachine } from '../node/eviction/eviction.ts';
 import { healthzMachine } from '../node/healthz.ts';
 import { runtimeStateMachine } from '../node/runtime-state.ts';
+import { serverMachine } from '../node/server.ts';
 import { objectsMachine } from '../objects/objects.ts';
 import { operations } from '../operations/index.ts';
 import { containerGcMachine } from '../pods/container-gc.ts';
@@ -21,9 +22,11 @@ import { statusMachine } from '../pods/status.ts';
 import { syncLoopMachine } from '../pods/sync-loop.ts';
 import { authMachine } from './auth.ts';
 import { cadvisorMachine } from './cadvisor.ts';
+import { certificateManagerMachine } from './certificate-manager.ts';
 import { clientBuilderMachine } from './client-builder.ts';
 import { configLoaderMachine } from './config-loader.ts';
 import { configReloadMachine } from './config-reload.ts';
+import { logLines } from './configuration/go-text.ts';
 import { containerManagerMachine } from './container-manager.ts';
 import { iptablesMachine } from './iptables.ts';
 import { lockFileMachine } from './lock-file.ts';
@@ -40,6 +43,8 @@ export const SUBSYSTEMS = [
   'logging',
   'watchdog',
   'lockFile',
+  'clientCertificate',
+  'servingCertificate',
   'runtimeService',
   'runtimeState',
   'eventRecorder',
@@ -59,6 +64,8 @@ export const SUBSYSTEMS = [
   'containerGC',
   'imageGC',
   'eviction',
+  'server',
+  'readOnlyServer',
   'healthz',
   'configReload',
 ] as const;
@@ -89,6 +96,8 @@ export const kubeletSetup = setup({
     resolver: resolverMachine as AnyStateMachine,
     configReload: configReloadMachine as AnyStateMachine,
     lockFile: lockFileMachine as AnyStateMachine,
+    clientCertificate: certificateManagerMachine as AnyStateMachine,
+    servingCertificate: certificateManagerMachine as AnyStateMachine,
     runtimeService: runtimeServiceMachine as AnyStateMachine,
     runtimeState: runtimeStateMachine as AnyStateMachine,
     eventRecorder: eventRecorderMachine as AnyStateMachine,
@@ -106,6 +115,8 @@ export const kubeletSetup = setup({
     containerGC: containerGcMachine as AnyStateMachine,
     imageGC: imageGcMachine as AnyStateMachine,
     eviction: evictionMachine as AnyStateMachine,
+    server: serverMachine as AnyStateMachine,
+    readOnlyServer: serverMachine as AnyStateMachine,
     healthz: healthzMachine as AnyStateMachine,
     ...pick(
       operations,
@@ -149,6 +160,16 @@ export const failing = (phase: string) => ({
     failure: { phase, message: `failed to run Kubelet: ${messageOf(event)}`, exitCode: 1 },
   })),
 });
+
+/** A port of the API that cannot be had ends the node, in upstream's words. */
+export const notServing = {
+  target: '#kubelet.failed' as const,
+  actions: assign<KubeletContext, { readonly type: string; readonly message: string }, undefined, KubeletEvent, never>(
+    ({ event: { message } }) => ({
+      failure: { phase: 'serving', message, exitCode: 1, lines: logLines('Failed to listen and serve', message) },
+    }),
+  ),
+};
 
 /** A phase that only warns: upstream logs the error and goes on. */
 export const warning = (text: string) =>

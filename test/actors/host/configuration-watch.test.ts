@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { configurationPorts } from '../../../src/actors/host/configuration-watch.ts';
+import { Vault } from '../../../src/kernel/journal/index.ts';
 
 /** Longer than any test here: only hints count. */
 const NEVER_MS = 60_000;
@@ -60,7 +61,7 @@ function follow(ports: ReturnType<typeof configurationPorts>, paths: readonly st
 
 async function started(periodMs = NEVER_MS) {
   const where = files();
-  const ports = configurationPorts();
+  const ports = configurationPorts(new Vault(Buffer.alloc(32, 1)));
   await ports['host.readConfiguration'](call({ path: where.file }));
   await ports['host.readDropIns'](call({ path: where.dropIns }));
   const watch = follow(ports, [where.file, where.dropIns], periodMs);
@@ -118,7 +119,7 @@ describe('the watch of the configuration', () => {
 
   it('does not lose a change between the reading and the watch', async () => {
     const { file, dropIns } = files();
-    const ports = configurationPorts();
+    const ports = configurationPorts(new Vault(Buffer.alloc(32, 1)));
     await ports['host.readConfiguration'](call({ path: file }));
     await ports['host.readDropIns'](call({ path: dropIns }));
     writeFileSync(file, 'maxPods: 22\n');

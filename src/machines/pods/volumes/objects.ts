@@ -72,7 +72,8 @@ export function environmentReferences(
         .filter(({ kind }) => kind === wanted)
         .map(({ name, data }) => [name, texts(wanted, data)]),
     );
-  return { configMaps: of('ConfigMap'), secrets: of('Secret'), unavailable };
+  const known = { configMaps: of('ConfigMap'), secrets: of('Secret') };
+  return Object.keys(unavailable).length === 0 ? known : { ...known, unavailable };
 }
 
 function texts(kind: ObjectKind, data: ConfigObject['data']): Readonly<Record<string, string | null>> {

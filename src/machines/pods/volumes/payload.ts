@@ -52,15 +52,19 @@ function projection(source: VolumeProjection, mode: number | undefined, input: P
   if (secret) return keyed({ ...secret, kind: 'Secret', mode }, input);
   if (downwardAPI) return downward(downwardAPI.items ?? [], mode, input);
   const [kind = 'nothing'] = Object.keys(source);
-  throw new Error(`a projected source of kind ${kind} needs an API server, which this node does not have`);
+  throw new Error(needsApiServer(kind));
 }
+
+const needsApiServer = (kind: string): string =>
+  `a projected source of kind ${kind} needs an API server, which this node does not have`;
 
 /** Where the group of the pod's volumes is to read it, nobody else is. */
 function tokenFile(
   token: NonNullable<VolumeProjection['serviceAccountToken']>,
   mode: number | undefined,
-  { pod, objects, unavailable }: PayloadInput,
+  { pod, node, objects, unavailable }: PayloadInput,
 ): VolumeFile {
+  if (node.apiServer === undefined) throw new Error(needsApiServer('serviceAccountToken'));
   const key = tokenKey(pod, token);
   const content = objects[key]?.data['token'];
   if (content === undefined) throw new Error(unavailable?.[key] ?? 'failed to fetch token: none was issued yet');
