@@ -155,6 +155,8 @@ const alive = kubeletSetup.createStateConfig({
     'certificate.failed': failing('certificates'),
     'certificate.lost': failing('certificates'),
     'server.failed': notServing,
+    'certificate.failed': failing('certificates'),
+    'certificate.lost': failing('certificates'),
     'lockFile.contended': {
       target: 'stopping',
       actions: line('info', 'Caught inotify event on the lock file; stopping'),

@@ -60,8 +60,8 @@ export class CredentialSource {
     const { ca, insecure, tlsServerName, user } = this.config;
     const fromPlugin = user.plugin ? await this.askPlugin() : {};
     const rotated = rotatedPair(this.certificateFile);
-    const cert = fromPlugin.cert ?? rotated ?? bytesOf(user.certificate);
-    const key = fromPlugin.key ?? rotated ?? bytesOf(user.key);
+    const cert = fromPlugin.cert ?? rotated ?? this.own(user.certificate);
+    const key = fromPlugin.key ?? rotated ?? this.own(user.key);
     const authority = bytesOf(ca);
     const tls = {
       ...(authority ? { ca: authority } : {}),
@@ -70,6 +70,12 @@ export class CredentialSource {
       ...(insecure ? { rejectUnauthorized: false } : {}),
     };
     return { tls, headers: { ...this.headers(), ...fromPlugin.headers }, identity: identityOf(cert, authority) };
+  }
+
+  /** A certificate that is still being asked for is none. */
+  private own(pem: Pem | undefined): Buffer | undefined {
+    if (this.certificateFile !== null && pem && 'file' in pem && pem.file === this.certificateFile) return undefined;
+    return bytesOf(pem);
   }
 
   private headers(): Record<string, string> {

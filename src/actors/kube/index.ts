@@ -99,7 +99,7 @@ class Connection {
   }
 
   private async connect(settings: KubeSettings): Promise<{ server: string }> {
-    const config = loadKubeconfig(settings.kubeconfig);
+    const config = loadKubeconfig(settings.kubeconfig, { mayLackCertificate: settings.isBootstrapping });
     await this.transports.get(settings.role)?.closeConnections();
     // The HTTP library costs 25 MB, which a standalone node does not pay.
     const { Transport } = await import('./transport.ts');

@@ -45,8 +45,11 @@ const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
   EISDIR: 'is a directory',
 };
 
-/** Throws an OperationError whose message is what client-go says. */
-export function loadKubeconfig(path: string): Kubeconfig {
+/**
+ * Throws an OperationError whose message is what client-go says. `mayLackCertificate`: the files of the client
+ * certificate need not be there yet.
+ */
+export function loadKubeconfig(path: string, { mayLackCertificate = false } = {}): Kubeconfig {
   const document = readDocument(path);
   const contextName = text(document['current-context']);
   if (contextName === '') throw invalid([NOTHING_PROVIDED]);
@@ -66,7 +69,7 @@ export function loadKubeconfig(path: string): Kubeconfig {
   const checked = [
     ...problems,
     ...clusterProblems(cluster, clusterName, folder),
-    ...userProblems(user ?? {}, userName, folder),
+    ...userProblems(user ?? {}, userName, mayLackCertificate ? null : folder),
   ];
   if (checked.length > 0) throw invalid(checked);
   return {
@@ -141,14 +144,14 @@ function clusterProblems(cluster: Fields, name: string, folder: string): string[
   ];
 }
 
-function userProblems(user: Fields, name: string, folder: string): string[] {
+function userProblems(user: Fields, name: string, folder: string | null): string[] {
   const methods = [
     ...(text(user['token']) === '' ? [] : ['token']),
     ...(text(user['username']) === '' && text(user['password']) === '' ? [] : ['basicAuth']),
   ];
   const several = `more than one authentication method found for ${name}; found [${methods.join(' ')}], only one is allowed`;
   return [
-    ...certificateProblems(user, name, folder),
+    ...(folder === null ? [] : certificateProblems(user, name, folder)),
     ...execProblems(user['exec'], name),
     ...(methods.length > 1 ? [several] : []),
   ];

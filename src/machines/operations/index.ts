@@ -1,5 +1,6 @@
 /** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
 import { cgroupOperations } from './cgroup.ts';
+import { certificateOperations } from './certificate.ts';
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
@@ -10,6 +11,7 @@ import { volumeOperations } from './volume.ts';
 
 export const operations = {
   ...cgroupOperations,
+  ...certificateOperations,
   ...criOperations,
   ...hostOperations,
   ...imageOperations,

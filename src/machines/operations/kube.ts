@@ -28,8 +28,12 @@ export interface KubeSettings {
   readonly eventBurst: number;
   readonly heartbeatTimeoutMs: number;
   readonly userAgent: string;
-  /** PEM file with certificate and key that takes the place of the kubeconfig's credentials once it exists. */
+  /**
+   * PEM file with certificate and key that takes the place of the kubeconfig's certificate once it exists; until then
+   * files that the kubeconfig names may be missing, too, when `isBootstrapping` says that they are being asked for.
+   */
   readonly certificateFile: string | null;
+  readonly isBootstrapping: boolean;
 }
 
 /** One object, or one collection when `name` is absent. `apiVersion` as in the object: `v1`, `coordination.k8s.io/v1`. */

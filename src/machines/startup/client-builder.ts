@@ -1,45 +1,258 @@
 /**
  * Client builder: the three clients of the API server, or none.
  *
- * Decides: standalone (no `--kubeconfig`: KubeClient, EventClient and HeartbeatClient are all absent) or cluster.
+ * Decides: standalone (no `--kubeconfig`: KubeClient, EventClient and HeartbeatClient are all absent) or cluster; in a
+ * cluster, whose credentials the clients speak with, and whether a certificate must be asked for first.
  * Owns: nothing after it has answered.
- * Answers: `{ mode: 'standalone' }`, or the reason why there are no clients.
- * Invariants: B1 an empty `--kubeconfig` never touches the network.
- * Seeds: S052, S056 to S063. Upstream: cmd/kubelet/app/server.go.
+ * Asks: `kube.connect`, `certificate.checkKubeconfig`, `certificate.writeKubeconfig`; without rotation
+ * `clientCertificate` (the certificate manager) asks once for the first certificate.
+ * Answers: the mode, or the reason why there are no clients, in upstream's words.
+ * Invariants:
+ *   B1 an empty `--kubeconfig` never touches the network.
+ *   B2 no client is connected before its kubeconfig was read whole; nothing is sent while starting, but for a bootstrap
+ *      without rotation, which cannot go on without its answer.
+ * Seeds: S052, S056 to S063. Upstream: cmd/kubelet/app/server.go, pkg/kubelet/certificate/bootstrap.
  */
-import { line, setup } from '../../kernel/xstate.ts';
+import { assign, line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
+import { certificateOperations, currentPair } from '../operations/certificate.ts';
+import { type KubeSettings, kubeOperations } from '../operations/kube.ts';
+import { certificateManagerMachine } from './certificate-manager.ts';
+import { CLIENT_SIGNER, clientPlace, nodeTemplate } from './certificate-policy.ts';
+import type { CertificateManagerInput } from './certificate-setup.ts';
 import type { Answer } from './types.ts';
 
 export interface ClientBuilderInput {
   readonly kubeconfig: string;
   readonly bootstrapKubeconfig: string;
+  readonly certDir: string;
+  readonly rotateCertificates: boolean;
+  readonly nodeName: string;
+  readonly userAgent: string;
+  /** Of the configuration: -1 or 0 where it says no limit. */
+  readonly kubeAPIQPS: number;
+  readonly kubeAPIBurst: number;
+  readonly eventRecordQPS: number;
+  readonly eventBurst: number;
+  readonly nodeStatusUpdateFrequencyMs: number;
+  readonly nodeLeaseDurationSeconds: number;
 }
 
-const isStandalone = (input: ClientBuilderInput) => input.kubeconfig === '' && input.bootstrapKubeconfig === '';
+/** Which clients there are. */
+export type KubeClients =
+  | { readonly mode: 'standalone' }
+  | { readonly mode: 'cluster'; readonly server: string; readonly rotates: boolean };
 
-export const clientBuilderMachine = setup({
+interface ClientBuilderContext extends ClientBuilderInput {
+  readonly server: string;
+  /** The kubeconfig was written for a certificate that does not exist yet. */
+  readonly isBootstrapping: boolean;
+  readonly refusal: string;
+}
+
+const SECOND_MS = 1_000;
+
+export const isStandalone = ({ kubeconfig }: Pick<ClientBuilderInput, 'kubeconfig'>): boolean => kubeconfig === '';
+
+/** What the clients of a role are told; see the rows S059 to S062. */
+export function kubeSettings(context: ClientBuilderContext, role: KubeSettings['role']): KubeSettings {
+  const { kubeconfig, bootstrapKubeconfig, isBootstrapping, rotateCertificates } = context;
+  const place = clientPlace(context.certDir);
+  return {
+    kubeconfig: role === 'bootstrap' && isBootstrapping ? bootstrapKubeconfig : kubeconfig,
+    role,
+    qps: context.kubeAPIQPS,
+    burst: context.kubeAPIBurst,
+    eventQps: context.eventRecordQPS,
+    eventBurst: context.eventBurst,
+    heartbeatTimeoutMs: Math.min(context.nodeStatusUpdateFrequencyMs, context.nodeLeaseDurationSeconds * SECOND_MS),
+    userAgent: context.userAgent,
+    certificateFile: role === 'node' && rotateCertificates ? currentPair(place) : null,
+    isBootstrapping: role === 'node' && isBootstrapping && rotateCertificates,
+  };
+}
+
+/** The manager that asks for the client certificate, once or for ever. */
+export const clientCertificateInput = (
+  { certDir, nodeName }: Pick<ClientBuilderInput, 'certDir' | 'nodeName'>,
+  once: boolean,
+): CertificateManagerInput => ({
+  purpose: 'client',
+  once,
+  signerName: CLIENT_SIGNER,
+  place: clientPlace(certDir),
+  certFile: '',
+  keyFile: '',
+  template: nodeTemplate(nodeName, { dnsNames: [], ipAddresses: [] }),
+});
+
+const messageOf = (event: unknown): string => (event as { error: PlainError }).error.message;
+
+const s = setup({
   types: {
     input: {} as ClientBuilderInput,
-    context: {} as ClientBuilderInput,
-    output: {} as Answer<{ readonly mode: 'standalone' }>,
+    context: {} as ClientBuilderContext,
+    output: {} as Answer<KubeClients>,
   },
-  guards: { isStandalone: ({ context }) => isStandalone(context) },
-}).createMachine({
+  actors: {
+    ...pick(kubeOperations, 'kube.connect'),
+    ...pick(certificateOperations, 'certificate.checkKubeconfig', 'certificate.writeKubeconfig'),
+    clientCertificate: certificateManagerMachine,
+  },
+  guards: {
+    isStandalone: ({ context }) => isStandalone(context),
+    hasBootstrap: ({ context }) => context.bootstrapKubeconfig !== '',
+    rotates: ({ context }) => context.rotateCertificates,
+    isRefused: ({ context }) => context.refusal !== '',
+  },
+});
+
+const refuse = (prefix: string) => s.assign({ refusal: ({ event }) => `${prefix}${messageOf(event)}` });
+
+const validText = ({ rotateCertificates, kubeconfig }: ClientBuilderContext): string | [string, { path: string }] =>
+  rotateCertificates
+    ? 'Current kubeconfig file contents are still valid, no bootstrap necessary'
+    : ['Kubeconfig exists and is valid, skipping bootstrap', { path: kubeconfig }];
+
+const sayProblem = s.enqueueActions(({ event, enqueue }) => {
+  const { problem } = (event as unknown as { output: { problem: string } }).output;
+  if (problem !== '') enqueue(line('error', ['Unhandled Error', { err: problem }]));
+});
+
+export const clientBuilderMachine = s.createMachine({
   id: 'clientBuilder',
-  context: ({ input }) => input,
+  context: ({ input }) => ({ ...input, server: '', isBootstrapping: false, refusal: '' }),
   initial: 'detectingMode',
   states: {
-    detectingMode: { always: [{ guard: 'isStandalone', target: 'standalone' }, { target: 'refused' }] },
+    detectingMode: {
+      always: [
+        { guard: 'isStandalone', target: 'standalone' },
+        {
+          guard: 'rotates',
+          target: 'choosing',
+          actions: line('info', 'Client rotation is on, will bootstrap in background'),
+        },
+        { target: 'choosing' },
+      ],
+    },
     standalone: { type: 'final', entry: line('warn', 'Standalone mode, no API client') },
+    choosing: {
+      always: [
+        { guard: 'hasBootstrap', target: 'checkingKubeconfig' },
+        {
+          guard: 'rotates',
+          target: 'connecting',
+          actions: line('info', 'No bootstrapping requested, will use kubeconfig'),
+        },
+        { target: 'connecting' },
+      ],
+    },
+    checkingKubeconfig: {
+      meta: { waitsFor: 'the kubeconfig to be judged' },
+      invoke: {
+        id: 'checkKubeconfig',
+        src: 'certificate.checkKubeconfig',
+        input: ({ context }) => ({ kubeconfig: context.kubeconfig }),
+        onDone: [
+          {
+            guard: ({ event }) => event.output.isValid,
+            target: 'connecting',
+            actions: line('info', ({ context }) => validText(context)),
+          },
+          {
+            target: 'connectingBootstrap',
+            actions: [assign({ isBootstrapping: true }), sayProblem],
+          },
+        ],
+        onError: { target: 'refused', actions: refuse('') },
+      },
+    },
+    connectingBootstrap: {
+      invoke: {
+        id: 'connectBootstrap',
+        src: 'kube.connect',
+        input: ({ context }) => kubeSettings(context, 'bootstrap'),
+        onDone: [{ guard: 'rotates', target: 'writingKubeconfig' }, { target: 'bootstrapping' }],
+        onError: { target: 'refused', actions: refuse('unable to load bootstrap kubeconfig: ') },
+      },
+    },
+    bootstrapping: {
+      meta: { waitsFor: 'the cluster to sign the first client certificate' },
+      entry: line('info', 'Using bootstrap kubeconfig to generate TLS client cert, key and kubeconfig file'),
+      invoke: {
+        id: 'clientCertificate',
+        src: 'clientCertificate',
+        input: ({ context }) => clientCertificateInput(context, true),
+        onDone: [
+          { guard: ({ event }) => event.output.ok, target: 'writingKubeconfig' },
+          {
+            target: 'refused',
+            actions: assign({ refusal: ({ event }) => (event.output.ok ? '' : event.output.message) }),
+          },
+        ],
+        onError: { target: 'refused', actions: refuse('') },
+      },
+    },
+    writingKubeconfig: {
+      invoke: {
+        id: 'writeKubeconfig',
+        src: 'certificate.writeKubeconfig',
+        input: ({ context: { bootstrapKubeconfig, kubeconfig, certDir } }) => ({
+          bootstrapKubeconfig,
+          kubeconfig,
+          place: clientPlace(certDir),
+        }),
+        onDone: [
+          {
+            guard: 'rotates',
+            target: 'connecting',
+            actions: line(
+              'info',
+              'Use the bootstrap credentials to request a cert, and set kubeconfig to point to the certificate dir',
+            ),
+          },
+          { target: 'connecting' },
+        ],
+        onError: { target: 'refused', actions: refuse('') },
+      },
+    },
+    connecting: {
+      meta: { waitsFor: 'the kubeconfig to be read' },
+      invoke: {
+        id: 'connect',
+        src: 'kube.connect',
+        input: ({ context }) => kubeSettings(context, 'node'),
+        onDone: [
+          {
+            guard: ({ context }) => context.rotateCertificates && !context.isBootstrapping,
+            target: 'connectingRequests',
+            actions: assign({ server: ({ event }) => event.output.server }),
+          },
+          { target: 'connected', actions: assign({ server: ({ event }) => event.output.server }) },
+        ],
+        onError: [
+          { guard: 'rotates', target: 'refused', actions: refuse('unable to load kubeconfig: ') },
+          { target: 'refused', actions: refuse('invalid kubeconfig: ') },
+        ],
+      },
+    },
+    /** Requests for certificates go out with the kubeconfig's own credentials when there is no valid certificate. */
+    connectingRequests: {
+      invoke: {
+        id: 'connectRequests',
+        src: 'kube.connect',
+        input: ({ context }) => kubeSettings(context, 'bootstrap'),
+        onDone: 'connected',
+        onError: { target: 'refused', actions: refuse('unable to load kubeconfig: ') },
+      },
+    },
+    connected: { type: 'final' },
     refused: { type: 'final' },
   },
-  output: ({ context }) =>
-    isStandalone(context)
-      ? { ok: true, value: { mode: 'standalone' } }
-      : {
-          ok: false,
-          message:
-            `cluster mode is not built yet: cannot use kubeconfig "${context.kubeconfig || context.bootstrapKubeconfig}"; ` +
-            'start without --kubeconfig and --bootstrap-kubeconfig to run static pods standalone',
-        },
+  output: ({ context }) => answerOf(context),
 });
+
+function answerOf(context: ClientBuilderContext): Answer<KubeClients> {
+  if (context.refusal !== '') return { ok: false, message: context.refusal };
+  if (isStandalone(context)) return { ok: true, value: { mode: 'standalone' } };
+  return { ok: true, value: { mode: 'cluster', server: context.server, rotates: context.rotateCertificates } };
+}

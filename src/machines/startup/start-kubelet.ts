@@ -6,6 +6,7 @@
  */
 import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { nodeRef, setupFailed } from '../node/events.ts';
+import { asksServingCertificate } from './client-input.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { KubeletContext } from './types.ts';
 
@@ -78,6 +79,9 @@ const kubeletRun = kubeletSetup.createStateConfig({
           if (usesIptables(context)) enqueue.raise({ type: 'create.iptables' });
         }),
         raise({ type: 'create.resolver' }),
+        enqueueActions(({ context, enqueue }) => {
+          if (asksServingCertificate(context)) enqueue.raise({ type: 'create.servingCertificate' });
+        }),
         raise({ type: 'create.pleg' }),
         raise({ type: 'create.syncLoop' }),
         line('info', 'Starting kubelet main sync loop'),

@@ -4,6 +4,8 @@ import type { NodeResources } from '../node/allocatable.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
 import type { ConfigReloadApplied } from './config-reload.ts';
+import type { CertificateReport } from './certificate-setup.ts';
+import type { KubeClients } from './client-builder.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { PodResult, RunOnceFinished } from './run-once.ts';
 
@@ -68,6 +70,8 @@ export interface KubeletContext {
   readonly endpointNamed: boolean;
   readonly requestTimeoutMs: number;
   readonly node: NodeIdentity | null;
+  /** Which clients of the API server there are; `null` before they were built. */
+  readonly clients: KubeClients | null;
   readonly runtime: RuntimeFacts | null;
   readonly machineInfo: MachineInfo | null;
   readonly cgroups: CgroupInfo | null;
@@ -96,6 +100,7 @@ export type KubeletEvent =
   | { readonly type: 'containerManager.failed'; readonly message: string }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }
   | { readonly type: 'healthz.serving'; readonly address: string; readonly port: number }
+  | CertificateReport
   | { readonly type: 'runtimeState.up' }
   | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }
   | RunOnceFinished

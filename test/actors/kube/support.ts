@@ -15,6 +15,7 @@ export const settings = (kubeconfig: string, more: Partial<KubeSettings> = {}): 
   heartbeatTimeoutMs: 10_000,
   userAgent: 'statelet/test',
   certificateFile: null,
+  isBootstrapping: false,
   ...more,
 });
 

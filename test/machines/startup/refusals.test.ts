@@ -1,27 +1,11 @@
-/** The small subsystems of starting that accept or refuse: client builder, auth, container manager, cadvisor, node IPs. */
+/** The small subsystems of starting that accept or refuse: auth, container manager, cadvisor, node IPs. */
 import { describe, expect, it } from 'vitest';
 import { authMachine, buildAuth } from '../../../src/machines/startup/auth.ts';
 import { cadvisorMachine } from '../../../src/machines/startup/cadvisor.ts';
-import { clientBuilderMachine } from '../../../src/machines/startup/client-builder.ts';
 import { containerManagerMachine } from '../../../src/machines/startup/container-manager.ts';
 import { type ContainerManagerInput, cgroupRoots } from '../../../src/machines/startup/container-manager-policy.ts';
 import { parseNodeIPs } from '../../../src/machines/startup/node-ip.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
-
-describe('the client builder', () => {
-  it('builds nothing in standalone mode and asks nobody', () => {
-    const run = runUnder(clientBuilderMachine, { kubeconfig: '', bootstrapKubeconfig: '' }, {});
-    expect(run.said()).toEqual(['Standalone mode, no API client']);
-    expect(run.told()).toMatchObject([{ output: { ok: true, value: { mode: 'standalone' } } }]);
-    expect(run.asked()).toEqual([]);
-  });
-
-  it('says in one clear error that cluster mode is not built yet', () => {
-    const run = runUnder(clientBuilderMachine, { kubeconfig: '/etc/k', bootstrapKubeconfig: '' }, {});
-    const message = expect.stringContaining('cluster mode is not built yet: cannot use kubeconfig "/etc/k"');
-    expect(run.told()).toMatchObject([{ output: { ok: false, message } }]);
-  });
-});
 
 describe('auth', () => {
   const input = {
@@ -60,6 +44,8 @@ describe('the container manager', () => {
       hugePageKib: [2048],
       hugePageTotals: {},
       pidMax: '32768',
+      architecture: 'amd64',
+      appArmor: false,
     },
     cgroupsPerQOS: true,
     nodeName: 'node1',

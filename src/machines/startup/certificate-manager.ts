@@ -1,0 +1,321 @@
+/**
+ * Certificate manager: keeps one certificate of this node valid, by asking the cluster to sign the next one in time.
+ *
+ * Decides: when the certificate is replaced, how long an answer is waited for, when to ask again, and when a node without
+ * a valid client certificate has to end.
+ * Owns: the certificate in force (its facts), the request that is under way.
+ * Hears: `certificate.namesChanged` with the names of a serving certificate.
+ * Asks: `certificate.load`, `certificate.request`, `certificate.store`; `kube.create`, `kube.get` and `kube.watch` of a
+ *   CertificateSigningRequest; `kube.closeConnections` after the client certificate was replaced.
+ * Tells its parent: `certificate.failed` when what is on disk cannot be used, `certificate.lost` when the node has to end.
+ * Answers, when it is asked for one certificate only: its facts, or why there is none.
+ * Invariants:
+ *   T1 a key is used for one request only, and never leaves the ports.
+ *   T2 the certificate in force changes only when the next one is on disk.
+ *   T3 without names a serving certificate is not asked for.
+ *   T4 a node ends for want of a certificate only while the server is known to answer: a server that is away needs no
+ *      restart.
+ * Upstream: client-go util/certificate/certificate_manager.go, pkg/kubelet/certificate.
+ */
+import { assign, line, now, sendParent } from '../../kernel/xstate.ts';
+import type { CertificateFacts } from '../operations/certificate.ts';
+import { type CertificatePurpose, csrObject, verdictOf } from './certificate-policy.ts';
+import {
+  type CertificateReport,
+  csrOf,
+  errorOf,
+  failed,
+  inForce,
+  isRefusing,
+  judgeServer,
+  LOOK_AGAIN_MS,
+  lookAtClock,
+  managerSetup,
+  notSigned,
+  refusing,
+  SIGNED_TIMEOUT_MS,
+  say,
+  sayLack,
+  setDeadline,
+  takeNames,
+  takeRequest,
+  takeVerdict,
+} from './certificate-setup.ts';
+import type { Answer } from './types.ts';
+
+/** Looks at the request, then watches it from there. */
+const awaitingSignature = managerSetup.createStateConfig({
+  meta: { waitsFor: 'the certificate signing request to be approved and signed' },
+  initial: 'reading',
+  after: {
+    [SIGNED_TIMEOUT_MS]: {
+      target: 'backingOff',
+      actions: notSigned(() => 'cannot watch on the certificate signing request: timed out waiting for the condition'),
+    },
+  },
+  states: {
+    reading: {
+      invoke: {
+        id: 'read',
+        src: 'kube.get',
+        input: (args) => csrOf(args, args.context.csrName),
+        onDone: [
+          { guard: isRefusing, target: '#certificateManager.working.rotation.backingOff', actions: refusing },
+          { target: 'judging', actions: takeVerdict },
+        ],
+        onError: [
+          {
+            guard: ({ event }) => errorOf(event).code === 'NotFound',
+            target: '#certificateManager.working.rotation.backingOff',
+            actions: notSigned(({ context }) => `csr "${context.csrName}" was deleted`),
+          },
+          { target: 'lookingAgain' },
+        ],
+      },
+    },
+    judging: {
+      always: [{ guard: 'isIssued', target: '#certificateManager.working.rotation.storing' }, { target: 'watching' }],
+    },
+    watching: {
+      invoke: {
+        id: 'watch',
+        src: 'kube.watch',
+        input: (args) => ({
+          ...csrOf(args),
+          fieldSelector: `metadata.name=${args.context.csrName}`,
+          resourceVersion: args.context.csrVersion,
+          timeoutSeconds: SIGNED_TIMEOUT_MS / 1_000,
+        }),
+        onDone: 'lookingAgain',
+        onError: 'lookingAgain',
+      },
+      on: {
+        'watch.changed': [
+          {
+            guard: ({ event }) => event.change === 'DELETED',
+            target: '#certificateManager.working.rotation.backingOff',
+            actions: notSigned(({ context }) => `csr "${context.csrName}" was deleted`),
+          },
+          { guard: isRefusing, target: '#certificateManager.working.rotation.backingOff', actions: refusing },
+          {
+            guard: ({ context, event }) => verdictOf(event.object, context.csrUid).state === 'issued',
+            target: '#certificateManager.working.rotation.storing',
+            actions: takeVerdict,
+          },
+          { actions: takeVerdict },
+        ],
+      },
+    },
+    lookingAgain: { after: { [LOOK_AGAIN_MS]: 'reading' } },
+  },
+});
+
+const rotation = managerSetup.createStateConfig({
+  initial: 'loading',
+  on: { 'certificate.namesChanged': { actions: takeNames } },
+  states: {
+    loading: {
+      invoke: {
+        id: 'load',
+        src: 'certificate.load',
+        input: ({ context: { place, certFile, keyFile } }) => ({ ...place, certFile, keyFile }),
+        onDone: [
+          {
+            guard: ({ context, event }) => context.once || event.output.certificate === null,
+            target: 'deciding',
+          },
+          {
+            target: 'deciding',
+            actions: [
+              say('Loading cert/key pair from a file'),
+              assign(({ event }) => ({
+                certificate: event.output.certificate,
+                validUntilMs: event.output.certificate?.notAfterMs ?? 0,
+              })),
+            ],
+          },
+        ],
+        onError: {
+          target: 'unusable',
+          actions: [
+            assign({ refusal: ({ event }) => errorOf(event).message }),
+            sendParent(
+              ({ context, event }) =>
+                ({
+                  type: 'certificate.failed',
+                  purpose: context.purpose,
+                  message: `${failureOf(context.purpose)}: ${errorOf(event).message}`,
+                }) satisfies CertificateReport,
+            ),
+          ],
+        },
+      },
+    },
+    deciding: {
+      always: [
+        { guard: 'lacksNames', target: 'awaitingNames' },
+        { guard: 'lacksCertificate', target: 'generating', actions: sayLack },
+        { target: 'waiting' },
+      ],
+    },
+    awaitingNames: {
+      meta: { waitsFor: 'the addresses of this node' },
+      on: { 'certificate.namesChanged': { target: 'deciding', actions: takeNames } },
+    },
+    waiting: {
+      meta: { waitsFor: 'the certificate to near its end' },
+      initial: 'determining',
+      states: {
+        determining: { entry: setDeadline, always: 'sleeping' },
+        sleeping: {
+          entry: lookAtClock,
+          always: { guard: 'isDue', target: '#certificateManager.working.rotation.generating' },
+          after: { untilDeadline: { target: 'sleeping', reenter: true } },
+        },
+      },
+      on: { 'certificate.namesChanged': { target: 'deciding', actions: takeNames } },
+    },
+    generating: {
+      entry: say('Rotating certificates'),
+      invoke: {
+        id: 'generate',
+        src: 'certificate.request',
+        input: ({ context }) => context.template,
+        onDone: {
+          target: 'creating',
+          actions: assign({ key: ({ event }) => event.output.key, request: ({ event }) => event.output.request }),
+        },
+        onError: { target: 'backingOff', actions: failed('Unable to generate a certificate signing request') },
+      },
+    },
+    creating: {
+      invoke: {
+        id: 'create',
+        src: 'kube.create',
+        input: (args) => {
+          const { signerName, request, purpose } = args.context;
+          return { ...csrOf(args), body: csrObject(signerName, request, purpose) };
+        },
+        onDone: {
+          target: 'awaitingSignature',
+          actions: [takeRequest, say('Certificate signing request created', ({ csrName }) => ({ csr: csrName }))],
+        },
+        onError: {
+          target: 'backingOff',
+          actions: [
+            failed(
+              'Failed while requesting a signed certificate from the control plane',
+              'cannot create certificate signing request: ',
+            ),
+            judgeServer,
+          ],
+        },
+      },
+    },
+    awaitingSignature,
+    storing: {
+      invoke: {
+        id: 'store',
+        src: 'certificate.store',
+        input: ({ context: { place, issued, key } }) => ({ ...place, certificate: issued, key: key! }),
+        onDone: [
+          { guard: 'isOnce', target: '#certificateManager.ended', actions: inForce },
+          { guard: 'isClient', target: 'reconnecting', actions: inForce },
+          { target: 'deciding', actions: inForce },
+        ],
+        onError: { target: 'backingOff', actions: failed('Unable to store the new cert/key pair') },
+      },
+    },
+    reconnecting: {
+      entry: line(
+        'info',
+        'Certificate rotation detected, shutting down client connections to start using new credentials',
+      ),
+      invoke: { id: 'reconnect', src: 'kube.closeConnections', input: {}, onDone: 'deciding', onError: 'deciding' },
+    },
+    backingOff: {
+      meta: { waitsFor: 'the next try' },
+      always: { guard: 'isRefused', target: '#certificateManager.ended' },
+      after: { backoff: 'generating' },
+    },
+    unusable: { always: { guard: 'isOnce', target: '#certificateManager.ended' } },
+  },
+});
+
+/** Upstream's words for a pair on disk that cannot be used. */
+const failureOf = (purpose: CertificatePurpose): string =>
+  purpose === 'client'
+    ? 'failed to initialize client certificate manager'
+    : 'failed to create kubelet: failed to initialize certificate manager: failed to initialize server certificate manager';
+
+const RESTART = 'A restart may be necessary to retrieve new initial credentials.';
+const whatIsLost = ({ certificate }: { certificate: CertificateFacts | null }): string =>
+  certificate === null ? 'No valid client certificate is found' : 'The currently active client certificate has expired';
+
+/** How long a node goes on without a valid client certificate. */
+const guarding = managerSetup.createStateConfig({
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'isGuarded', target: 'valid' }, { target: 'notGuarded' }] },
+    notGuarded: {},
+    valid: {
+      entry: lookAtClock,
+      always: { guard: 'isLost', target: 'lost' },
+      after: { untilLost: { target: 'valid', reenter: true } },
+    },
+    lost: {
+      entry: line('error', ({ context }) => `${whatIsLost(context)}, but the server is not responsive. ${RESTART}`),
+      always: [
+        { guard: 'isValidAgain', target: 'valid' },
+        { guard: 'isServerHealthy', target: 'ending' },
+      ],
+    },
+    ending: {
+      entry: sendParent(
+        ({ context }) =>
+          ({
+            type: 'certificate.lost',
+            message: `${whatIsLost(context)} and the server is responsive, exiting.`,
+          }) satisfies CertificateReport,
+      ),
+    },
+  },
+});
+
+export const certificateManagerMachine = managerSetup.createMachine({
+  id: 'certificateManager',
+  context: (args) => ({
+    ...args.input,
+    certificate: null,
+    deadlineMs: 0,
+    attempts: 0,
+    key: null,
+    request: '',
+    csrName: '',
+    csrUid: '',
+    csrVersion: '',
+    issued: '',
+    refusal: '',
+    isServerHealthy: false,
+    validUntilMs: now({ system: args.self.system }),
+    nowMs: 0,
+  }),
+  initial: 'working',
+  states: {
+    working: { type: 'parallel', states: { rotation, guarding } },
+    /** Only when one certificate was asked for. */
+    ended: { type: 'final' },
+  },
+  output: ({ context }) => answerOf(context),
+});
+
+function answerOf({
+  certificate,
+  refusal,
+}: {
+  certificate: CertificateFacts | null;
+  refusal: string;
+}): Answer<CertificateFacts> {
+  if (certificate !== null && refusal === '') return { ok: true, value: certificate };
+  return { ok: false, message: refusal };
+}

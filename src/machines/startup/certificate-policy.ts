@@ -1,0 +1,96 @@
+/** What a node asks the cluster's signers for, when it asks again, and what their answers mean. Pure. */
+import type { Json } from '../../kernel/json.ts';
+import type { CertificateFacts, CertificatePlace, CertificateTemplate } from '../operations/certificate.ts';
+import type { KubeObject, KubeTarget } from '../operations/kube.ts';
+
+export const CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
+export const SERVING_SIGNER = 'kubernetes.io/kubelet-serving';
+
+export type CertificatePurpose = 'client' | 'serving';
+
+export const clientPlace = (directory: string): CertificatePlace => ({ directory, name: 'kubelet-client' });
+export const servingPlace = (directory: string): CertificatePlace => ({ directory, name: 'kubelet-server' });
+
+/** Names under which a node is called. */
+export interface CertificateNames {
+  readonly dnsNames: readonly string[];
+  readonly ipAddresses: readonly string[];
+}
+
+export const nodeTemplate = (nodeName: string, names: CertificateNames): CertificateTemplate => ({
+  commonName: `system:node:${nodeName}`,
+  organizations: ['system:nodes'],
+  dnsNames: [...new Set(names.dnsNames)].toSorted(),
+  ipAddresses: [...new Set(names.ipAddresses)].toSorted(),
+});
+
+/** A node's addresses, as its status has them, by what a certificate calls them. */
+export function namesOf(addresses: readonly { readonly type: string; readonly address: string }[]): CertificateNames {
+  const of = (...types: string[]) => addresses.filter(({ type }) => types.includes(type)).map(({ address }) => address);
+  return {
+    dnsNames: of('Hostname', 'InternalDNS', 'ExternalDNS'),
+    ipAddresses: of('InternalIP', 'ExternalIP'),
+  };
+}
+
+export const csrTarget = (client: KubeTarget['client'], name?: string): KubeTarget => ({
+  client,
+  apiVersion: 'certificates.k8s.io/v1',
+  resource: 'certificatesigningrequests',
+  ...(name === undefined ? {} : { name }),
+});
+
+/** The object that is created. Key encipherment is for RSA keys; these are of an elliptic curve. */
+export const csrObject = (signerName: string, request: string, purpose: CertificatePurpose): Json => ({
+  apiVersion: 'certificates.k8s.io/v1',
+  kind: 'CertificateSigningRequest',
+  metadata: { generateName: 'csr-' },
+  spec: { request, signerName, usages: ['digital signature', purpose === 'client' ? 'client auth' : 'server auth'] },
+});
+
+/** What has become of a request. `certificate` is PEM in base64. */
+export type Verdict =
+  | { readonly state: 'pending' | 'approved' }
+  | { readonly state: 'issued'; readonly certificate: string }
+  | { readonly state: 'refused'; readonly message: string };
+
+interface Condition {
+  readonly type: string;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+export function verdictOf(csr: KubeObject, uid: string): Verdict {
+  const { uid: own } = csr.metadata;
+  if (own !== uid) {
+    return { state: 'refused', message: `csr "${csr.metadata.name}" changed UIDs` };
+  }
+  const status = (csr['status'] ?? {}) as { readonly conditions?: readonly Condition[]; readonly certificate?: string };
+  const refused = status.conditions?.find(({ type }) => type === 'Denied' || type === 'Failed');
+  if (refused) {
+    const word = refused.type === 'Denied' ? 'is denied' : 'failed';
+    const message = `certificate signing request ${word}, reason: ${refused.reason ?? ''}, message: ${refused.message ?? ''}`;
+    return { state: 'refused', message };
+  }
+  if (!status.conditions?.some(({ type }) => type === 'Approved')) return { state: 'pending' };
+  return status.certificate ? { state: 'issued', certificate: status.certificate } : { state: 'approved' };
+}
+
+/** Between 70 and 90 per cent of the lifetime, so that nodes that came together do not rotate together. */
+export function rotationDeadline({ notBeforeMs, notAfterMs }: CertificateFacts, random: number): number {
+  return notBeforeMs + (notAfterMs - notBeforeMs) * (0.7 + 0.2 * random);
+}
+
+/** What is asked for and the certificate does not say; empty: it will do. More than is asked for does no harm. */
+export function missingIn(certificate: CertificateFacts, template: CertificateTemplate): string {
+  const lacks = (wanted: readonly string[], has: readonly string[]) => wanted.filter((each) => !has.includes(each));
+  if (certificate.commonName !== template.commonName) {
+    return `Current certificate CN (${certificate.commonName}) does not match requested CN (${template.commonName})`;
+  }
+  const dnsNames = lacks(template.dnsNames, certificate.dnsNames);
+  if (dnsNames.length > 0) return `Current certificate is missing requested DNS names [${dnsNames.join(' ')}]`;
+  const ipAddresses = lacks(template.ipAddresses, certificate.ipAddresses);
+  if (ipAddresses.length > 0) return `Current certificate is missing requested IP addresses [${ipAddresses.join(' ')}]`;
+  const organizations = lacks(template.organizations, certificate.organizations);
+  return organizations.length > 0 ? `Current certificate is missing requested orgs [${organizations.join(' ')}]` : '';
+}

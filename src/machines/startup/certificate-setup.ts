@@ -1,0 +1,219 @@
+/**
+ * The vocabulary of the certificate manager: what it knows, its operations, what it says and keeps at each step. The
+ * chart is in `certificate-manager.ts`.
+ */
+import { line, now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
+import {
+  type CertificateFacts,
+  type CertificatePlace,
+  type CertificateTemplate,
+  certificateOperations,
+} from '../operations/certificate.ts';
+import { type KubeObject, type KubeTarget, kubeOperations } from '../operations/kube.ts';
+import type { Ended } from '../pods/messages.ts';
+import {
+  type CertificateNames,
+  type CertificatePurpose,
+  csrTarget,
+  missingIn,
+  nodeTemplate,
+  rotationDeadline,
+  verdictOf,
+} from './certificate-policy.ts';
+import type { Answer } from './types.ts';
+
+export interface CertificateManagerInput {
+  readonly purpose: CertificatePurpose;
+  /** Ends with the first certificate, or with the first refusal. */
+  readonly once: boolean;
+  readonly signerName: string;
+  readonly place: CertificatePlace;
+  /** Files of the configuration that serve until there is a pair; empty for none. */
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly template: CertificateTemplate;
+}
+
+export type CertificateReport =
+  | { readonly type: 'certificate.failed'; readonly purpose: CertificatePurpose; readonly message: string }
+  | { readonly type: 'certificate.lost'; readonly message: string };
+
+/** A person may have to approve. Upstream's times. */
+export const SIGNED_TIMEOUT_MS = 900_000;
+const BACKOFF_BASE_MS = 2_000;
+const BACKOFF_STEPS = 5;
+const BACKOFF_MAX_MS = 32_000;
+/** Between the end of one watch of the request and the next look at it. */
+export const LOOK_AGAIN_MS = 1_000;
+/** A node that has had no valid client certificate for this long ends, so that whoever started it can start it anew. */
+const LOST_MS = 300_000;
+/** The kernel's timers are exact up to here; a later deadline is reached in several. */
+const TIMER_MAX_MS = 86_400_000;
+
+export interface Context extends CertificateManagerInput {
+  readonly certificate: CertificateFacts | null;
+  readonly deadlineMs: number;
+  readonly attempts: number;
+  readonly key: { readonly $secret: string; readonly len: number } | null;
+  readonly request: string;
+  readonly csrName: string;
+  readonly csrUid: string;
+  readonly csrVersion: string;
+  readonly issued: string;
+  readonly refusal: string;
+  readonly isServerHealthy: boolean;
+  /** When the last valid certificate ends, or when this actor began without one. */
+  readonly validUntilMs: number;
+  /** When this actor last looked at the clock. */
+  readonly nowMs: number;
+}
+
+type Event =
+  | ({ readonly type: 'certificate.namesChanged' } & CertificateNames)
+  | { readonly type: 'watch.changed'; readonly change: 'ADDED' | 'MODIFIED' | 'DELETED'; readonly object: KubeObject }
+  | Ended;
+
+export const managerSetup = setup({
+  types: {
+    input: {} as CertificateManagerInput,
+    context: {} as Context,
+    events: {} as Event,
+    output: {} as Answer<CertificateFacts>,
+  },
+  actors: {
+    ...pick(certificateOperations, 'certificate.load', 'certificate.request', 'certificate.store'),
+    ...pick(kubeOperations, 'kube.create', 'kube.get', 'kube.watch', 'kube.closeConnections'),
+  },
+  guards: {
+    isOnce: ({ context }) => context.once,
+    isRefused: ({ context }) => context.refusal !== '',
+    isClient: ({ context }) => context.purpose === 'client',
+    isIssued: ({ context }) => context.issued !== '',
+    lacksNames: ({ context: { purpose, template } }) =>
+      purpose === 'serving' && template.dnsNames.length + template.ipAddresses.length === 0,
+    lacksCertificate: ({ context }) => lackOf(context) !== '',
+    isDue: ({ context }) => context.deadlineMs <= context.nowMs,
+    isLost: ({ context }) => context.nowMs >= context.validUntilMs + LOST_MS,
+    isGuarded: ({ context }) => context.purpose === 'client' && !context.once,
+    isValidAgain: ({ context }) => context.nowMs < context.validUntilMs,
+    isServerHealthy: ({ context }) => context.isServerHealthy,
+  },
+  delays: {
+    untilDeadline: (args) => bounded(args.context.deadlineMs - now({ system: args.self.system })),
+    untilLost: (args) => bounded(args.context.validUntilMs + LOST_MS - now({ system: args.self.system })),
+    backoff: (args) => {
+      const doubled = BACKOFF_BASE_MS * 2 ** Math.min(args.context.attempts - 1, BACKOFF_STEPS - 1);
+      return Math.min(doubled, BACKOFF_MAX_MS) * (1 + 0.1 * random({ system: args.self.system }));
+    },
+  },
+});
+
+const bounded = (ms: number): number => Math.min(Math.max(ms, 0), TIMER_MAX_MS);
+
+/** Why the certificate in force will not do; empty when it will. */
+const lackOf = ({ certificate, template }: Context): string =>
+  certificate === null ? 'there is none' : missingIn(certificate, template);
+
+export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
+
+/** With a valid client certificate as the node itself, otherwise with what the node was given to begin with. */
+function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeTarget['client'] {
+  if (purpose === 'serving') return 'kube';
+  return once || certificate === null || certificate.notAfterMs <= nowMs ? 'bootstrap' : 'kube';
+}
+
+export const csrOf = (args: { context: Context; self: { system: unknown } }, name?: string) =>
+  csrTarget(clientOf(args.context, now({ system: args.self.system } as Parameters<typeof now>[0])), name);
+
+export const say = (text: string, fields: (context: Context) => Record<string, string> = () => ({})) =>
+  line<Context, Event, undefined, Event>('info', ({ context }) => [
+    text,
+    { logger: context.signerName, ...fields(context) },
+  ]);
+
+export const lookAtClock = managerSetup.assign({ nowMs: (args) => now({ system: args.self.system }) });
+
+export const inForce = managerSetup.assign((args) => {
+  const certificate = (args.event as unknown as { output: CertificateFacts }).output;
+  return { certificate, attempts: 0, key: null, validUntilMs: certificate.notAfterMs, isServerHealthy: true };
+});
+
+export const setDeadline = managerSetup.enqueueActions((args) => {
+  const { certificate, signerName } = args.context;
+  if (certificate === null) return;
+  const deadlineMs = rotationDeadline(certificate, random(args));
+  args.enqueue.assign({ deadlineMs });
+  args.enqueue(
+    line('info', [
+      'Certificate rotation deadline determined',
+      {
+        logger: signerName,
+        expiration: new Date(certificate.notAfterMs).toISOString(),
+        deadline: new Date(deadlineMs).toISOString(),
+      },
+    ]),
+  );
+});
+
+/** A failed attempt: said, counted, and what it says about the server kept. */
+export const failed = (text: string, prefix = '') =>
+  managerSetup.enqueueActions(({ context, event, enqueue }) => {
+    const { message } = errorOf(event);
+    enqueue.assign({ attempts: context.attempts + 1, key: null, refusal: context.once ? `${prefix}${message}` : '' });
+    enqueue(line('error', [text, { err: `${prefix}${message}`, logger: context.signerName }]));
+  });
+
+export const notSigned = (reason: (args: { context: Context; event: Event }) => string) =>
+  managerSetup.enqueueActions(({ context, event, enqueue }) => {
+    const err = reason({ context, event });
+    enqueue.assign({ attempts: context.attempts + 1, key: null, refusal: context.once ? err : '' });
+    enqueue(line('error', ['Certificate request was not signed', { err, logger: context.signerName }]));
+  });
+
+/** Refusals of a request that a healthy server may give. */
+const HEALTHY = ['Unauthorized', 'NotFound', 'Forbidden'];
+export const judgeServer = managerSetup.assign({
+  isServerHealthy: ({ event }) => HEALTHY.includes(errorOf(event).code ?? ''),
+});
+
+export const takeRequest = managerSetup.assign(({ event }) => {
+  const { metadata } = (event as unknown as { output: KubeObject }).output;
+  const { name, uid, resourceVersion } = metadata as unknown as { name: string; uid: string; resourceVersion: string };
+  return { csrName: name, csrUid: uid, csrVersion: resourceVersion, issued: '' };
+});
+
+const objectOf = (event: Event): KubeObject =>
+  event.type === 'watch.changed' ? event.object : (event as unknown as { output: KubeObject }).output;
+
+export const takeVerdict = managerSetup.enqueueActions(({ context, event, enqueue }) => {
+  const object = objectOf(event);
+  const verdict = verdictOf(object, context.csrUid);
+  const fields = { logger: context.signerName, csr: context.csrName };
+  enqueue.assign({
+    csrVersion: object.metadata.resourceVersion ?? context.csrVersion,
+    issued: verdict.state === 'issued' ? verdict.certificate : '',
+  });
+  if (verdict.state === 'issued') enqueue(line('info', ['Certificate signing request is issued', fields]));
+  if (verdict.state === 'approved') {
+    enqueue(line('info', ['Certificate signing request is approved, waiting to be issued', fields]));
+  }
+});
+
+export const isRefusing = ({ context, event }: { context: Context; event: Event }): boolean =>
+  verdictOf(objectOf(event), context.csrUid).state === 'refused';
+
+export const refusing = notSigned(({ context, event }) => {
+  const verdict = verdictOf(objectOf(event), context.csrUid);
+  return `cannot watch on the certificate signing request: ${verdict.state === 'refused' ? verdict.message : ''}`;
+});
+
+export const takeNames = managerSetup.assign(({ context, event }) => {
+  if (event.type !== 'certificate.namesChanged') return {};
+  const nodeName = context.template.commonName.slice('system:node:'.length);
+  return { template: nodeTemplate(nodeName, event) };
+});
+
+/** A certificate that there is, and that will not do. */
+export const sayLack = managerSetup.enqueueActions(({ context, enqueue }) => {
+  if (context.certificate !== null) enqueue(line('info', [lackOf(context), { logger: context.signerName }]));
+});

@@ -1,0 +1,42 @@
+/** From flags and configuration to what the client builder and the certificate managers are told. */
+import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificate-policy.ts';
+import type { CertificateManagerInput } from './certificate-setup.ts';
+import type { ClientBuilderInput } from './client-builder.ts';
+import { millisecondsOf } from './configuration/duration.ts';
+import type { KubeletContext } from './types.ts';
+
+/** Needs a context in which the node has its name. */
+export function clientBuilderInput({ flags, config, node, input }: KubeletContext): ClientBuilderInput {
+  const { kubeconfig, bootstrapKubeconfig, certDir } = flags!;
+  const { rotateCertificates, kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst } = config!;
+  return {
+    kubeconfig,
+    bootstrapKubeconfig,
+    certDir,
+    rotateCertificates,
+    nodeName: node!.nodeName,
+    userAgent: `kubelet/${input.version} (linux) statelet`,
+    kubeAPIQPS,
+    kubeAPIBurst,
+    eventRecordQPS,
+    eventBurst,
+    nodeStatusUpdateFrequencyMs: millisecondsOf(config!.nodeStatusUpdateFrequency),
+    nodeLeaseDurationSeconds: config!.nodeLeaseDurationSeconds,
+  };
+}
+
+/** The serving certificate comes from the cluster. Standalone there is nobody to ask. */
+export const asksServingCertificate = ({ config, clients }: KubeletContext): boolean =>
+  config!.serverTLSBootstrap && clients?.mode === 'cluster';
+
+export function servingCertificateInput({ flags, config, node }: KubeletContext): CertificateManagerInput {
+  return {
+    purpose: 'serving',
+    once: false,
+    signerName: SERVING_SIGNER,
+    place: servingPlace(flags!.certDir),
+    certFile: config!.tlsCertFile ?? '',
+    keyFile: config!.tlsPrivateKeyFile ?? '',
+    template: nodeTemplate(node!.nodeName, { dnsNames: [], ipAddresses: [] }),
+  };
+}
