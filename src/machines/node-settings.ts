@@ -1,4 +1,19 @@
 import type { SecretHandle } from '../kernel/xstate.ts';
+import type { EvictionSettings } from './node/eviction/policy.ts';
+import type { ShutdownSettings } from './node/shutdown/policy.ts';
+
+/** What of this node decides about pods. Amounts: thousandths of a CPU, whole units of everything else. */
+export interface AdmissionSettings {
+  readonly allocatable: Readonly<Record<string, string>>;
+  /** The same without what eviction keeps free: no pod can have more, ever. */
+  readonly wholeNode: Readonly<Record<string, string>>;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
+  readonly sysctls: { readonly kernelVersion: string; readonly allowedUnsafe: readonly string[] };
+  readonly appArmor: boolean;
+  /** The runtime keeps a pod's groups to those of its specification. */
+  readonly strictGroups: boolean;
+}
 
 /**
  * What the pods' machines need to know of this node: derived once, in startup, from flags, configuration, the runtime
@@ -16,6 +31,13 @@ export interface NodeSettings {
   readonly podLogsDir: string;
   /** Folder of the legacy log symlinks, `/var/log/containers`; empty where it could not be made. */
   readonly containerLogsDir: string;
+  /** When the log of a container is rotated (see `operations/logs.ts`); absent: logs are left alone. */
+  readonly containerLogs?: {
+    readonly maxBytes: number;
+    readonly maxFiles: number;
+    readonly periodMs: number;
+    readonly workers: number;
+  };
   /** File or folder of static pods; empty when there is none. */
   readonly staticPodPath: string;
   /** Where static pods are fetched from; absent or empty when nowhere. Values of headers are handles. */
@@ -72,6 +94,8 @@ export interface NodeSettings {
   readonly capacity?: Readonly<Record<string, string>>;
   /** `status.allocatable` of the node: what is there for pods, and what `limits.*` resolves to in a container without limits. */
   readonly allocatable?: Readonly<Record<string, string>>;
+  /** What decides about pods that want to run here; absent: every pod is taken. */
+  readonly admission?: AdmissionSettings;
   readonly maxPods: number;
   /** Dead containers kept per (pod, container), minimum age and total; -1: no limit on the total. */
   readonly containerGc: {
@@ -85,6 +109,10 @@ export interface NodeSettings {
     readonly minAgeMs: number;
     readonly maxAgeMs: number;
   };
+  /** When pods go so that the node has enough for itself; absent: never. */
+  readonly eviction?: EvictionSettings;
+  /** How pods end when the machine shuts down; absent: at once. */
+  readonly shutdown?: ShutdownSettings;
   /** Where soft facts are kept between incarnations. */
   readonly softStateFile: string;
   /**

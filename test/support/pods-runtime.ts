@@ -297,7 +297,7 @@ const containerStatus = (container: Container): ContainerStatus => ({
   labels: container.config.labels ?? {},
   annotations: container.config.annotations ?? {},
   mounts: container.config.mounts ?? [],
-  log_path: container.config.log_path ?? '',
+  log_path: `${container.sandbox.config.log_directory}/${container.config.log_path}`,
   stop_signal: 'SIGTERM',
   ...(container.config.metadata ? { metadata: container.config.metadata } : {}),
   ...(container.config.image ? { image: container.config.image } : {}),

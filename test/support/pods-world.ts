@@ -11,6 +11,7 @@ import type { Image } from '../../src/machines/api/cri.ts';
 import type { CgroupResources, CgroupWish } from '../../src/machines/operations/cgroup.ts';
 import type { Manifest, ManifestError, SoftState } from '../../src/machines/operations/host.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
+import type { KeptLog, PodLogs } from '../../src/machines/operations/logs.ts';
 import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
 import type { ConfigObject } from '../../src/machines/operations/volume.ts';
 import type { KubeWorld } from './kube-world.ts';
@@ -67,6 +68,8 @@ export class PodsWorld implements Performer {
   /** What a registry would give. */
   readonly registry = new Map<string, Image>();
   readonly rights = new ImageRights();
+  /** Pods of whom an agent that crashed has left logs. */
+  logFolders: readonly PodLogs[] = [];
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
   objects: readonly ConfigObject[] = [];
@@ -87,6 +90,7 @@ export class PodsWorld implements Performer {
   /** The runtime does not answer at all. */
   isDown = false;
   readonly time: VirtualTime;
+  private readonly keptLogs = new Map<(event: JsonEvent) => void, string>();
   private readonly counts = new Map<string, number>();
   private readonly watchers = new Map<number, (uid: string) => void>();
   private readonly manifestWatchers = new Set<() => void>();
@@ -154,6 +158,7 @@ export class PodsWorld implements Performer {
     if (name === 'host.watchManifests') return this.watchManifests(emit);
     if (name.startsWith('kube.') && this.kube) return this.kube.handle(name, input, answer, emit);
     if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
+    if (name === 'logs.keep') return this.keepLog((input as KeptLog).path, emit);
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
     const right = this.rights.handlers[name as keyof ImageRights['handlers']];
     if (right) return answer({ output: right(input as never) });
@@ -229,6 +234,20 @@ export class PodsWorld implements Performer {
     this.manifestWatchers.add(tell);
     tell();
     return () => void this.manifestWatchers.delete(tell);
+  }
+
+  private keepLog(path: string, emit: (event: JsonEvent) => void): () => void {
+    this.keptLogs.set(emit, path);
+    return () => void this.keptLogs.delete(emit);
+  }
+
+  openLogs(): readonly string[] {
+    return [...this.keptLogs.values()];
+  }
+
+  /** The watch of every log that is kept says this. */
+  sayOfLogs(item: JsonEvent): void {
+    for (const emit of [...this.keptLogs.keys()]) emit(item);
   }
 
   /** The agent that asked is gone: nobody hears the answers any more. */
@@ -333,6 +352,11 @@ function hostHandlers(world: PodsWorld): Handlers {
     },
     'host.terminationMessage': ({ file }, done) => done({ message: world.messages.get(file) ?? '' }),
     'host.symlink': (_, done) => done(null),
+    'logs.podFolders': (_, done) => done({ pods: world.logFolders }),
+    'logs.unlink': (_, done) => done(null),
+    'logs.remove': (_, done) => done(null),
+    'cri.reopenContainerLog': (_, done) => done(null),
+    'logs.restore': (_, done) => done(null),
     'host.fileSystem': (_, done) => done(world.disk),
     'host.loadSoftState': (_, done) => done(world.softState),
     'host.saveSoftState': ({ state }, done) => {
@@ -358,8 +382,8 @@ function cgroupHandlers(world: PodsWorld): Handlers {
       groups.set(path, { ...groups.get(path), ...resources });
       done(null);
     },
-    'cgroup.destroy': ({ path }, done) => {
-      for (const each of below(path)) groups.delete(each);
+    'cgroup.destroy': ({ paths }, done) => {
+      for (const each of paths.flatMap(below)) groups.delete(each);
       done(null);
     },
     'cgroup.listPods': ({ parents }, done) => {

@@ -1,12 +1,16 @@
 /** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
-import { cgroupOperations } from './cgroup.ts';
+
 import { certificateOperations } from './certificate.ts';
+import { cgroupOperations } from './cgroup.ts';
 import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
 import { kubeOperations } from './kube.ts';
+import { logOperations } from './logs.ts';
 import { probeOperations } from './probe.ts';
 import { runtimeOperations } from './runtime.ts';
+import { serverOperations } from './server.ts';
+import { statsOperations } from './stats.ts';
 import { volumeOperations } from './volume.ts';
 
 export const operations = {
@@ -15,9 +19,12 @@ export const operations = {
   ...criOperations,
   ...hostOperations,
   ...imageOperations,
+  ...logOperations,
   ...kubeOperations,
   ...probeOperations,
   ...runtimeOperations,
+  ...serverOperations,
+  ...statsOperations,
   ...volumeOperations,
 };
 export type Operations = typeof operations;

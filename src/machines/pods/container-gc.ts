@@ -2,25 +2,27 @@
  * The garbage collector of containers: instances that ended and sandboxes that were replaced.
  *
  * Decides: what is too much by `containerGc` of the settings. Owns: by pod what is dead, as the pods' actors say it.
- * Hears: `garbage.changed` of pods. Asks: `cri.removeContainer`, `cri.removePodSandbox`; the runtime is never listed.
+ * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers. Asks:
+ *   `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
  * Invariants:
  *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
 import { line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
-import { criOperations } from '../operations/cri.ts';
-import { type DeadContainer, type Ended, eventRecorded, type GarbageChanged } from './messages.ts';
+import { operations } from '../operations/index.ts';
+import { type DeadContainer, type Ended, eventRecorded, type GarbageChanged, type GarbagePurge } from './messages.ts';
 
 /** As upstream: once a minute. */
 export const CONTAINER_GC_MS = 60_000;
 
-export type ContainerGcInput = Pick<NodeSettings, 'containerGc' | 'nodeName'>;
+export type ContainerGcInput = Pick<NodeSettings, 'containerGc' | 'nodeName' | 'podLogsDir' | 'containerLogsDir'>;
 type Policy = NodeSettings['containerGc'];
 
 interface Garbage {
   readonly dead: readonly DeadContainer[];
   readonly sandboxes: readonly string[];
+  readonly over: boolean;
 }
 type Pods = Readonly<Record<string, Garbage>>;
 
@@ -31,9 +33,14 @@ interface Victim {
 
 interface Context {
   readonly nodeName: string;
+  readonly podLogsDir: string;
+  /** Empty: there are no links to logs. */
+  readonly containerLogsDir: string;
   readonly policy: Policy;
   readonly pods: Pods;
   readonly queue: readonly Victim[];
+  /** Somebody waits for the answer. */
+  readonly purging: boolean;
 }
 
 const newestFirst = (a: DeadContainer, b: DeadContainer): number =>
@@ -65,12 +72,29 @@ export function victimsOf(pods: Pods, policy: Policy): Victim[] {
   ];
 }
 
+/** When the node is short of disk, also what is left of pods that are over. */
+export const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
+  const ofOver = Object.values(pods).flatMap(({ over, dead }) => (over ? dead : []));
+  const others = victimsOf(pods, policy).filter(({ id }) => !ofOver.some((each) => each.id === id));
+  return [...ofOver.map(({ id }) => ({ kind: 'container' as const, id })), ...others];
+};
+
+/** What the container that is removed has written. */
+function logOf({ podLogsDir, containerLogsDir, pods, queue: [victim] }: Context) {
+  const dead = Object.values(pods).flatMap((garbage) => garbage.dead);
+  const { logPath = '', linkName = '' } = dead.find(({ id }) => id === victim?.id) ?? {};
+  return { root: podLogsDir, path: logPath, link: containerLogsDir === '' ? '' : `${containerLogsDir}/${linkName}` };
+}
+
 const s = setup({
-  types: { input: {} as ContainerGcInput, context: {} as Context, events: {} as GarbageChanged | Ended },
-  actors: pick(criOperations, 'cri.removeContainer', 'cri.removePodSandbox'),
+  types: { input: {} as ContainerGcInput, context: {} as Context, events: {} as GarbageChanged | GarbagePurge | Ended },
+  actors: pick(operations, 'cri.removeContainer', 'cri.removePodSandbox', 'logs.remove', 'logs.unlink'),
   guards: {
     hasVictims: ({ context }) => victimsOf(context.pods, context.policy).length > 0,
     isDone: ({ context }) => context.queue.length === 0,
+    isPurging: ({ context }) => context.purging,
+    hasLog: ({ context }) => logOf(context).path.startsWith(`${context.podLogsDir}/`),
+    hasLinks: ({ context }) => context.containerLogsDir !== '',
     isContainer: ({ context }) => context.queue[0]?.kind === 'container',
   },
   delays: { period: ({ context }) => Math.max(CONTAINER_GC_MS, context.policy.minAgeMs) },
@@ -78,13 +102,23 @@ const s = setup({
 
 const note = s.assign(({ context, event }) => {
   if (event.type !== 'garbage.changed') return {};
-  const { uid, dead, sandboxes } = event;
+  const { uid, dead, sandboxes, over } = event;
   const { [uid]: _before, ...others } = context.pods;
   const isClean = dead.length === 0 && sandboxes.length === 0;
-  return { pods: isClean ? others : { ...others, [uid]: { dead, sandboxes } } };
+  return { pods: isClean ? others : { ...others, [uid]: { dead, sandboxes, over } } };
 });
 
 const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+
+const beginPurge = s.assign(({ context }) => ({
+  purging: true,
+  queue: purgeVictimsOf(context.pods, context.policy),
+}));
+
+const answer = s.enqueueActions(({ enqueue }) => {
+  enqueue.assign({ purging: false });
+  enqueue.sendTo(to('eviction'), { type: 'garbage.purged' });
+});
 
 const complain = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = (event as never as { error: PlainError }).error;
@@ -98,11 +132,36 @@ const failed = { target: 'next', actions: [complain, dequeue] } as const;
 
 export const containerGcMachine = s.createMachine({
   id: 'containerGC',
-  context: ({ input }) => ({ nodeName: input.nodeName, policy: input.containerGc, pods: {}, queue: [] }),
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    podLogsDir: input.podLogsDir,
+    containerLogsDir: input.containerLogsDir,
+    policy: input.containerGc,
+    pods: {},
+    queue: [],
+    purging: false,
+  }),
   entry: sendTo(to('pods'), { type: 'garbage.wanted' }),
-  initial: 'idle',
-  on: { 'garbage.changed': { actions: note } },
+  initial: 'choosing',
+  on: { 'garbage.changed': { actions: note }, 'garbage.purge': { target: '.next', actions: beginPurge } },
   states: {
+    choosing: { always: [{ guard: 'hasLinks', target: 'sweeping' }, { target: 'idle' }] },
+    /** Waits until the links are gone whose logs are: an agent that crashed may have left them. */
+    sweeping: {
+      invoke: {
+        id: 'sweep',
+        src: 'logs.unlink',
+        input: ({ context }) => ({ links: context.containerLogsDir, folder: context.podLogsDir, dangling: true }),
+        onDone: 'idle',
+        onError: {
+          target: 'idle',
+          actions: line('warn', ({ event }) => [
+            'Cannot look for links to logs that are gone',
+            { error: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
     idle: { always: { guard: 'hasVictims', target: 'waiting' } },
     waiting: {
       after: {
@@ -114,6 +173,7 @@ export const containerGcMachine = s.createMachine({
     },
     next: {
       always: [
+        { guard: ({ context }) => context.purging && context.queue.length === 0, target: 'settling', actions: answer },
         { guard: 'isDone', target: 'settling' },
         { guard: 'isContainer', target: 'removingContainer' },
         { target: 'removingSandbox' },
@@ -124,6 +184,18 @@ export const containerGcMachine = s.createMachine({
         id: 'removeContainer',
         src: 'cri.removeContainer',
         input: ({ context }) => ({ containerId: context.queue[0]?.id ?? '' }),
+        onDone: [
+          { guard: 'hasLog', target: 'removingLog' },
+          { target: 'next', actions: dequeue },
+        ],
+        onError: failed,
+      },
+    },
+    removingLog: {
+      invoke: {
+        id: 'removeLog',
+        src: 'logs.remove',
+        input: ({ context }) => logOf(context),
         onDone: { target: 'next', actions: dequeue },
         onError: failed,
       },

@@ -17,7 +17,10 @@ import {
   record,
   stopContainers,
 } from './pod-actions.ts';
-import { logPaths, podPaths } from './pod-files.ts';
+import { endAllocation } from './pod-allocation.ts';
+import { podGroups } from './pod-cgroup.ts';
+import { linksOf, logPaths, podPaths } from './pod-files.ts';
+import { tellNodeEnd } from './pod-node.ts';
 import { change, lookNow, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
@@ -78,22 +81,34 @@ export const terminating = s.createStateConfig({
 const tryAgain = { target: '#terminated.backingOff', actions: [failed, complain('Cannot remove the rest of a pod')] };
 
 export const terminated = s.createStateConfig({
-  entry: [change(() => ({ stage: 'terminated' as const })), releaseVolumes],
+  entry: [change(() => ({ stage: 'terminated' as const })), tellNodeEnd, endAllocation, releaseVolumes],
   initial: 'volumes',
   on: { 'pod.kill': { actions: noteKill } },
   states: {
     /** Waits until nothing of its volumes is mounted or on disk. */
     volumes: {
-      always: { guard: 'hasNoVolumes', target: 'deciding' },
+      always: { guard: 'hasNoVolumes', target: 'group' },
       invoke: {
         id: 'tearDown',
         src: 'volume.tearDown',
         input: ({ context }) => volumesPlace(context),
-        onDone: 'deciding',
+        onDone: 'group',
         onError: { target: 'stillMounted', actions: [failed, complain('Cannot take the volumes of a pod away')] },
       },
     },
     stillMounted: { after: { wait: 'volumes' } },
+    /** Waits until its cgroup is gone, with whatever ran in it still. */
+    group: {
+      always: { guard: 'hasNoGroup', target: 'deciding' },
+      invoke: {
+        id: 'removeGroup',
+        src: 'cgroup.destroy',
+        input: ({ context }) => podGroups(context),
+        onDone: 'deciding',
+        onError: { target: 'stillGrouped', actions: [failed, complain('Cannot remove the cgroup of a pod')] },
+      },
+    },
+    stillGrouped: { after: { wait: 'group' } },
     deciding: {
       entry: noteReclaimed,
       always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }],
@@ -138,6 +153,16 @@ export const terminated = s.createStateConfig({
         id: 'removeFiles',
         src: 'host.removePod',
         input: ({ context }) => podPaths(context),
+        onDone: 'links',
+        onError: tryAgain,
+      },
+    },
+    /** Waits until nothing leads to its logs any more. */
+    links: {
+      invoke: {
+        id: 'unlink',
+        src: 'logs.unlink',
+        input: ({ context }) => linksOf(context),
         onDone: 'logs',
         onError: tryAgain,
       },

@@ -12,6 +12,9 @@ import {
 } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
+import type { ResizeRefusal } from './admission/admit.ts';
+import type { Rejection } from './admission/predicates.ts';
+import type { Allocation } from './admission/request.ts';
 import type { ContainerInput } from './container-policy.ts';
 import type {
   ContainerFacts,
@@ -39,6 +42,7 @@ import {
   type PodStatusFacts,
   podIPs,
   podStatus,
+  rejectedStatus,
   shouldRestart,
 } from './status/index.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
@@ -71,6 +75,16 @@ export interface ContainerRecord {
 }
 
 export interface PodContext extends PodInput {
+  /** The pod as its source has it; `pod` has the resources that it was given. */
+  readonly asked: Pod | null;
+  /** `null`: the node has not taken it yet. */
+  readonly allocation: Allocation | null;
+  /** Why the node does not take it. */
+  readonly rejection: Rejection | null;
+  /** Why it does not have the resources that it asks for now. */
+  readonly refusal: ResizeRefusal | null;
+  /** Its cgroup was made, or made anew, by this agent. */
+  readonly hasGroup: boolean;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
   /** When the last of its own calls ended: what was observed before does not count any more. */
   readonly actedAtMs: number;
@@ -115,6 +129,11 @@ export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & { readonly graceSeco
 
 export const initialPod = (input: PodInput): PodContext => ({
   ...input,
+  asked: input.pod,
+  allocation: null,
+  rejection: null,
+  refusal: null,
+  hasGroup: false,
   containers: {},
   actedAtMs: 0,
   looked: false,
@@ -399,8 +418,9 @@ export function deadlineOf({ pod, runtime, status }: PodContext): number | null 
 export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
 
 export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
-  const { pod, node, containers, memory, stage } = context;
+  const { pod, node, containers, memory, stage, rejection, kill } = context;
   if (pod === null) return null;
+  if (rejection !== null && kill === null) return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
   const entries = Object.entries(containers);
   const waiting = entries
     .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
@@ -418,6 +438,10 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     ...verdictOf(context),
   });
 }
+
+/** When it was first heard of, whatever became of it since. */
+const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
+  status?.startTime === undefined ? {} : { startTime: status.startTime };
 
 /** What was said with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
 function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {

@@ -3,6 +3,7 @@ import { type AnyActorRef, now, pick, setup, to } from '../../kernel/xstate.ts';
 import type { ObjectFound } from '../objects/messages.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { operations } from '../operations/index.ts';
+import type { AllocationReport } from './admission/messages.ts';
 import { containerMachine } from './container.ts';
 import { containerLogMachine } from './container-log.ts';
 import type { ContainerOrder } from './container-setup.ts';
@@ -43,6 +44,7 @@ import { type VolumesReport, volumesMachine } from './volumes/volumes.ts';
 
 type Event =
   | PodMessage
+  | AllocationReport
   | RuntimeMessage
   | ContainerReport
   | ProberReport
@@ -75,6 +77,8 @@ export const podSetup = setup({
       'host.removePod',
       'volume.bindSubPaths',
       'volume.tearDown',
+      'cgroup.ensure',
+      'cgroup.destroy',
       'logs.unlink',
     ),
     volumes: volumesMachine,
@@ -97,6 +101,15 @@ export const podSetup = setup({
     isFinished: ({ context }) => sandboxPlan(context) === 'finished',
     lacksSandbox: ({ context }) => lacksSandbox(context),
     isMounted: ({ context }) => context.volumes !== null,
+    hasGroup: ({ context }) => context.hasGroup || context.node.makesPodCgroups !== true,
+    needsGroup: ({ context }) =>
+      context.node.makesPodCgroups === true &&
+      context.pod !== null &&
+      context.kill === null &&
+      context.stage === 'sync' &&
+      !isUnadmitted(context),
+    isUnadmitted: ({ context }) => isUnadmitted(context),
+    hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
     hasTurn: ({ context }) => turnsOf(context).length > 0,
@@ -122,6 +135,9 @@ export const podSetup = setup({
     deadline: (args) => Math.max(0, (deadlineOf(args.context) ?? 0) - now(args)),
   },
 });
+
+/** Only a node that counts its resources has to be asked. */
+const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
 
 const s = podSetup;
 export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];

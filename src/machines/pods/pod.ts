@@ -33,6 +33,7 @@ import {
   record,
   recordBlocked,
 } from './pod-actions.ts';
+import { admitting, askAllocation, askChange, grouping, releaseAllocation } from './pod-allocation.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
 import { askImage } from './pod-images.ts';
@@ -129,9 +130,11 @@ const preparing = s.createStateConfig({
     volumes: {
       always: [
         { guard: 'isBlocked', target: '#sync.blocked' },
-        { guard: 'isMounted', target: 'logs' },
+        { guard: 'isMounted', target: 'grouped' },
       ],
     },
+    /** Waits for its cgroup. */
+    grouped: { always: { guard: 'hasGroup', target: 'logs' } },
     logs: {
       invoke: {
         id: 'logs',
@@ -156,7 +159,7 @@ const sync = s.createStateConfig({
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
-    'pod.configured': { actions: [tellNodeChange, configure, planVolumes] },
+    'pod.configured': { actions: [tellNodeChange, askChange, configure, planVolumes] },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
   },
@@ -303,6 +306,7 @@ export const podMachine = s.createMachine({
         'object.found': { actions: takeObject },
         'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
         'status.wanted': { actions: tellStatusAgain },
+        'allocation.started': { actions: askAllocation },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },
@@ -320,22 +324,25 @@ export const podMachine = s.createMachine({
                 { guard: 'mustLook', target: 'looking' },
                 { guard: 'isUnclaimed', target: 'unclaimed' },
                 { guard: 'isOverAndStill', target: 'terminated' },
+                { guard: 'isUnadmitted', target: 'admitting' },
                 { target: 'sync' },
               ],
             },
             ...awaiting,
+            admitting,
             sync: { id: 'sync', ...sync },
             terminating: { id: 'terminating', ...terminating },
             terminated: { id: 'terminated', ...terminated },
           },
         },
         observer,
+        grouping,
         deadline,
         probing,
         logging,
       },
     },
-    gone: { id: 'gone', type: 'final' },
+    gone: { id: 'gone', type: 'final', entry: releaseAllocation },
   },
   output: ({ context }) => ({ uid: context.uid }),
 });

@@ -6,7 +6,7 @@
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `image.*` of `images`;
  *   `memory.loaded`.
- * Asks: `volume.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod whose actor lost it;
+ * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod whose actor lost it;
  * `memory` for what is remembered of containers.
  * Invariants:
  *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
@@ -20,7 +20,8 @@ import type { NodeSettings } from '../node-settings.ts';
 import { neededKeys } from '../objects/keys.ts';
 import type { ObjectFound, ObjectsReleased, ObjectsStarted, ObjectsWanted } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
-import { volumeOperations } from '../operations/volume.ts';
+import { operations } from '../operations/index.ts';
+import type { AllocationReport } from './admission/messages.ts';
 import type {
   ConfigMessage,
   Ended,
@@ -92,6 +93,7 @@ type Event =
   | StatusWanted
   | ObjectFound
   | ObjectsStarted
+  | AllocationReport
   | Ended
   | { readonly type: 'images.started' }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }
@@ -99,7 +101,7 @@ type Event =
 
 const s = setup({
   types: { input: {} as PodsInput, context: {} as Context, events: {} as Event },
-  actors: { pod: podMachine, ...pick(volumeOperations, 'volume.podFolders') },
+  actors: { pod: podMachine, ...pick(operations, 'volume.podFolders', 'logs.podFolders') },
 });
 
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
@@ -109,7 +111,7 @@ const idOf = (uid: string): string => `pod-${uid}`;
 const tell = (
   enqueue: Enqueue,
   uid: string,
-  message: PodMessage | RuntimeMessage | ImageReport | GarbageWanted | StatusWanted | ObjectFound,
+  message: PodMessage | RuntimeMessage | ImageReport | AllocationReport | GarbageWanted | StatusWanted | ObjectFound,
 ): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
 
 const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
@@ -268,17 +270,28 @@ function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
   return kill(enqueue, { ...record, desired: false }, desired ? null : ORPHAN_GRACE_SECONDS);
 }
 
-/** Folders of pods that neither a source nor the runtime knows: their volumes and files go. */
+/** Folders of pods that neither a source nor the runtime knows: their volumes and files go. Only logs have names. */
 const endLeftovers = s.enqueueActions((args) => {
-  const { uids } = (args.event as unknown as { output: { uids: readonly string[] } }).output;
+  const { uids = [], pods = [] } = (args.event as unknown as { output: Leftovers }).output;
   const records: Record<string, PodRecord> = { ...args.context.records };
-  for (const uid of uids.filter((each) => records[each] === undefined)) {
-    const ref = { uid, name: '', namespace: '' };
-    const added = start(args, ref, undefined, { runtime: emptyRuntime(uid, '', '', now(args)) });
-    records[uid] = endUnwanted(args.enqueue, added);
+  const left = [...pods, ...uids.map((uid) => ({ uid, name: '', namespace: '' }))];
+  for (const ref of left) {
+    if (records[ref.uid]) continue;
+    const runtime = emptyRuntime(ref.uid, ref.name, ref.namespace, now(args));
+    records[ref.uid] = endUnwanted(args.enqueue, start(args, ref, undefined, { runtime }));
   }
   args.enqueue.assign({ records });
 });
+
+interface Leftovers {
+  readonly uids?: readonly string[];
+  readonly pods?: readonly PodRef[];
+}
+
+const cannotLook = line('warn', ({ event }: { event: unknown }) => [
+  'Cannot look for folders of pods that are gone',
+  { error: (event as { error: PlainError }).error.message },
+]);
 
 // ---- observed -------------------------------------------------------------------------------------------------------
 
@@ -327,11 +340,12 @@ const sayStale = s.enqueueActions(({ event, enqueue }) => {
   enqueue(line('warn', ['A pod cannot be inspected', { uid: event.uid, error: event.message }]));
 });
 
-const forwardImage = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type === 'image.ready' || event.type === 'image.failed') {
-    if (context.records[event.uid]?.alive) tell(enqueue, event.uid, event);
+const forward = s.enqueueActions(({ context, event, enqueue }) => {
+  const message = event as ImageReport | AllocationReport | GarbageWanted;
+  if ('uid' in message) {
+    if (context.records[message.uid]?.alive) tell(enqueue, message.uid, message);
   } else {
-    for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, event as GarbageWanted);
+    for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, message);
   }
 });
 
@@ -417,37 +431,46 @@ export const podsMachine = s.createMachine({
     'config.pods': { actions: takeConfig },
     'pods.housekeeping': { actions: keepHouse },
     'pods.kill': { actions: endByNode },
+    'allocation.*': { actions: forward },
     'runtime.podChanged': { actions: takeObservation },
     'runtime.podRemoved': { actions: forwardRuntime },
     'runtime.podStale': { actions: sayStale },
     'runtime.relisted': { actions: takeRelist },
-    'image.ready': { actions: forwardImage },
-    'image.failed': { actions: forwardImage },
-    'images.started': { actions: forwardImage },
-    'garbage.wanted': { actions: forwardImage },
-    'status.wanted': { actions: forwardImage },
+    'image.ready': { actions: forward },
+    'image.failed': { actions: forward },
+    'images.started': { actions: forward },
+    'garbage.wanted': { actions: forward },
+    'status.wanted': { actions: forward },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: bury },
     'pod.respawn': { actions: respawn },
   },
   states: {
     /** Waits until it is known who is wanted. */
-    gathering: { on: { 'pods.housekeeping': { target: 'lookingForLeftovers', actions: keepHouse } } },
+    gathering: { on: { 'pods.housekeeping': { target: 'lookingForLogs', actions: keepHouse } } },
+    lookingForLogs: {
+      invoke: {
+        id: 'logFolders',
+        src: 'logs.podFolders',
+        input: ({ context }) => ({ root: context.settings.podLogsDir }),
+        onDone: { target: 'lookingForLeftovers', actions: endLeftovers },
+        onError: { target: 'lookingForLeftovers', actions: cannotLook as never },
+      },
+    },
     lookingForLeftovers: {
       invoke: {
         id: 'podFolders',
         src: 'volume.podFolders',
         input: ({ context }) => ({ root: context.settings.rootDir }),
         onDone: { target: 'keeping', actions: endLeftovers },
-        onError: {
-          target: 'keeping',
-          actions: line('warn', ({ event }) => [
-            'Cannot look for folders of pods that are gone',
-            { error: (event.error as PlainError).message },
-          ]),
-        },
+        onError: { target: 'keeping', actions: cannotLook as never },
       },
     },
-    keeping: {},
+    keeping: {
+      entry: s.enqueueActions(({ context, enqueue }) => {
+        const known = { type: 'pods.known', uids: Object.keys(context.records) };
+        for (const id of ['allocation', 'containerManager']) enqueue.sendTo(to(id), known);
+      }),
+    },
   },
 });

@@ -7,6 +7,7 @@
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { ContainerFacts, GarbageChanged, ImagesInUse } from './messages.ts';
+import { legacyLogName } from './spec/index.ts';
 
 const HASH = 'io.kubernetes.container.hash';
 const RESTART_COUNT = 'io.kubernetes.container.restartCount';
@@ -114,10 +115,15 @@ export function garbageOf(uid: string, status: PodRuntimeStatus): GarbageChanged
   const isOlder = (container: ContainerStatus): boolean => newest !== undefined && newer(newest, container) < 0;
   const dead = status.containers
     .filter(({ state }) => state === 'CONTAINER_EXITED')
-    .map(({ id, metadata, created_at }) => ({ id, name: metadata?.name ?? '', createdAt: created_at }));
+    .map(({ id, metadata, created_at, log_path }) => {
+      const name = metadata?.name ?? '';
+      const linkName = legacyLogName({ metadata: status }, name, id);
+      return { id, name, createdAt: created_at, logPath: log_path, linkName };
+    });
   const isEmpty = newest?.state === 'SANDBOX_READY' && !status.containers.some(isOlder);
   const replaced = older.filter(({ state }) => state === 'SANDBOX_NOTREADY').map(({ id }) => id);
-  return { type: 'garbage.changed', uid, dead, sandboxes: isEmpty ? replaced : [] };
+  const over = newest !== undefined && newest.state !== 'SANDBOX_READY' && dead.length === status.containers.length;
+  return { type: 'garbage.changed', uid, dead, sandboxes: isEmpty ? replaced : [], over };
 }
 
 export const imagesOf = (uid: string, status: PodRuntimeStatus): ImagesInUse => ({

@@ -162,7 +162,11 @@ describe('containerGC', () => {
   });
 
   const dead = (uid: string, name: string, ...created: number[]) => ({
-    [uid]: { dead: created.map((at) => ({ id: `${uid}-${at}`, name, createdAt: String(at) })), sandboxes: [] },
+    [uid]: {
+      dead: created.map((at) => ({ id: `${uid}-${at}`, name, createdAt: String(at), logPath: '', linkName: '' })),
+      sandboxes: [],
+      over: false,
+    },
   });
   const policy = { minAgeMs: 0, maxPerPodContainer: 1, maxContainers: -1 };
   const ids = (victims: readonly { id: string }[]) => victims.map(({ id }) => id).sort();

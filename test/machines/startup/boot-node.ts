@@ -105,6 +105,8 @@ export const HEALTHY: Answers = {
   'cri.runtimeConfig': ok({ cgroupDriver: 'systemd' }),
   'runtime.watchStatus': 'stream',
   'server.healthz': 'stream',
+  'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
+  'server.serve': 'stream',
 };
 
 /** What a stream says as soon as it is open. */
@@ -113,6 +115,11 @@ export const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> 
   'cgroup.hold': ({ group }: { group: string }) => ({ type: 'cgroups.held', group, message: '' }),
   'cgroup.gather': ({ who }: { who: string }) => ({ type: 'cgroups.held', group: who, message: '' }),
   'server.healthz': (input: { address: string; port: number }) => ({ type: 'healthz.listening', ...input }),
+  'server.serve': ({ address, port }: { address: string; port: number }) => ({
+    type: 'server.listening',
+    address,
+    port,
+  }),
 };
 
 const LATENCY_MS = 2;

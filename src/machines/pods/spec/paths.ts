@@ -42,7 +42,11 @@ export const podLogDirectory = (pod: Pod, node: Pick<NodeSettings, 'podLogsDir'>
 export const containerLogPath = (container: string, restartCount: number): string => `${container}/${restartCount}.log`;
 
 /** The name of the link that log collectors of old follow, below `containerLogsDir`. */
-export function legacyLogName(pod: Pod, container: string, containerId: string): string {
+export function legacyLogName(
+  pod: { readonly metadata: Pick<Pod['metadata'], 'name' | 'namespace'> },
+  container: string,
+  containerId: string,
+): string {
   const suffix = `.log`;
   const limit = MAX_FILE_NAME - suffix.length;
   const name = `${pod.metadata.name}_${pod.metadata.namespace}_${container}-${containerId}`;
