@@ -86,6 +86,7 @@ const subsystems = {
     ...context.settings,
     ...(context.input.runOnce ? { follower: 'syncLoop' } : {}),
   })),
+  allocation: subsystem('allocation', ({ context }) => ({ settings: context.settings, softState: context.softState })),
   pods: subsystem('pods', ({ context }) => ({ settings: context.settings, softState: context.softState })),
   pleg: subsystem('pleg', settings),
   syncLoop: subsystem('syncLoop', settings),
@@ -155,8 +156,6 @@ const alive = kubeletSetup.createStateConfig({
     'certificate.failed': failing('certificates'),
     'certificate.lost': failing('certificates'),
     'server.failed': notServing,
-    'certificate.failed': failing('certificates'),
-    'certificate.lost': failing('certificates'),
     'lockFile.contended': {
       target: 'stopping',
       actions: line('info', 'Caught inotify event on the lock file; stopping'),
