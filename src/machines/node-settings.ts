@@ -11,8 +11,6 @@ export interface AdmissionSettings {
   readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
   readonly sysctls: { readonly kernelVersion: string; readonly allowedUnsafe: readonly string[] };
   readonly appArmor: boolean;
-  /** The runtime keeps a pod's groups to those of its specification. */
-  readonly strictGroups: boolean;
 }
 
 /**

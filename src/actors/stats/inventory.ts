@@ -72,3 +72,12 @@ export async function inventory(call: RuntimeCall, signal?: AbortSignal): Promis
   const imageFs = fileSystems?.image_filesystems[0] ?? null;
   return { pods, imageFs, containerFs: fileSystems?.container_filesystems[0] ?? imageFs };
 }
+
+/** By container of one pod, the bytes of its writable layer. */
+export async function podLayers(call: RuntimeCall, uid: string, signal: AbortSignal): Promise<Map<string, bigint>> {
+  const filter = { label_selector: { 'io.kubernetes.pod.uid': uid } };
+  const { stats } = await call('ListContainerStats', { filter }, { timeoutMs: TIMEOUT_MS, signal });
+  return new Map(
+    stats.map((each) => [each.attributes?.metadata?.name ?? '', BigInt(each.writable_layer?.used_bytes?.value ?? '0')]),
+  );
+}

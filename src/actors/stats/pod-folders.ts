@@ -83,3 +83,13 @@ export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, Fold
 /** The pod's hosts file. */
 export const etcHosts = ({ rootDir, uid }: PodPlace): Promise<FolderUsage> =>
   folderUsage(`${rootDir}/pods/${uid}/etc-hosts`);
+
+/** Everything of one pod on the node's disk. */
+export interface PodStorage {
+  readonly volumes: readonly VolumeUsage[];
+  /** By container; files of the pod's log folder itself by their name. */
+  readonly logs: ReadonlyMap<string, FolderUsage>;
+  readonly hosts: FolderUsage;
+  /** By container, the bytes of its writable layer. */
+  readonly layers: ReadonlyMap<string, bigint>;
+}

@@ -12,11 +12,18 @@ import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
 import { readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { type Hierarchy, hierarchyOf } from './hierarchy.ts';
-import { type Inventory, inventory, type RunningContainer, type RunningPod, type RuntimeCall } from './inventory.ts';
+import {
+  type Inventory,
+  inventory,
+  podLayers,
+  type RunningContainer,
+  type RunningPod,
+  type RuntimeCall,
+} from './inventory.ts';
 import { readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { nodeInterfaces, processInterfaces } from './network.ts';
 import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
-import { etcHosts, podLogs, podVolumes } from './pod-folders.ts';
+import { etcHosts, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import { Rates } from './rates.ts';
 import {
   fileSystemStats,
@@ -108,6 +115,17 @@ export class StatsReader {
   async cgroups(node: StatsPlace): Promise<CgroupSample[]> {
     const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
     return await cgroupSamples({ hierarchy, running, podsCgroup: node.podsCgroup, root: this.root, now: this.now });
+  }
+
+  /** What one pod keeps on the node's disk. Asks the runtime only for writable layers. */
+  async podStorage(place: PodPlace, withLayers: boolean, signal: AbortSignal): Promise<PodStorage> {
+    const [volumes, logs, hosts, layers] = await Promise.all([
+      podVolumes(place, signal),
+      podLogs(place),
+      etcHosts(place),
+      withLayers ? podLayers(this.#call, place.uid, signal) : new Map<string, bigint>(),
+    ]);
+    return { volumes, logs, hosts, layers };
   }
 
   async #begin(node: StatsPlace, options: SummaryOptions): Promise<Reading> {

@@ -14,7 +14,7 @@ export interface StatsPlace {
 
 type Settings = Pick<
   NodeSettings,
-  'nodeName' | 'rootDir' | 'podLogsDir' | 'cgroupRoot' | 'cgroupDriver' | 'cgroupsPerQOS'
+  'nodeName' | 'rootDir' | 'podLogsDir' | 'cgroupRoot' | 'cgroupDriver' | 'cgroupsPerQOS' | 'makesPodCgroups'
 >;
 
 const NOT_CONFIGURED = { kubelet: '', runtime: '', misc: '' };
@@ -26,6 +26,6 @@ export const statsPlace = (
   nodeName: settings.nodeName,
   rootDir: settings.rootDir,
   podLogsDir: settings.podLogsDir,
-  podsCgroup: settings.cgroupsPerQOS ? nodeAllocatablePath(settings) : '',
+  podsCgroup: settings.cgroupsPerQOS && settings.makesPodCgroups !== false ? nodeAllocatablePath(settings) : '',
   systemCgroups,
 });

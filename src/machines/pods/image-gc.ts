@@ -3,7 +3,7 @@
  *
  * Decides: which images go, by use of the disk and by age. Owns: when each image was last given to a container, and
  * which images each pod's containers have.
- * Hears: `images.inUse` of pods, `image.used` of images.
+ * Hears: `images.inUse` of pods, `image.used` of images; `garbage.purge` of `eviction`, which it answers.
  * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`;
  *   `images.pruneRecords` afterwards.
  * Invariants:
@@ -16,7 +16,7 @@ import { line, now, type PlainError, pick, sendTo, setup, to } from '../../kerne
 import type { Image } from '../api/cri.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { operations } from '../operations/index.ts';
-import { type Ended, eventRecorded, type ImagesInUse, type ImageUsed } from './messages.ts';
+import { type Ended, eventRecorded, type GarbagePurge, type ImagesInUse, type ImageUsed } from './messages.ts';
 
 /** As upstream: every five minutes. */
 export const IMAGE_GC_MS = 300_000;
@@ -41,6 +41,8 @@ interface Context {
   readonly toFreeBytes: number;
   readonly queue: readonly Candidate[];
   readonly freedBytes: number;
+  /** Somebody waits for the answer. */
+  readonly purging: boolean;
 }
 
 export interface Candidate {
@@ -79,7 +81,11 @@ export function imagesToRemove(known: Knowledge, images: readonly Image[], nowMs
 }
 
 const s = setup({
-  types: { input: {} as ImageGcInput, context: {} as Context, events: {} as ImagesInUse | ImageUsed | Ended },
+  types: {
+    input: {} as ImageGcInput,
+    context: {} as Context,
+    events: {} as ImagesInUse | ImageUsed | GarbagePurge | Ended,
+  },
   actors: pick(
     operations,
     'cri.imageFsInfo',
@@ -90,7 +96,7 @@ const s = setup({
   ),
   guards: {
     isOff: ({ context }) => context.policy.highThresholdPercent === 100 && context.policy.maxAgeMs === 0,
-    isShort: ({ context }) => context.freedBytes < context.toFreeBytes,
+    isShort: ({ context }) => !context.purging && context.freedBytes < context.toFreeBytes,
     hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
     mayHaveOldOnes: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
   },
@@ -126,6 +132,15 @@ const choose = s.assign((args) => {
     usedAtMs: Object.fromEntries(Object.entries(context.usedAtMs).filter(([id]) => present.has(id))),
     queue: imagesToRemove(context, images, now(args)),
   };
+});
+
+/** Everything that is not in use and not too young goes. */
+const beginPurge = s.assign({ purging: true, toFreeBytes: Number.MAX_SAFE_INTEGER, freedBytes: 0 });
+
+const answer = s.enqueueActions(({ context, enqueue }) => {
+  if (!context.purging) return;
+  enqueue.assign({ purging: false, toFreeBytes: 0 });
+  enqueue.sendTo(to('eviction'), { type: 'garbage.purged' });
 });
 
 const noteRemoval = s.assign(({ context }) => ({
@@ -168,14 +183,23 @@ export const imageGcMachine = s.createMachine({
     toFreeBytes: 0,
     queue: [],
     freedBytes: 0,
+    purging: false,
   }),
   entry: [s.assign({ startedAtMs: (args) => now(args) }), sendTo(to('pods'), { type: 'garbage.wanted' })],
   initial: 'choosing',
-  on: { 'images.inUse': { actions: noteInUse }, 'image.used': { actions: noteUse } },
+  on: {
+    'images.inUse': { actions: noteInUse },
+    'image.used': { actions: noteUse },
+    'garbage.purge': { target: '.listing', actions: beginPurge },
+  },
   states: {
     choosing: { always: [{ guard: 'isOff', target: 'off' }, { target: 'waiting' }] },
-    off: {},
-    waiting: { after: { [IMAGE_GC_MS]: 'locating' } },
+    off: { entry: answer },
+    waiting: {
+      entry: answer,
+      always: { guard: 'isOff', target: 'off' },
+      after: { [IMAGE_GC_MS]: 'locating' },
+    },
     /** Waits for the runtime to say where its images are. */
     locating: {
       invoke: {

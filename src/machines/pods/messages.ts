@@ -135,7 +135,7 @@ export type PodMessage =
 
 // ---- container <-> pod ----------------------------------------------------------------------------------------------
 
-export type ContainerKind = 'init' | 'sidecar' | 'regular';
+export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
 /** What a pod keeps of each of its containers, as the container says it. */
 export interface ContainerView {

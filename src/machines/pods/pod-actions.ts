@@ -1,29 +1,26 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { line, now, type PlainError, random, to } from '../../kernel/xstate.ts';
 import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../reasons.ts';
-import { retryDelay } from './container-policy.ts';
+import { withAllocation } from './admission/request.ts';
+import { retryDelay, runsInOrder } from './container-policy.ts';
 import type { ContainerOrder } from './container-setup.ts';
 import { eventRecorded } from './messages.ts';
 import { permission } from './pod-files.ts';
 import {
   addressesOf,
   containerInput,
-  impossibility,
-  isRegularTurn,
   membersOf,
   mergedKill,
-  nextAttempt,
   nextToStop,
   type PodContext,
   podOrName,
   refOf,
-  sandboxPlan,
   strangerInput,
   strangersOf,
-  turnsOf,
   wantedOf,
 } from './pod-policy.ts';
 import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
+import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 // ---- containers -----------------------------------------------------------------------------------------------------
 
@@ -132,11 +129,12 @@ export const buryContainer = s.enqueueActions(({ event, context, enqueue }) => {
 export const configure = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'pod.configured') return;
-  settle(enqueue, context, { pod: event.pod }, now(args));
-  for (const member of membersOf(event.pod)) {
+  const pod = withAllocation(event.pod, context.allocation);
+  settle(enqueue, context, { pod, asked: event.pod }, now(args));
+  for (const member of membersOf(pod)) {
     const { name } = member.container;
     if (!context.containers[name]) continue;
-    const wanted = wantedOf(event.pod, member);
+    const wanted = wantedOf(pod, member);
     const before = context.pod && membersOf(context.pod).find(({ container }) => container.name === name);
     if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(wanted)) continue;
     order(enqueue, name, { type: 'container.configured', wanted });
@@ -181,7 +179,7 @@ export const beginReplacing = s.enqueueActions((args) => {
   const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? 30;
   const containers = Object.fromEntries(
     Object.entries(context.containers).map(([name, each]) => {
-      const runsAgain = each.view.phase === 'ended' && each.kind !== 'regular';
+      const runsAgain = each.view.phase === 'ended' && runsInOrder(each);
       return [name, runsAgain ? { ...each, view: SPAWNED } : each];
     }),
   );
@@ -213,7 +211,7 @@ export const killOverdue = s.raise({
   type: 'pod.kill',
   graceSeconds: null,
   remove: false,
-  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded },
+  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, said: 'always' },
 });
 
 const stopOrder = (name: string, graceSeconds: number): ContainerOrder => ({

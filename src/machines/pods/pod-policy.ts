@@ -30,20 +30,17 @@ import type {
   ProbedInstance,
   PullMemory,
 } from './messages.ts';
-import { missingRuntimeClass } from './pod-objects.ts';
-import { hasStarted, probeResults } from './probe-plan.ts';
+import { probeResults } from './probe-plan.ts';
 import { httpRequest, type ProbedState } from './prober-policy.ts';
-import { factsOf, isAlive, milliseconds, sandboxesOf } from './runtime-facts.ts';
-import { containerHash, isSidecar, type MountedVolumes, pullPolicy, sandboxConfig } from './spec/index.ts';
+import { factsOf, isAlive, milliseconds } from './runtime-facts.ts';
+import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from './spec/index.ts';
 import {
   isTerminalPhase,
-  needsSandbox,
   type PodStage,
   type PodStatusFacts,
   podIPs,
   podStatus,
   rejectedStatus,
-  shouldRestart,
 } from './status/index.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 
@@ -195,6 +192,7 @@ export const membersOf = (pod: Pod): Member[] => [
     kind: isSidecar(container) ? ('sidecar' as const) : ('init' as const),
   })),
   ...pod.spec.containers.map((container) => ({ container, kind: 'regular' as const })),
+  ...(pod.spec.ephemeralContainers ?? []).map((container) => ({ container, kind: 'ephemeral' as const })),
 ];
 
 const DEFAULT_GRACE_SECONDS = 30;
@@ -202,7 +200,8 @@ const DEFAULT_GRACE_SECONDS = 30;
 export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
   image: container.image ?? '',
   imagePolicy: pullPolicy(container),
-  hash: containerHash(container),
+  // An ephemeral container is never changed: whatever runs under its name is as wanted.
+  hash: kind === 'ephemeral' ? '' : containerHash(container),
   restartPolicy: restartPolicyOf(pod, container, kind),
   restartPolicyRules: container.restartPolicyRules ?? [],
   graceSeconds: pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
@@ -220,6 +219,7 @@ function hookOf(container: Container, handler: LifecycleHandler | undefined): Ho
 
 /** A plain init container runs to success: `Always` means for it what `OnFailure` means. */
 function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): RestartPolicy {
+  if (kind === 'ephemeral') return 'Never';
   const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
   return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
 }
@@ -292,78 +292,6 @@ export const changedFacts = (
     ])
     .filter(([, was, is]) => JSON.stringify(was) !== JSON.stringify(is))
     .map(([name, , is]) => [name, is]);
-
-// ---- turns ----------------------------------------------------------------------------------------------------------
-
-const hasSucceeded = (context: PodContext, name: string): boolean => {
-  const facts = factsOf(context.runtime, name);
-  return facts?.state === 'exited' && facts.exitCode === 0;
-};
-
-function isPassed(context: PodContext, { container, kind }: Member): boolean {
-  const phase = context.containers[container.name]?.view.phase;
-  if (kind === 'sidecar') return phase === 'running' && hasStarted(context, container);
-  return phase === 'ended' && hasSucceeded(context, container.name);
-}
-
-/** Who may be created now, of those who wait for it. */
-export function turnsOf(context: PodContext): Member[] {
-  if (context.pod === null || context.volumes === null) return [];
-  const members = membersOf(context.pod);
-  const waits = ({ container }: Member): boolean => context.containers[container.name]?.wish != null;
-  if (context.initialised) return members.filter((member) => member.kind !== 'init' && waits(member));
-  const blocking = members.findIndex((member) => member.kind !== 'regular' && !isPassed(context, member));
-  const reached = blocking === -1 ? members : members.slice(0, blocking + 1);
-  return reached.filter(waits);
-}
-
-export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
-
-// ---- sandbox --------------------------------------------------------------------------------------------------------
-
-export type SandboxPlan = 'use' | 'create' | 'replace' | 'finished';
-
-/** Newest first, as every rule about sandboxes expects. */
-export const ordered = (runtime: PodRuntimeStatus): PodRuntimeStatus => ({
-  ...runtime,
-  sandboxes: sandboxesOf(runtime),
-});
-
-export const lacksSandbox = ({ pod, runtime }: PodContext): boolean => pod !== null && needsSandbox(pod, runtime);
-
-export function sandboxPlan(context: PodContext): SandboxPlan {
-  const { pod, runtime } = context;
-  if (pod === null || (runtime?.sandboxes.length ?? 0) === 0) return 'create';
-  if (!needsSandbox(pod, runtime)) return 'use';
-  const hasContainers = (runtime?.containers.length ?? 0) > 0;
-  if (hasContainers && !membersOf(pod).some((member) => mayRunAgain(context, pod, member))) return 'finished';
-  return 'replace';
-}
-
-/** Never: a pod whose sandbox is gone is over. OnFailure: what succeeded is not run again. */
-function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member): boolean {
-  if (kind !== 'regular') return false;
-  const facts = factsOf(context.runtime, container.name);
-  if (facts?.state === 'exited') return shouldRestart({ pod, container, exitCode: facts.exitCode });
-  return (container.restartPolicy ?? pod.spec.restartPolicy) !== 'Never';
-}
-
-export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
-  Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
-
-/** Why this pod cannot have a sandbox here as things are; `null` when it can. */
-export function impossibility(context: PodContext): string | null {
-  const { pod, node } = context;
-  if (pod === null) return null;
-  const missing = missingRuntimeClass(context);
-  if (missing !== null) return missing;
-  try {
-    sandboxConfig(pod, 0, node);
-    return null;
-  } catch (error) {
-    return (error as Error).message;
-  }
-}
 
 // ---- ending ---------------------------------------------------------------------------------------------------------
 

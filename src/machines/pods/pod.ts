@@ -40,7 +40,7 @@ import { askImage } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
-import { initialPod, nextAttempt, podOrName } from './pod-policy.ts';
+import { initialPod, podOrName } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
 import {
   acted,
@@ -52,6 +52,7 @@ import {
   tellCollectorsAgain,
   tellStatusAgain,
 } from './pod-setup.ts';
+import { nextAttempt } from './pod-turns.ts';
 import {
   buryToken,
   noteMounted,

@@ -10,6 +10,7 @@ import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import { isIpAddress } from './configuration/ip.ts';
 import { parseQuantity, unitsOf } from './configuration/quantity.ts';
+import { admissionSettings } from './derive-admission.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';
 
 /** Upstream's ceiling of the crash-loop back-off without its feature gate. */
@@ -71,6 +72,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     maxPods: config.maxPods,
     capacity: resources.capacity,
     allocatable: resources.allocatable,
+    admission: admissionSettings(flags, config, node, machineInfo, resources),
     makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
     memoryQoS: memoryQoS(config),
     cgroupVersion: hierarchy.version,

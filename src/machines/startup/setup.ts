@@ -9,6 +9,7 @@ import { runtimeStateMachine } from '../node/runtime-state.ts';
 import { serverMachine } from '../node/server.ts';
 import { objectsMachine } from '../objects/objects.ts';
 import { operations } from '../operations/index.ts';
+import { allocationMachine } from '../pods/allocation.ts';
 import { containerGcMachine } from '../pods/container-gc.ts';
 import { eventRecorderMachine } from '../pods/event-recorder.ts';
 import { imageGcMachine } from '../pods/image-gc.ts';
@@ -55,6 +56,7 @@ export const SUBSYSTEMS = [
   'podConfig',
   'images',
   'status',
+  'allocation',
   'pods',
   'pleg',
   'syncLoop',
@@ -108,6 +110,7 @@ export const kubeletSetup = setup({
     podConfig: podConfigMachine as AnyStateMachine,
     images: imagesMachine as AnyStateMachine,
     status: statusMachine as AnyStateMachine,
+    allocation: allocationMachine as AnyStateMachine,
     pods: podsMachine as AnyStateMachine,
     pleg: plegMachine as AnyStateMachine,
     syncLoop: syncLoopMachine as AnyStateMachine,

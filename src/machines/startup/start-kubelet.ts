@@ -8,7 +8,7 @@ import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts'
 import { nodeRef, setupFailed } from '../node/events.ts';
 import { asksServingCertificate } from './client-input.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { KubeletContext } from './types.ts';
+import type { KubeletContext, KubeletEvent } from './types.ts';
 
 /** Folders below the root directory, with upstream's modes. */
 export function dataDirectories({ settings }: KubeletContext) {
@@ -23,6 +23,22 @@ export function dataDirectories({ settings }: KubeletContext) {
     { path: `${rootDir}/checkpoints`, mode: 0o700 },
   ];
 }
+
+const startServers = enqueueActions<
+  KubeletContext,
+  KubeletEvent,
+  undefined,
+  KubeletEvent,
+  never,
+  never,
+  never,
+  never,
+  never
+>(({ context, enqueue }) => {
+  const { enableServer, readOnlyPort } = context.config!;
+  if (enableServer) enqueue.raise({ type: 'create.server' });
+  if (readOnlyPort > 0) enqueue.raise({ type: 'create.readOnlyServer' });
+});
 
 const servesHealthz = ({ context }: { context: KubeletContext }) => context.config!.healthzPort > 0;
 
@@ -136,8 +152,8 @@ const serving = kubeletSetup.createStateConfig({
   initial: 'started',
   states: {
     started: {
-      meta: { steps: 'S132' },
-      entry: line('info', 'Started kubelet'),
+      meta: { steps: 'S132, S210-S212' },
+      entry: [line('info', 'Started kubelet'), startServers],
       always: [{ guard: servesHealthz, target: 'healthz' }, { target: 'notifyingReady' }],
     },
     healthz: {

@@ -105,6 +105,9 @@ export const HEALTHY: Answers = {
   'cri.runtimeConfig': ok({ cgroupDriver: 'systemd' }),
   'runtime.watchStatus': 'stream',
   'server.healthz': 'stream',
+  'stats.diskLayout': ok({ dedicatedImageFs: false, splitContainerFs: false }),
+  'stats.watchSignals': 'stream',
+  'stats.watchStorage': 'stream',
   'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
   'server.serve': 'stream',
 };

@@ -1,0 +1,163 @@
+/**
+ * What the eviction manager watches: how much memory, disk and how many processes are left.
+ *
+ * Decides: when there is something to say. Owns, per watch, which thresholds were met last.
+ * Invariants: each observation is compared here and told only when a threshold was crossed or its minimum came back; a
+ * signal that cannot be read is absent; failing is said once.
+ */
+import { stat } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { Port } from '../../kernel/operation.ts';
+import { metThresholds } from '../../machines/node/eviction/thresholds.ts';
+import type { StatsPlace } from '../../machines/node/stats-node.ts';
+import type {
+  DiskLayout,
+  DiskUse,
+  EvictionSignal,
+  EvictionThreshold,
+  Observations,
+  PodUse,
+  SignalObservation,
+  statsOperations,
+} from '../../machines/operations/stats.ts';
+import { readUsage } from './cgroup-usage.ts';
+import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
+import type { StatsReader } from './reader.ts';
+import type { FsStats, PodStats } from './summary-types.ts';
+
+type Operations = typeof statsOperations;
+
+interface Folders {
+  readonly images: string;
+  readonly containers: string;
+}
+
+/** Where the runtime keeps images and writable layers; the root directory when it does not tell. */
+async function runtimeFolders(reader: StatsReader, { rootDir }: StatsPlace): Promise<Folders> {
+  const { imageFs, containerFs } = await reader.inventory();
+  const images = imageFs?.fs_id?.mountpoint || rootDir;
+  return { images, containers: containerFs?.fs_id?.mountpoint || images };
+}
+
+const deviceOf = async (path: string): Promise<number> => {
+  try {
+    return (await stat(path)).dev;
+  } catch (error) {
+    throw new OperationError(`failed to get device for dir ${JSON.stringify(path)}: ${(error as Error).message}`);
+  }
+};
+
+const diskLayout =
+  (reader: StatsReader): Port<Operations['stats.diskLayout']> =>
+  async ({ input: { place } }): Promise<DiskLayout> => {
+    const folders = await runtimeFolders(reader, place);
+    const [root, images, containers] = await Promise.all(
+      [place.rootDir, folders.images, folders.containers].map(deviceOf),
+    );
+    return { dedicatedImageFs: images !== root, splitContainerFs: images !== containers };
+  };
+
+// ---- one look -------------------------------------------------------------------------------------------------------
+
+const observation = (available: bigint, capacity: bigint): SignalObservation => ({
+  available: String(available < 0n ? 0n : available),
+  capacity: String(capacity),
+});
+
+async function observe(reader: StatsReader, place: StatsPlace, folders: Folders): Promise<Observations> {
+  const hierarchy = await reader.hierarchy();
+  const node = readUsage(hierarchy, '/', reader.root).memory;
+  const pods = place.podsCgroup === '' ? null : readUsage(hierarchy, place.podsCgroup, reader.root).memory;
+  const [rootFs, imageFs, containerFs] = await Promise.all([
+    fileSystemUsage(place.rootDir),
+    fileSystemUsage(folders.images),
+    fileSystemUsage(folders.containers),
+  ]);
+  const processes = reader.processes();
+  const capacity = reader.memoryTotal();
+  return {
+    ...(node === null ? {} : { 'memory.available': observation(capacity - node.workingSet, capacity) }),
+    ...(pods?.limit == null
+      ? {}
+      : { 'allocatableMemory.available': observation(pods.limit - pods.workingSet, pods.limit) }),
+    ...diskSignals('nodefs', rootFs),
+    ...diskSignals('imagefs', imageFs),
+    ...diskSignals('containerfs', containerFs),
+    ...(processes === null
+      ? {}
+      : { 'pid.available': observation(processes.maxpid - processes.curproc, processes.maxpid) }),
+  };
+}
+
+/** A file system that makes inodes as it needs them has none to run out of. */
+function diskSignals(name: 'nodefs' | 'imagefs' | 'containerfs', usage: FileSystemUsage | null): Observations {
+  if (usage === null) return {};
+  const available: EvictionSignal = `${name}.available`;
+  const inodes: EvictionSignal = `${name}.inodesFree`;
+  return {
+    [available]: observation(usage.available, usage.capacity),
+    ...(usage.inodes === 0n ? {} : { [inodes]: observation(usage.inodesFree, usage.inodes) }),
+  };
+}
+
+const look =
+  (reader: StatsReader): Port<Operations['stats.observe']> =>
+  async ({ input: { place, withPods }, signal }) => {
+    const observations = await observe(reader, place, await runtimeFolders(reader, place));
+    const pods = withPods ? (await reader.summary(place, { signal })).pods : [];
+    return { observations, pods: pods.map(podUse) };
+  };
+
+const text = (value: bigint | undefined): string | null => (value === undefined ? null : String(value));
+const diskUse = (fs: FsStats | undefined): DiskUse | null =>
+  fs === undefined ? null : { bytes: String(fs.usedBytes ?? 0n), inodes: String(fs.inodesUsed ?? 0n) };
+
+const podUse = (pod: PodStats): PodUse => ({
+  uid: pod.podRef.uid,
+  workingSetBytes: text(pod.memory?.workingSetBytes),
+  processes: text(pod.process_stats?.process_count),
+  containers: pod.containers.map(({ name, memory, rootfs, logs }) => ({
+    name,
+    workingSetBytes: text(memory?.workingSetBytes),
+    rootfs: diskUse(rootfs),
+    logs: diskUse(logs),
+  })),
+  volumes: Object.fromEntries((pod.volume ?? []).map((volume) => [volume.name, diskUse(volume)!])),
+});
+
+// ---- the watch ------------------------------------------------------------------------------------------------------
+
+/** Which thresholds are met, and which of them still want their minimum back. */
+const standing = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
+  JSON.stringify([metThresholds(thresholds, observations, false), metThresholds(thresholds, observations, true)]);
+
+const NOTHING_MET = JSON.stringify([[], []]);
+
+const watchSignals =
+  (reader: StatsReader): Port<Operations['stats.watchSignals']> =>
+  async ({ input: { place, thresholds, periodMs }, signal, ...call }) => {
+    const folders = await runtimeFolders(reader, place);
+    let last = NOTHING_MET;
+    let failing = false;
+    while (!signal.aborted) {
+      try {
+        const observations = await observe(reader, place, folders);
+        const now = standing(thresholds, observations);
+        if (now !== last || failing) call.emit({ type: 'signals.changed', observations });
+        last = now;
+        failing = false;
+      } catch (error) {
+        if (!failing) call.emit({ type: 'signals.failed', message: (error as Error).message });
+        failing = true;
+      }
+      await sleep(periodMs, undefined, { signal }).catch(() => {});
+    }
+    return null;
+  };
+
+export const signalPorts = (reader: StatsReader) => ({
+  'stats.diskLayout': diskLayout(reader),
+  'stats.watchSignals': watchSignals(reader),
+  'stats.observe': look(reader),
+});
