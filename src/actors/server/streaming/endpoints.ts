@@ -199,11 +199,9 @@ type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];
 
 function acceptWebSocket(request: ApiRequest, protocol: string, begin: (client: Client) => void): void {
   const { socket, head }: { socket: Duplex; head: Buffer } = request.upgrade!.take();
-  const server = new WebSocketServer({
-    noServer: true,
-    maxPayload: MESSAGE_MAX_BYTES,
-    perMessageDeflate: false,
-    handleProtocols: () => protocol,
-  });
+  const server = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_MAX_BYTES, perMessageDeflate: false });
+  // The name of the SPDY tunnel is no token, so the library would refuse to hear it and to say it.
+  delete request.raw.headers['sec-websocket-protocol'];
+  server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));
   server.handleUpgrade(request.raw, socket, head, begin);
 }

@@ -25,6 +25,9 @@ const DATA_MAX_BYTES = 32 * 1024;
 /** Largest stored block of deflate. */
 const STORED_MAX_BYTES = 65_535;
 
+/** An empty stored block: a reader hands out what it has when it meets one, and not before. */
+const FLUSHED = Buffer.from([0, 0, 0, 0xff, 0xff]);
+
 export interface SpdyStream {
   readonly id: number;
   /** False when the connection wants a pause: wait for its `onDrain`. */
@@ -129,7 +132,7 @@ export class SpdyClient {
     stored.writeUInt16LE(block.length ^ 0xffff, 3);
     const header = this.hasHeader ? Buffer.alloc(0) : Buffer.from([0x78, 0x01]);
     this.hasHeader = true;
-    return Buffer.concat([header, stored, block]);
+    return Buffer.concat([header, stored, block, FLUSHED]);
   }
 
   private take(chunk: Buffer): void {

@@ -17,12 +17,13 @@ const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
 /** Header pairs of a client as they go on, with the runtime's own name as host. */
 export function forwardedHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>, url: string) {
-  const headers: Record<string, string[]> = { Host: [new URL(url).host] };
+  const headers: Record<string, string | string[]> = { Host: new URL(url).host };
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const [name, value] = [rawHeaders[at] ?? '', rawHeaders[at + 1] ?? ''];
     if (KEPT_HERE.has(name.toLowerCase())) continue;
     const kept = name.toLowerCase() === 'sec-websocket-protocol' ? withoutToken(value) : value;
-    (headers[name] ??= []).push(kept);
+    const known = headers[name];
+    headers[name] = known === undefined ? kept : [known, kept].flat();
   }
   return headers;
 }
