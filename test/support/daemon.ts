@@ -18,6 +18,8 @@ export interface DaemonOptions {
 }
 
 /** How every test node is called. */
+/** Of a node that serves nothing: a port has to be named. */
+const UNUSED_PORT = 10_250;
 const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
 
 /** Polls until `probe` gives something; fails with `what` when it does not. */
@@ -64,6 +66,8 @@ export class TestNode {
   /** Of this node alone: what is left below it belongs to nobody else. */
   readonly cgroupRoot: string;
   healthzPort = 0;
+  /** Of the node's own API. */
+  port = 0;
   visualizerPort = 0;
   private daemon: ChildProcess | undefined;
   private output = '';
@@ -78,12 +82,13 @@ export class TestNode {
   /** Starts a daemon; resolves when /healthz answers. Returns milliseconds from exec to the answer. */
   async start(extra: readonly string[] = []): Promise<number> {
     this.healthzPort = await freePort();
+    this.port = await freePort();
     this.visualizerPort = await freePort();
     const config = join(this.directory, 'config.yaml');
     writeFileSync(config, this.configuration());
     this.output = '';
     const before = performance.now();
-    const argv = [STATELET, 'run', `--config=${config}`, `--root-dir=${this.rootDir}`, ...this.flags(), ...extra];
+    const argv = [STATELET, 'run', `--config=${config}`, ...this.folders(), ...this.flags(), ...extra];
     const daemon = spawn(process.execPath, argv, { cwd: this.directory, stdio: ['ignore', 'pipe', 'pipe'] });
     this.daemon = daemon;
     for (const stream of [daemon.stdout, daemon.stderr]) stream.on('data', (chunk) => (this.output += String(chunk)));
@@ -105,7 +110,7 @@ export class TestNode {
   async once(verb: string, extra: readonly string[] = []): Promise<{ code: number; stdout: string; stderr: string }> {
     const config = join(this.directory, 'config.yaml');
     writeFileSync(config, this.configuration());
-    const argv = [STATELET, verb, `--config=${config}`, `--root-dir=${this.rootDir}`, ...NAMES, ...extra];
+    const argv = [STATELET, verb, `--config=${config}`, ...this.folders(), ...NAMES, ...extra];
     const child = spawn(process.execPath, argv, { cwd: this.directory, stdio: ['ignore', 'pipe', 'pipe'] });
     const said = { stdout: '', stderr: '' };
     child.stdout.on('data', (chunk) => (said.stdout += String(chunk)));
@@ -127,9 +132,15 @@ enforceNodeAllocatable: []
 makeIPTablesUtilChains: false
 cgroupRoot: ${this.cgroupRoot}
 healthzPort: ${this.healthzPort}
+address: 127.0.0.1
+port: ${this.port || UNUSED_PORT}
 ${this.options.endpoint ? `containerRuntimeEndpoint: ${this.options.endpoint}` : ''}
 ${this.options.configuration ?? ''}
 `;
+  }
+
+  private folders(): string[] {
+    return [`--root-dir=${this.rootDir}`, `--cert-dir=${join(this.directory, 'pki')}`];
   }
 
   private flags(): string[] {

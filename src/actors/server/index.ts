@@ -107,6 +107,8 @@ async function listened(listener: Listener, { address, port }: ServedPort): Prom
     return await listener.listen();
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
+    // Go resolves what is no address before it binds.
+    if (code === 'ENOTFOUND') throw new OperationError('listen tcp: lookup <nil>: no such host', { code });
     const why = (code && SYSTEM_TEXTS[code]) || message;
     const host = address.includes(':') ? `[${address}]` : address;
     throw new OperationError(`listen tcp ${host}:${port}: bind: ${why}`, code === undefined ? {} : { code });

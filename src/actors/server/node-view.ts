@@ -8,6 +8,7 @@ import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { Pod, PodStatus } from '../../machines/api/pod.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
+import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import type { PodContext } from '../../machines/pods/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
@@ -86,6 +87,13 @@ export class KernelView implements NodeView {
 
   cgroupVersion(): 1 | 2 | null {
     return this.root.cgroups?.version ?? null;
+  }
+
+  /** Where this node's use is measured. Only when its settings are known. */
+  statsPlace(): StatsPlace {
+    const { settings } = this.root;
+    if (!settings) throw new Error('the node has not started yet: ask again in a moment');
+    return statsPlace(settings);
   }
 
   pods(): readonly NodePod[] {

@@ -21,7 +21,7 @@ export interface AuthInput {
 export interface AuthSettings {
   readonly anonymous: boolean;
   readonly clientCAFile: string;
-  readonly authorization: 'AlwaysAllow';
+  readonly authorization: 'AlwaysAllow' | 'Webhook';
 }
 
 /** The whole decision, as upstream's BuildAuth takes it. */
@@ -32,12 +32,16 @@ export function buildAuth(input: AuthInput): Answer<AuthSettings> {
   if (input.authorizationMode === 'Webhook' && !input.hasClient) {
     return { ok: false, message: 'no client provided, cannot use webhook authorization' };
   }
-  if (input.authorizationMode !== 'AlwaysAllow') {
+  if (input.authorizationMode !== 'AlwaysAllow' && input.authorizationMode !== 'Webhook') {
     return { ok: false, message: `unknown authorization mode ${input.authorizationMode}` };
   }
   return {
     ok: true,
-    value: { anonymous: input.anonymous, clientCAFile: input.clientCAFile, authorization: 'AlwaysAllow' },
+    value: {
+      anonymous: input.anonymous,
+      clientCAFile: input.clientCAFile,
+      authorization: input.authorizationMode,
+    },
   };
 }
 

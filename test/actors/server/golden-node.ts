@@ -256,7 +256,7 @@ export class GoldenNode {
       pods: () => this.pods,
       checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
     };
-    const recorder = new Recorder();
+    const recorder = new Recorder({ journalBytes: () => 0 });
     const { call } = connectRuntime({ endpoint: this.fake.endpoint });
     const reader = new StatsReader({ call });
     const place = {

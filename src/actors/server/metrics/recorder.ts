@@ -5,7 +5,7 @@
  * Owns: the registry of Prometheus' client, and the requests under way. Hears: `onTurn`.
  * Invariant: every label has few values, all of them this program's own words.
  */
-import { Counter, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, MessageRecord, ResultRecord } from '../../../kernel/records.ts';
 import type { Pod, PodStatus } from '../../../machines/api/pod.ts';
@@ -52,6 +52,11 @@ interface UnderWay {
   readonly input: unknown;
 }
 
+export interface RecorderOptions {
+  /** Bytes of the journal on disk. */
+  readonly journalBytes: () => number;
+}
+
 export class Recorder {
   readonly registry = new Registry();
   readonly #underWay = new Map<number, UnderWay>();
@@ -59,6 +64,25 @@ export class Recorder {
   readonly #starting = new Map<string, number>();
   readonly #counters = counters(this.registry);
   readonly #histograms = histograms(this.registry);
+
+  constructor({ journalBytes }: RecorderOptions) {
+    const underWay = this.#underWay;
+    const gauge = (name: string, help: string, read: () => number) =>
+      new Gauge({
+        name,
+        help,
+        registers: [this.registry],
+        collect() {
+          this.set(read());
+        },
+      });
+    gauge('statelet_journal_bytes', 'Bytes of the journal on disk.', journalBytes);
+    gauge(
+      'statelet_requests_under_way',
+      'Operations that machines asked for and that are not answered.',
+      () => underWay.size,
+    );
+  }
 
   /** For the kernel's option of this name. */
   readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel): void => {

@@ -1,0 +1,80 @@
+/**
+ * The node's API as one part of the daemon: what it looks at, whom it asks, and its ports.
+ *
+ * Owns: the read model of the kernel and the recorder of metrics, both kept current by `onTurn`.
+ */
+import type { Json } from '../../kernel/json.ts';
+import type { Kernel } from '../../kernel/kernel.ts';
+import type { Ports } from '../../kernel/operation.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+import type { KubeObject } from '../../machines/operations/kube.ts';
+import type { serverOperations } from '../../machines/operations/server.ts';
+import type { RuntimeClient } from '../cri/client.ts';
+import type { KubeConnection } from '../kube/index.ts';
+import type { StatsReader } from '../stats/reader.ts';
+import { flagValues } from './flag-values.ts';
+import { serverPorts } from './index.ts';
+import { bytesBelow } from './metrics/disk.ts';
+import { nodeMetrics } from './metrics/node-metrics.ts';
+import { Recorder } from './metrics/recorder.ts';
+import { RequestMetrics } from './metrics/request-metrics.ts';
+import { KernelView } from './node-view.ts';
+import { runtimeCalls } from './runtime-calls.ts';
+import { runtimeStreamUrls } from './streaming/stream-urls.ts';
+
+export interface NodeServerOptions {
+  /** Asks the container runtime. */
+  readonly call: RuntimeClient['call'];
+  /** Asks the API server about credentials and rights. */
+  readonly review: KubeConnection['review'];
+  readonly stats: StatsReader;
+  /** Arguments of the kubelet, credentials masked. */
+  readonly argv: readonly string[];
+  /** `v1.36.2`. */
+  readonly version: string;
+  readonly journalDir: string;
+  readonly setVerbosity: (level: number) => void;
+  readonly warn: (sentence: string) => void;
+}
+
+export interface NodeServer {
+  readonly ports: Ports<typeof serverOperations>;
+  /** For the kernel's option of this name. */
+  readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
+}
+
+/** Where the machine's own logs are. */
+const LOG_DIRECTORY = '/var/log';
+
+export function nodeServer(options: NodeServerOptions): NodeServer {
+  const { call, review, stats, argv, version, setVerbosity, warn, journalDir } = options;
+  const view = new KernelView();
+  const recorder = new Recorder({ journalBytes: () => bytesBelow(journalDir) });
+  const measurements = {
+    summary: (asked: { readonly onlyCpuAndMemory: boolean }) => stats.summary(view.statsPlace(), asked),
+    cgroups: () => stats.cgroups(view.statsPlace()),
+  };
+  const flags = flagValues(argv);
+  const ports = serverPorts({
+    view,
+    ...runtimeCalls(call),
+    streams: runtimeStreamUrls(call),
+    stats: measurements,
+    metrics: nodeMetrics({ view, recorder, measurements }),
+    requests: new RequestMetrics(recorder.registry),
+    create: async ({ client: _client, body, ...target }, signal) =>
+      (await review(target, body as Json, signal)) as KubeObject,
+    setVerbosity,
+    flags: () => flags,
+    program: { startedAt: Date.now(), version: version.replace(/^v/, '') },
+    logDirectory: LOG_DIRECTORY,
+    warn,
+  });
+  return {
+    ports,
+    onTurn: (records, kernel) => {
+      view.onTurn(records, kernel);
+      recorder.onTurn(records, kernel);
+    },
+  };
+}

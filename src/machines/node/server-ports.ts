@@ -1,0 +1,63 @@
+/** Decides what the node's two ports serve, and to whom: a projection of the configuration. Pure. */
+import type { ApiSettings, AuthSettings, ServedPort } from '../operations/server.ts';
+import { isEnabled, type KubeletConfiguration, millisecondsOf } from '../startup/configuration/index.ts';
+import type { KubeletContext } from '../startup/types.ts';
+import type { ServerInput } from './server.ts';
+
+const CERTIFICATE = 'kubelet.crt';
+/** Where the certificate is kept that the API server has issued. */
+const ISSUED = 'kubelet-server-current.pem';
+
+function apiSettings({ config, node, settings }: KubeletContext): ApiSettings {
+  const { featureGates } = config!;
+  return {
+    nodeName: node!.nodeName,
+    rootDir: settings!.rootDir,
+    podLogsDir: settings!.podLogsDir,
+    debuggingHandlers: config!.enableDebuggingHandlers,
+    systemLogHandler: config!.enableSystemLogHandler,
+    systemLogQuery: config!.enableSystemLogQuery && isEnabled(featureGates, 'NodeLogQuery'),
+    profilingHandler: config!.enableProfilingHandler,
+    debugFlagsHandler: config!.enableDebugFlagsHandler,
+    splitStreams: isEnabled(featureGates, 'PodLogsQuerySplitStreams'),
+  };
+}
+
+function authSettings({ authentication, authorization }: KubeletConfiguration): AuthSettings {
+  const { anonymous, webhook, x509 } = authentication;
+  return {
+    anonymous: anonymous.enabled,
+    webhookAuthentication: webhook.enabled,
+    clientCAFile: x509.clientCAFile,
+    authorization: authorization.mode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
+    tokenTtlMs: millisecondsOf(webhook.cacheTTL),
+    authorizedTtlMs: millisecondsOf(authorization.webhook.cacheAuthorizedTTL),
+    unauthorizedTtlMs: millisecondsOf(authorization.webhook.cacheUnauthorizedTTL),
+  };
+}
+
+/** The kubelet's port. Needs a context in which starting has come to the servers. */
+export function apiPort(context: KubeletContext): ServerInput {
+  const { config, flags, node } = context;
+  const { address, port, tlsCertFile, tlsPrivateKeyFile, tlsMinVersion, tlsCipherSuites } = config!;
+  const { certDir } = flags!;
+  const isIssued = tlsCertFile === '' && config!.serverTLSBootstrap;
+  const tls: NonNullable<ServedPort['secure']>['tls'] = {
+    certFile: isIssued ? `${certDir}/${ISSUED}` : tlsCertFile,
+    keyFile: isIssued ? `${certDir}/${ISSUED}` : tlsPrivateKeyFile,
+    mayBeMissing: isIssued,
+    minVersion: tlsMinVersion,
+    cipherSuites: tlsCipherSuites,
+  };
+  const isOwn = tlsCertFile === `${certDir.replace(/\/+$/, '')}/${CERTIFICATE}`;
+  return {
+    served: { address, port, settings: apiSettings(context), secure: { tls, auth: authSettings(config!) } },
+    selfSign: isOwn ? { directory: certDir, hostname: node!.hostname } : null,
+  };
+}
+
+/** The port that asks nobody who they are. */
+export function readOnlyPort(context: KubeletContext): ServerInput {
+  const { address, readOnlyPort: port } = context.config!;
+  return { served: { address, port, settings: apiSettings(context), secure: null }, selfSign: null };
+}

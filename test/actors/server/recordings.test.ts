@@ -1,0 +1,166 @@
+/**
+ * The recorded requests once more, against this server: status, the headers that matter, and bodies. What differs is
+ * excused one by one, with a reason, in `test/golden/http-excused.ts`.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXCUSED } from '../../golden/http-excused.ts';
+import { exchange, exchangeRaw, headerOf, type Reply } from './exchange.ts';
+import { GoldenNode, type Recorded, RUNS, recordings } from './golden-node.ts';
+
+/** Groups of other tests: streams over the runtime (`streaming`), and handshakes (`tls`). */
+const ELSEWHERE = /^(ws-|spdy-head|upgrade-plain|upgrade-method|tls)/;
+const HEADERS = [
+  'content-type',
+  'location',
+  'allow',
+  'x-content-type-options',
+  'content-encoding',
+  'content-disposition',
+  'accept-ranges',
+  'warning',
+  'x-go-pprof',
+  'www-authenticate',
+];
+/** There, whatever its value: it is of one process, or of one file. */
+const PRESENT = ['process-start-time-unix', 'last-modified', 'date'];
+/** Bodies that are of one moment of one node; their shapes are judged by other tests. */
+const OF_A_MOMENT =
+  /^\/(pods\/?|runningpods\/|stats\/summary\/?|metrics.*|configz|flagz|statusz|debug\/pprof\/.*)(\?|$)/;
+
+const judged = recordings().filter(({ group, error }) => !ELSEWHERE.test(group) && error === undefined);
+
+let node: GoldenNode;
+const ports = new Map<string, number>();
+
+beforeAll(async () => {
+  node = await GoldenNode.start();
+  for (const run of Object.keys(RUNS) as (keyof typeof RUNS)[]) ports.set(run, await node.serve(run));
+  ports.set('readonly', await node.serveReadOnly());
+}, 60_000);
+afterAll(() => node.close());
+
+function portOf({ server }: Recorded): number {
+  const run = /run ([BCD])/.exec(server)?.[1] ?? 'A';
+  return ports.get(server.startsWith('readOnlyPort') ? 'readonly' : run)!;
+}
+
+/** `…(5006 bytes)` stands for the rest of a long text. */
+const whole = (text: string): string =>
+  text.replace(/(.)…\((\d+) bytes\)$/, (_, last: string, bytes: string, at: number) =>
+    last.repeat(Math.max(0, Number(bytes) - at)),
+  );
+
+function pathOf({ request, credential }: Recorded): string {
+  void credential;
+  return whole(request.path)
+    .replaceAll('<uid>', 'uid-of-lines')
+    .replaceAll('${PORT}', '10250')
+    .replaceAll('<token>', 'the-token-of-token-nodes/metrics');
+}
+
+/** Tokens by the words that stand for them. */
+const headersOf = ({ request }: Recorded): string[] =>
+  (request.headers ?? []).map((header) =>
+    whole(header).replace(/<token with (nodes\/[a-z]+)>/, 'the-token-of-token-$1'),
+  );
+
+async function ask(recorded: Recorded): Promise<Reply> {
+  const { request, credential, server } = recorded;
+  return await exchange(request.method!, pathOf(recorded), {
+    port: portOf(recorded),
+    isPlain: server.startsWith('readOnlyPort'),
+    shown: node.shown(credential),
+    headers: headersOf(recorded),
+    body: request.body,
+    withinMs: recorded.ended === undefined ? 5_000 : 700,
+  });
+}
+
+const recordedHeader = ({ headers = [] }: Recorded, name: string): string | undefined =>
+  headers.find(([each]) => each.toLowerCase() === name)?.[1];
+
+/** Times and ids as the corpus writes them, and 1,000 letters as one. */
+const normalized = (body: string): string =>
+  body
+    .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/g, '<time>')
+    .replace(/containerd:\/\/[a-z0-9-]+/g, 'containerd://<id>')
+    .replaceAll('x'.repeat(1_000), '{x*1000}');
+
+function bodyDifference(recorded: Recorded, reply: Reply): string | null {
+  const { body = '', bodyTruncated, bodyEncoding, request } = recorded;
+  if (request.method === 'HEAD' || OF_A_MOMENT.test(request.path.replace(/^http:\/\/[^/]+/, ''))) return null;
+  if (/host (listing|directory|file)|host file|<gzip|<binary>/.test(body)) return null;
+  const text = normalized(reply.body.toString(bodyEncoding?.startsWith('latin1') ? 'latin1' : 'utf8'));
+  const wanted = body.replace('<cut time>', '').replace(/<cut [^>]*>$/, '');
+  const isCut = bodyTruncated === true || body.includes('<cut');
+  const isSame = isCut ? text.startsWith(wanted.trimEnd()) : text === wanted;
+  return isSame ? null : `body ${JSON.stringify(wanted.slice(0, 200))} but ${JSON.stringify(text.slice(0, 200))}`;
+}
+
+function differences(recorded: Recorded, reply: Reply): string[] {
+  const found: string[] = [];
+  if (reply.status !== recorded.status) found.push(`status ${recorded.status} but ${reply.status}`);
+  for (const name of HEADERS) {
+    const [wanted, got] = [recordedHeader(recorded, name), headerOf(reply, name)];
+    if (wanted !== got) found.push(`${name}: ${wanted} but ${got}`);
+  }
+  for (const name of PRESENT) {
+    if ((recordedHeader(recorded, name) === undefined) !== (headerOf(reply, name) === undefined)) {
+      found.push(`${name} is ${headerOf(reply, name) === undefined ? 'missing' : 'too much'}`);
+    }
+  }
+  const wanted = bodyDifference(recorded, reply);
+  return wanted === null ? found : [...found, wanted];
+}
+
+async function rawDifferences(recorded: Recorded): Promise<string[]> {
+  const isPlain = recorded.server.includes('without TLS');
+  const sent = { port: portOf(recorded), shown: node.shown(recorded.credential), isPlain, withinMs: 400 };
+  const got = await exchangeRaw(recorded.request.raw!, sent);
+  const text = withoutOrder(got.toString('latin1'));
+  const wanted = withoutOrder(recorded.raw!);
+  return text === wanted ? [] : [`${JSON.stringify(wanted)} but ${JSON.stringify(text)}`];
+}
+
+/** Times as the corpus writes them; the order and case of headers mean nothing, nor does how long a connection is kept. */
+const withoutOrder = (text: string): string =>
+  text
+    .split(/(?=HTTP\/1\.\d \d{3})/)
+    .map((answer) => {
+      const [head = '', ...rest] = answer.split('\r\n\r\n');
+      const [first, ...headers] = head.split('\r\n');
+      const kept = headers
+        .map((header) => header.toLowerCase().replace(/^date: .*/, 'date: <time>'))
+        .filter((header) => !/^(connection: keep-alive|keep-alive:)/.test(header))
+        .toSorted();
+      return [first, ...kept, rest.join('\r\n\r\n')].join('\n');
+    })
+    .join('\n');
+
+const judge = async (recorded: Recorded): Promise<string[]> =>
+  recorded.raw === undefined ? differences(recorded, await ask(recorded)) : await rawDifferences(recorded);
+
+describe('the recorded requests', () => {
+  test(`${judged.length} of them`, { timeout: 300_000 }, async () => {
+    const wrong = new Map<string, string>();
+    const queue = judged.slice();
+    const work = async () => {
+      for (let next = queue.shift(); next; next = queue.shift()) {
+        if (next.server.startsWith('healthzPort')) continue;
+        const found = await judge(next).catch((error: Error) => [error.message]);
+        if (found.length > 0) wrong.set(next.id, found.join('; '));
+      }
+    };
+    await Promise.all([work(), work(), work(), work()]);
+    const excused = [...wrong.keys()].filter((id) => id in EXCUSED);
+    const unexcused = [...wrong].filter(([id]) => !(id in EXCUSED));
+    const equal = judged.length - wrong.size;
+    process.stdout.write(
+      `recorded requests: ${equal} of ${judged.length} equal (${((equal / judged.length) * 100).toFixed(1)}%), ` +
+        `${excused.length} excused\n`,
+    );
+    expect(unexcused.map(([id, why]) => `${id} ${why}`)).toEqual([]);
+    expect(Object.keys(EXCUSED).filter((id) => !wrong.has(id) && judged.some((each) => each.id === id))).toEqual([]);
+    expect(equal / judged.length).toBeGreaterThanOrEqual(0.97);
+  });
+});
