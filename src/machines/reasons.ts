@@ -220,5 +220,7 @@ export function pullFailure(image: string, error: string): { readonly reason: st
 }
 
 /** Where in a pod an event belongs: `spec.containers{name}`. */
-export const containerFieldPath = (kind: 'init' | 'sidecar' | 'regular', container: string): string =>
-  kind === 'regular' ? `spec.containers{${container}}` : `spec.initContainers{${container}}`;
+export function containerFieldPath(kind: 'init' | 'sidecar' | 'regular' | 'ephemeral', container: string): string {
+  const list = kind === 'regular' ? 'containers' : kind === 'ephemeral' ? 'ephemeralContainers' : 'initContainers';
+  return `spec.${list}{${container}}`;
+}

@@ -13,15 +13,15 @@ containerLogMonitorInterval: 3s`;
 const WRITER =
   "trap 'exit 0' TERM; n=0; while :; do n=$((n+1)); printf '%0160d\\n' $n; [ $((n % 10)) = 0 ] && sleep 0.1; done";
 
-describe.each(runtimes)('container logs on $name', ({ name, unavailable, start }) => {
-  const { skip } = requirement('containerd', name === 'containerd' ? unavailable : null);
+describe.each(runtimes)('container logs on $name', (choice) => {
+  const { skip } = requirement('containerd', choice.name === 'containerd' ? choice.unavailable : null);
   let runtime: RuntimeInUse;
   let node: ObservedNode;
   let links: string;
 
   beforeAll(async () => {
     if (skip) return;
-    runtime = await start();
+    runtime = await choice.start();
     node = new ObservedNode(runtime, { configuration: CONFIGURATION });
     const data = join(node.directory, 'data');
     links = join(data, 'containers');
@@ -52,7 +52,7 @@ describe.each(runtimes)('container logs on $name', ({ name, unavailable, start }
       if (aside === undefined || more.length > 0) return null;
       return ['0.log', aside]
         .map((each) => readFileSync(join(folderOf('writer'), each), 'utf8'))
-        .reverse()
+        .toReversed()
         .join('');
     });
     expect(names().length).toBeLessThanOrEqual(4);

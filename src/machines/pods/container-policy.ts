@@ -111,8 +111,12 @@ export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFact
 /** A container that ran for this many longest back-offs has earned a fresh start. */
 const GOOD_RUN_BACKOFFS = 2;
 
+/** An init container or a sidecar, which have a place in an order. */
+export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean => kind === 'init' || kind === 'sidecar';
+
 /** After the end of an instance: whether there will be a next one. */
-export function mayRestart({ facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
+export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
+  if (kind === 'ephemeral') return false;
   if (stop && stop.after !== 'exit') return stop.after === 'restart';
   const { restartPolicy, restartPolicyRules } = wanted;
   return shouldRestart({

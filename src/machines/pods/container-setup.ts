@@ -28,6 +28,7 @@ import {
   refOf,
   remainingGrace,
   retryDelay,
+  runsInOrder,
   viewOf,
   wishOf,
 } from './container-policy.ts';
@@ -109,10 +110,10 @@ export const containerSetup = setup({
       event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
     /** Its sandbox is made anew: what ran in order before runs in order again. */
     mustRunAgain: ({ context, event }) =>
-      event.type === 'container.stop' && event.after === 'restart' && context.kind !== 'regular',
+      event.type === 'container.stop' && event.after === 'restart' && runsInOrder(context),
     /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
     mustEndOrRunAgain: ({ context, event }) =>
-      event.type === 'container.stop' && (event.after === 'end' || context.kind !== 'regular'),
+      event.type === 'container.stop' && (event.after === 'end' || runsInOrder(context)),
     /** Grace only shrinks. */
     isShorter: ({ context, event }) =>
       event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),

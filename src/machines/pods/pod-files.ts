@@ -3,11 +3,13 @@
  */
 import type { SecretHandle } from '../../kernel/xstate.ts';
 import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../api/cri.ts';
+import type { Pod } from '../api/pod.ts';
 import { servicesKey } from '../objects/keys.ts';
 import type { SubPath } from '../operations/volume.ts';
 import { waitingReasons } from '../reasons.ts';
 import { unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
+import { factsOf } from './runtime-facts.ts';
 import {
   type ContainerConfigInput,
   containerConfig,
@@ -70,6 +72,8 @@ export const linksOf = (context: PodContext) => ({
 
 function configInput(context: PodContext, { container, kind }: Member): ContainerConfigInput {
   const pod = podOrName(context);
+  const target = targetOf(pod, container.name);
+  const targetId = target === '' ? undefined : factsOf(context.runtime, target)?.id;
   const wish = context.containers[container.name]?.wish;
   const restartCount = wish?.restartCount ?? 0;
   const image = wish?.image ?? null;
@@ -94,8 +98,13 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     volumes: context.volumes ?? {},
     references: environmentReferences(context.objects, unavailable(context)),
     serviceVariables: serviceVariables(context),
+    ...(targetId === undefined ? {} : { targetId }),
   };
 }
+
+/** The container whose processes an ephemeral one sees; empty for all others. */
+const targetOf = ({ spec }: Pod, name: string): string =>
+  (spec.ephemeralContainers ?? []).find((each) => each.name === name)?.targetContainerName ?? '';
 
 /** What the services that it may see make of its environment; nothing on a node that runs alone. */
 function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue[] {
@@ -132,6 +141,10 @@ const refusal = (message: string): Refusal => ({
 export function permission(context: PodContext, member: Member): Permission | Refusal {
   const { name } = member.container;
   if (Object.hasOwn(context.unbound, name)) return refusal(context.unbound[name] ?? '');
+  const target = targetOf(podOrName(context), name);
+  if (target !== '' && factsOf(context.runtime, target) === null) {
+    return refusal(`unable to find target container ${target}`);
+  }
   const result = containerConfig(configInput(context, member));
   if ('error' in result) return result;
   const secretive = subPaths(configInput(context, member)).find((each) => tellsSecret(context, each));

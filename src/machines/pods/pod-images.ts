@@ -2,8 +2,9 @@
 import { to } from '../../kernel/xstate.ts';
 import { podEvents } from '../reasons.ts';
 import { eventRecorded } from './messages.ts';
-import { nextAttempt, type PodContext, podOrName, refOf } from './pod-policy.ts';
+import { type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
+import { nextAttempt } from './pod-turns.ts';
 import { sandboxConfig } from './spec/index.ts';
 import { objectKey } from './volumes/objects.ts';
 

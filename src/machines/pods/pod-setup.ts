@@ -26,16 +26,12 @@ import {
   anyReadySandbox,
   changedFacts,
   deadlineOf,
-  impossibility,
   isOver,
-  lacksSandbox,
-  ordered,
   type PodContext,
   type PodInput,
-  sandboxPlan,
   statusOf,
-  turnsOf,
 } from './pod-policy.ts';
+import { impossibility, lacksSandbox, ordered, sandboxPlan, turnsOf } from './pod-turns.ts';
 import { proberChanges } from './probe-plan.ts';
 import { proberMachine } from './prober.ts';
 import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';
@@ -149,12 +145,17 @@ const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): 
 /** Changes what is known, and tells what follows from it: one assignment a step, and the status when it differs. */
 export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
   const next = { ...context, ...change };
-  const status = isForgetting(context, change) ? context.status : statusOf(next, nowMs);
+  const keeps = isForgetting(context, change) || isEnding(context, next);
+  const status = keeps ? context.status : statusOf(next, nowMs);
   const isNew = JSON.stringify(status) !== JSON.stringify(context.status);
   enqueue.assign(isNew ? { ...change, status } : change);
   if (isNew || next.stage !== context.stage) tellStatus(enqueue, { ...next, status });
   return { ...next, status };
 }
+
+/** While its containers end one by one, the world sees it as it was told to end: what came of it is said once. */
+const isEnding = (before: PodContext, next: PodContext): boolean =>
+  before.kill !== null && next.stage === 'sync' && next.pod === before.pod && next.status !== null;
 
 function tellStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: PodContext): void {
   if (status === null) return;

@@ -33,7 +33,7 @@ import {
   record,
   recordBlocked,
 } from './pod-actions.ts';
-import { admitting, askAllocation, askChange, grouping, releaseAllocation } from './pod-allocation.ts';
+import { admitting, askAllocation, askChange, endAllocation, grouping, releaseAllocation } from './pod-allocation.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
 import { askImage } from './pod-images.ts';
@@ -156,11 +156,11 @@ const sync = s.createStateConfig({
   initial: 'deciding',
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
-    { guard: 'isOver', target: '#terminating', actions: noteKill },
+    { guard: 'isOver', target: '#terminating', actions: [endAllocation, noteKill] },
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
-    'pod.configured': { actions: [tellNodeChange, askChange, configure, planVolumes] },
+    'pod.configured': { actions: [tellNodeChange, askChange, configure, adoptContainers, planVolumes] },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
   },

@@ -4,7 +4,7 @@
  * Decides nothing that needs the world: image, addresses and mounted volumes are given. Invariant: either a complete
  * config or an error with the waiting reason and upstream's text; never a config that lacks what the pod asked for.
  */
-import type { ContainerConfig, Image, KeyValue, Mount } from '../../api/cri.ts';
+import type { ContainerConfig, Image, KeyValue, LinuxContainerSecurityContext, Mount } from '../../api/cri.ts';
 import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { SubPath } from '../../operations/volume.ts';
@@ -18,7 +18,7 @@ import { podLabels } from './sandbox.ts';
 import { containerSecurityContext, imageUser, nonRootViolation } from './security.ts';
 import { type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
 
-export type ContainerKind = 'init' | 'sidecar' | 'regular';
+export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
 export interface ContainerConfigInput {
   readonly pod: Pod;
@@ -36,6 +36,8 @@ export interface ContainerConfigInput {
   readonly volumes: MountedVolumes;
   readonly serviceVariables?: readonly KeyValue[];
   readonly references?: References;
+  /** Of an ephemeral container: the instance whose processes it sees. */
+  readonly targetId?: string;
 }
 
 export type ContainerConfigResult =
@@ -83,9 +85,19 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     ...stopSignal(container),
     linux: {
       resources: containerResources(pod, container, node),
-      security_context: containerSecurityContext(pod, container, imageUser(input.image), node),
+      security_context: targeted(input, containerSecurityContext(pod, container, imageUser(input.image), node)),
     },
   };
+}
+
+/** Only where the containers of the pod do not see each other's processes anyway. */
+function targeted(
+  { targetId }: ContainerConfigInput,
+  context: LinuxContainerSecurityContext,
+): LinuxContainerSecurityContext {
+  const namespaces = context.namespace_options;
+  if (targetId === undefined || namespaces?.pid !== 'CONTAINER') return context;
+  return { ...context, namespace_options: { ...namespaces, pid: 'TARGET', target_id: targetId } };
 }
 
 function mounts(input: ContainerConfigInput, lookup: (name: string) => string | undefined): readonly Mount[] {

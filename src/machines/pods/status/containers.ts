@@ -44,6 +44,16 @@ export function initContainerStatuses(facts: ContainerFacts): readonly Container
   return (facts.pod.spec.initContainers ?? []).map((container) => containerStatus(container, facts, true));
 }
 
+/** Nobody waits for one of these: it has neither probes nor readiness. */
+export function ephemeralContainerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
+  return (facts.pod.spec.ephemeralContainers ?? [])
+    .map((container) => {
+      const { started: _never, ...status } = containerStatus(container, facts, false);
+      return { ...status, ready: false };
+    })
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
 function containerStatus(container: Container, facts: ContainerFacts, isInit: boolean): ContainerStatus {
   const instances = (facts.runtime?.containers ?? []).filter(({ metadata }) => metadata?.name === container.name);
   const known = instances.toSorted((a, b) => (BigInt(a.created_at) > BigInt(b.created_at) ? -1 : 1));
@@ -188,6 +198,7 @@ function isToBeStarted(
   if (current === undefined) return true;
   if (current.state === 'CONTAINER_RUNNING') return false;
   if (current.state !== 'CONTAINER_EXITED') return true;
+  if ((pod.spec.ephemeralContainers ?? []).some(({ name }) => name === container.name)) return false;
   if (isInit && !isSidecar(container) && current.exit_code === 0) return false;
   return shouldRestart({ pod, container, exitCode: current.exit_code });
 }

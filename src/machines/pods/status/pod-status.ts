@@ -18,7 +18,13 @@ import {
 import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { type ConditionFacts, dated, isForeignCondition, podConditions, settled } from './conditions.ts';
-import { type ContainerFacts, containerStatuses, initContainerStatuses, type Waiting } from './containers.ts';
+import {
+  type ContainerFacts,
+  containerStatuses,
+  ephemeralContainerStatuses,
+  initContainerStatuses,
+  type Waiting,
+} from './containers.ts';
 import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
 import { rfc3339 } from './time.ts';
@@ -55,6 +61,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   const containers = containerFacts(facts);
   const inits = initContainerStatuses(containers);
   const regulars = containerStatuses(containers);
+  const ephemerals = ephemeralContainerStatuses(containers);
   const stopped = facts.stage === 'stopped' || facts.stage === 'terminated';
   const verdict = phaseAndReason(
     facts,
@@ -80,6 +87,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     startTime: previous?.startTime ?? pod.status?.startTime ?? rfc3339(nowMs),
     ...(inits.length === 0 ? {} : { initContainerStatuses: inits }),
     ...(regulars.length === 0 ? {} : { containerStatuses: regulars }),
+    ...(ephemerals.length === 0 ? {} : { ephemeralContainerStatuses: ephemerals }),
     qosClass: podQOS(pod),
     ...podResourceStatus(pod),
   };
@@ -94,7 +102,11 @@ const containerFacts = (facts: PodStatusFacts): ContainerFacts => ({
   started: facts.started ?? {},
   ready: facts.ready ?? {},
   restartCounts: facts.restartCounts ?? {},
-  previous: [...(facts.previous?.initContainerStatuses ?? []), ...(facts.previous?.containerStatuses ?? [])],
+  previous: [
+    ...(facts.previous?.initContainerStatuses ?? []),
+    ...(facts.previous?.containerStatuses ?? []),
+    ...(facts.previous?.ephemeralContainerStatuses ?? []),
+  ],
 });
 
 type Phase = Pick<PodStatus, 'reason' | 'message'> & { readonly phase: string };
@@ -168,6 +180,9 @@ function closed(pod: Pod, status: PodStatus): PodStatus {
     ...(regulars.length === 0
       ? {}
       : { containerStatuses: hasInitialized(pod, inits, regulars) ? regulars.map(ended) : regulars }),
+    ...(status.ephemeralContainerStatuses
+      ? { ephemeralContainerStatuses: status.ephemeralContainerStatuses.map(ended) }
+      : {}),
   };
 }
 

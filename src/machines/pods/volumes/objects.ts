@@ -22,7 +22,7 @@ type Named = readonly [kind: ObjectKind, name: string | undefined];
 export function objectKeysOf(pod: Pod): readonly string[] {
   const named = [
     ...(pod.spec.volumes ?? []).flatMap(inVolume),
-    ...podContainers(pod).flatMap(inContainer),
+    ...[...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])].flatMap(inContainer),
     ...(pod.spec.imagePullSecrets ?? []).map(({ name }): Named => ['Secret', name]),
   ];
   const keys = named.flatMap(([kind, name]) => (name ? [objectKey(kind, pod.metadata.namespace, name)] : []));
