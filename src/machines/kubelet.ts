@@ -15,6 +15,7 @@
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
 import { assign, enqueueActions, line, raise, sendTo, to } from '../kernel/xstate.ts';
+import { nodeStatusInput } from './node/object/identity.ts';
 import { apiPort, readOnlyPort } from './node/server-ports.ts';
 import { clientCertificateInput } from './startup/client-builder.ts';
 import { clientBuilderInput, servingCertificateInput } from './startup/client-input.ts';
@@ -24,6 +25,7 @@ import { commandFailed, millisecondsOf } from './startup/configuration/index.ts'
 import { containerManagerInput } from './startup/container-manager-policy.ts';
 import { deriveSettings } from './startup/derive-settings.ts';
 import { logEntries } from './startup/log-entries.ts';
+import { oomWatcherInput } from './startup/oom-watcher-input.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
 import { runOncePhases } from './startup/run-once-phases.ts';
@@ -98,9 +100,17 @@ const subsystems = {
     }),
     'syncLoop',
   ),
+  nodeStatus: subsystem('nodeStatus', ({ context }) => nodeStatusInput(context)),
+  lease: subsystem('lease', ({ context }) => ({
+    nodeName: context.node!.nodeName,
+    durationSeconds: context.config!.nodeLeaseDurationSeconds,
+  })),
+  csiNode: subsystem('csiNode', ({ context }) => ({ nodeName: context.node!.nodeName })),
+  podCIDR: subsystem('podCIDR', () => ({})),
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
   eviction: subsystem('eviction', settings),
+  oomWatcher: subsystem('oomWatcher', ({ context }) => oomWatcherInput(context)),
   server: subsystem('server', ({ context }) => apiPort(context)),
   readOnlyServer: subsystem('readOnlyServer', ({ context }) => readOnlyPort(context)),
   healthz: subsystem('healthz', ({ context }) => ({
@@ -156,6 +166,7 @@ const alive = kubeletSetup.createStateConfig({
     'certificate.failed': failing('certificates'),
     'certificate.lost': failing('certificates'),
     'server.failed': notServing,
+    'oomWatcher.failed': failing('runKubelet.oomWatcher'),
     'lockFile.contended': {
       target: 'stopping',
       actions: line('info', 'Caught inotify event on the lock file; stopping'),

@@ -12,6 +12,7 @@ import type { PodStatus } from '../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../src/machines/node-settings.ts';
 import { objectsMachine } from '../../src/machines/objects/objects.ts';
 import type { Manifest } from '../../src/machines/operations/host.ts';
+import { allocationMachine } from '../../src/machines/pods/allocation.ts';
 import { containerGcMachine } from '../../src/machines/pods/container-gc.ts';
 import { eventRecorderMachine } from '../../src/machines/pods/event-recorder.ts';
 import { imageGcMachine } from '../../src/machines/pods/image-gc.ts';
@@ -74,6 +75,7 @@ const subsystems = {
   imageGC: imageGcMachine,
   images: imagesMachine,
   status: statusMachine,
+  allocation: allocationMachine,
   pods: podsMachine,
   syncLoop: syncLoopMachine,
   podConfig: podConfigMachine,
@@ -81,7 +83,7 @@ const subsystems = {
 } satisfies Record<string, AnyStateMachine>;
 
 function inputOf(id: keyof typeof subsystems, node: NodeSettings): unknown {
-  if (id === 'pods') return { settings: node, softState: null };
+  if (id === 'pods' || id === 'allocation') return { settings: node, softState: null };
   if (id === 'eventRecorder') return { nodeName: node.nodeName, publishes: node.apiServer !== undefined };
   return node;
 }

@@ -7,14 +7,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { PortCall, Ports } from '../../kernel/operation.ts';
-import type {
-  CgroupDriver,
-  CgroupsHeld,
-  CgroupTarget,
-  CgroupWish,
-  cgroupOperations,
-} from '../../machines/operations/cgroup.ts';
+import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
+import type { CgroupDriver, CgroupsHeld, CgroupWish, cgroupOperations } from '../../machines/operations/cgroup.ts';
 import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { gatherSystem, holdKubelet, ownGroup } from './processes.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
@@ -44,7 +38,7 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
       repeat(call, call.input.group, async () => {
         for (const wish of call.input.wishes) await update(groups, wish);
       }),
-    'cgroup.destroy': async ({ input }) => destroy(groups, input),
+    'cgroup.destroy': async ({ input }) => destroyAll(groups, input),
     'cgroup.listPods': async ({ input: { driver, parents } }) => ({
       pods: await listPods(await hierarchies(), driver, parents),
     }),
@@ -100,9 +94,14 @@ async function update({ hierarchies, systemd }: Groups, { driver, path, resource
 const KILL_ROUNDS = 5;
 const KILL_WAIT_MS = 10;
 
-type Ending = CgroupTarget & { readonly within: string };
+type Ending = InputOf<(typeof cgroupOperations)['cgroup.destroy']>;
 
-async function destroy({ hierarchies, systemd }: Groups, { driver, path, within }: Ending): Promise<null> {
+async function destroyAll(groups: Groups, { driver, paths, within }: Ending): Promise<null> {
+  for (const path of paths) await destroy(groups, driver, path, within);
+  return null;
+}
+
+async function destroy({ hierarchies, systemd }: Groups, driver: CgroupDriver, path: string, within: string) {
   if (within === '/' || !checkedPath(path).startsWith(`${checkedPath(within)}/`)) {
     throw new OperationError(`refusing to remove the cgroup ${path}: it is not below ${within}`, { code: 'EXDEV' });
   }
@@ -115,7 +114,6 @@ async function destroy({ hierarchies, systemd }: Groups, { driver, path, within 
   }
   if (driver === 'systemd') await systemd.stop(path);
   await remove(found, path);
-  return null;
 }
 
 function kill(pid: number): void {

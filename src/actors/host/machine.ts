@@ -61,9 +61,13 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     hugePageKib,
     hugePageTotals: await hugePageTotals(root, hugePageKib),
     pidMax: smallest([pidMax, threads]),
+    architecture: GO_ARCHITECTURES[process.arch] ?? process.arch,
+    appArmor: (await first('/sys/module/apparmor/parameters/enabled')) === 'Y',
   };
 }
 
+/** Node's names where Go has others. */
+const GO_ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
 const PID_MAX_DEFAULT = 32_768n;
 
 /** Of those that the machine tells. */

@@ -14,6 +14,8 @@ type Operations = typeof hostOperations;
 type ContainerState = SoftState['containers'][string];
 type PulledState = NonNullable<SoftState['pulls']>[string];
 type ProbedState = SoftState['probes'][string];
+type Grant = NonNullable<SoftState['grants']>[string];
+type Rejection = NonNullable<SoftState['rejections']>[string];
 
 const OWNER_ONLY = 0o600;
 const EMPTY: SoftState = { containers: {}, probes: {} };
@@ -33,14 +35,20 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
 
 function decode(text: string): SoftState | null {
   try {
-    const { containers, probes = {}, pulls = {} } = JSON.parse(text);
+    const { containers, probes = {}, pulls = {}, grants = {}, rejections = {} } = JSON.parse(text);
     const entries: [string, ContainerState][] = Object.entries(containers);
     if (!entries.every(([, state]) => isContainerState(state))) return null;
     const probed: [string, ProbedState][] = Object.entries(probes);
     if (!probed.every(([, state]) => isProbedState(state))) return null;
     const pulled: [string, PulledState][] = Object.entries(pulls);
     if (!pulled.every(([, state]) => isPulledState(state))) return null;
+    const given: [string, Grant][] = Object.entries(grants);
+    if (!given.every(([, grant]) => isGrant(grant))) return null;
+    const refused: [string, Rejection][] = Object.entries(rejections);
+    if (!refused.every(([, rejection]) => isRejection(rejection))) return null;
     return {
+      ...(given.length === 0 ? {} : { grants: Object.fromEntries(given) }),
+      ...(refused.length === 0 ? {} : { rejections: Object.fromEntries(refused) }),
       containers: Object.fromEntries(entries),
       probes: Object.fromEntries(probed),
       ...(pulled.length === 0 ? {} : { pulls: Object.fromEntries(pulled) }),
@@ -55,6 +63,14 @@ const isContainerState = (state: ContainerState): boolean =>
 
 const isPulledState = ({ backoffMs, untilMs, message }: PulledState): boolean =>
   [backoffMs, untilMs].every((value) => Number.isFinite(value) && value >= 0) && typeof message === 'string';
+
+const isGrant = ({ demand, allocation }: Grant): boolean =>
+  Array.isArray(demand.ports) &&
+  Object.values(demand.requests).every((amount) => /^\d+$/.test(amount)) &&
+  Object.values(allocation).every((resources) => typeof resources === 'object');
+
+const isRejection = ({ reason, message }: Rejection): boolean =>
+  typeof reason === 'string' && typeof message === 'string';
 
 const isProbedState = ({ id, started, ready }: ProbedState): boolean =>
   typeof id === 'string' && typeof started === 'boolean' && typeof ready === 'boolean';

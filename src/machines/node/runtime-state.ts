@@ -77,7 +77,9 @@ const s = setup({
 });
 
 const publish = s.enqueueActions(({ context, enqueue }) => {
-  if (context.isPublished) enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: reportsOf(context) });
+  if (!context.isPublished) return;
+  const message = { type: 'node.reported', reports: reportsOf(context) };
+  for (const id of ['nodeStatus', 'allocation']) enqueue.sendTo(to(id), message);
 });
 
 export const runtimeStateMachine = s.createMachine({

@@ -49,10 +49,10 @@ export const cgroupOperations = {
   /** Holds existing groups to their resources, now and each period. */
   'cgroup.hold': stream<{ group: string; wishes: readonly CgroupWish[]; periodMs: number }, CgroupsHeld>(),
   /**
-   * Kills what still runs in the group, then removes it and all groups below. No group is done, too. Refuses what is
+   * Kills what still runs in the groups, then removes them and all groups below. No group is done, too. Refuses what is
    * not below `within`, and the root group as `within`: a wrong path must not end the machine.
    */
-  'cgroup.destroy': idempotent<CgroupTarget & { within: string }, null>(),
+  'cgroup.destroy': idempotent<{ driver: CgroupDriver; paths: readonly string[]; within: string }, null>(),
   /** Groups of pods right below `parents`, with the uid that their name says. */
   'cgroup.listPods': query<
     { driver: CgroupDriver; parents: readonly string[] },

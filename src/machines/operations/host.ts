@@ -42,6 +42,18 @@ export interface MachineInfo {
   readonly appArmor: boolean;
 }
 
+/** A process that the kernel killed for want of memory. */
+export type OomKill = {
+  readonly processName: string;
+  readonly pid: number;
+  /** The cgroup of the victim. */
+  readonly container: string;
+  /** The cgroup that ran out of memory; `/`: the machine did. */
+  readonly victimContainer: string;
+  /** `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, ...; empty where an old kernel does not say. */
+  readonly constraint: string;
+};
+
 export interface CgroupInfo {
   readonly version: 1 | 2;
   readonly controllers: readonly string[];
@@ -114,6 +126,11 @@ export const hostOperations = {
   'host.tuneKernel': idempotent<
     { expected: Readonly<Record<string, number>>; modify: boolean },
     { errors: readonly string[] }
+  >(),
+  /** Follows the kernel's log. `oom.watching` once it is open; `oom.killed` for each kill that was never told before. */
+  'host.watchOom': stream<
+    { path: string; seenFile: string },
+    { readonly type: 'oom.watching' } | ({ readonly type: 'oom.killed' } & OomKill)
   >(),
   'host.setOomScoreAdj': idempotent<{ value: number }, null>(),
   'host.setOpenFilesLimit': idempotent<{ limit: number }, null>(),

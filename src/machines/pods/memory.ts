@@ -48,6 +48,18 @@ const notePull = s.assign(({ context, event }) => {
   return { state: { ...context.state, pulls }, isDirty: true };
 });
 
+const noteGrant = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.allocated') return {};
+  const grants = { ...context.state.grants, [event.uid]: event.grant };
+  return { state: { ...context.state, grants }, isDirty: true };
+});
+
+const noteRejection = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.rejected') return {};
+  const rejections = { ...context.state.rejections, [event.uid]: event.rejection };
+  return { state: { ...context.state, rejections }, isDirty: true };
+});
+
 const noteProbes = s.assign(({ context, event }) => {
   if (event.type !== 'memory.probed') return {};
   const probes = { ...context.state.probes, [event.key]: event.probed };
@@ -55,7 +67,7 @@ const noteProbes = s.assign(({ context, event }) => {
 });
 
 const without = <Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
-  Object.fromEntries(Object.entries(table).filter(([key]) => !key.startsWith(`${uid}/`)));
+  Object.fromEntries(Object.entries(table).filter(([key]) => key !== uid && !key.startsWith(`${uid}/`)));
 
 const forget = s.assign(({ context, event }) => {
   if (event.type !== 'memory.forgotten') return {};
@@ -63,6 +75,8 @@ const forget = s.assign(({ context, event }) => {
     containers: without(context.state.containers, event.uid),
     probes: without(context.state.probes, event.uid),
     pulls: without(context.state.pulls ?? {}, event.uid),
+    grants: without(context.state.grants ?? {}, event.uid),
+    rejections: without(context.state.rejections ?? {}, event.uid),
   };
   const sizeOf = (tables: SoftState) =>
     Object.values(tables).reduce((sum, table) => sum + Object.keys(table).length, 0);
@@ -95,14 +109,16 @@ export const memoryMachine = s.createMachine({
       },
     },
     ready: {
-      entry: [sendParent(loaded), sendTo(to('pods'), loaded)],
+      entry: [sendParent(loaded), sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)],
       initial: 'saved',
       on: {
         'memory.noted': { actions: note },
         'memory.probed': { actions: noteProbes },
         'memory.pulled': { actions: notePull },
+        'memory.allocated': { actions: noteGrant },
+        'memory.rejected': { actions: noteRejection },
         'memory.forgotten': { actions: forget },
-        'memory.wanted': { actions: sendTo(to('pods'), loaded) },
+        'memory.wanted': { actions: [sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)] },
       },
       states: {
         saved: { always: { guard: 'isDirty', target: 'gathering' } },

@@ -81,7 +81,13 @@ export const terminating = s.createStateConfig({
 const tryAgain = { target: '#terminated.backingOff', actions: [failed, complain('Cannot remove the rest of a pod')] };
 
 export const terminated = s.createStateConfig({
-  entry: [change(() => ({ stage: 'terminated' as const })), tellNodeEnd, endAllocation, releaseVolumes],
+  entry: [
+    change(() => ({ stage: 'stopped' as const })),
+    change(() => ({ stage: 'terminated' as const })),
+    tellNodeEnd,
+    endAllocation,
+    releaseVolumes,
+  ],
   initial: 'volumes',
   on: { 'pod.kill': { actions: noteKill } },
   states: {

@@ -33,6 +33,9 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly reservations: Parameters<typeof nodeResources>[0];
 }
 
+/** A name without a slash is below the root, as upstream takes it. */
+const absolute = (path: string): string => (path === '' || path.startsWith('/') ? path : `/${path}`);
+
 /** Needs a context in which the runtime and the machine are known. */
 export function containerManagerInput({
   config,
@@ -50,7 +53,7 @@ export function containerManagerInput({
     machineInfo,
     usesCgroups: !runtime.embedded,
     cgroupsPerQOS: config.cgroupsPerQOS,
-    cgroupRoot: config.cgroupRoot || (config.cgroupsPerQOS ? '/' : ''),
+    cgroupRoot: absolute(config.cgroupRoot) || (config.cgroupsPerQOS ? '/' : ''),
     cgroupDriver: runtime.cgroupDriver ?? (config.cgroupDriver as 'cgroupfs' | 'systemd'),
     kubeletCgroups: config.kubeletCgroups,
     runtimeCgroups: flags.runtimeCgroups,
@@ -154,6 +157,11 @@ export function setUpSteps(input: ContainerManagerInput, resources: NodeResource
 }
 
 const QOS_CLASSES = ['Burstable', 'BestEffort'];
+
+export const orphansOf = (
+  uids: readonly string[],
+  groups: readonly { readonly uid: string; readonly path: string }[],
+): readonly string[] => groups.filter(({ uid }) => !uids.includes(uid)).map(({ path }) => path);
 
 /** Groups of daemons are named as files, whatever the driver. */
 export const daemonGroup = (name: string): string => configuredPath(name, 'cgroupfs');

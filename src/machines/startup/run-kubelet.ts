@@ -26,6 +26,11 @@ const noCredentialProviders = (message: string): Failure => ({
   lines: logLines('Failed to register CRI auth plugins', message),
 });
 
+/** Today's words: what needs the folder first is a cache of the resource manager. */
+const WITHOUT_ROOT =
+  'create ResourceClaim cache: could not initialize checkpoint manager, please drain node and remove DRA state file, ' +
+  'err: failed to initialize checkpoint manager: mkdir : no such file or directory';
+
 export const runKubelet = kubeletSetup.createStateConfig({
   initial: 'nodeIPs',
   states: {
@@ -70,7 +75,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
           actions: assign({
             failure: {
               phase: 'runKubelet.rootDirectory',
-              message: 'failed to run Kubelet: failed to create kubelet: invalid root directory ""',
+              message: `failed to run Kubelet: ${WITHOUT_ROOT}`,
               exitCode: 1,
             },
           }),
@@ -152,9 +157,11 @@ export const runKubelet = kubeletSetup.createStateConfig({
               for (const IP of invalidClusterDNS(context.config!))
                 enqueue(line('info', ['Invalid clusterDNS IP', { IP }]));
             }),
+            raise({ type: 'create.oomWatcher' }),
             raise({ type: 'create.podConfig' }),
             raise({ type: 'create.images' }),
             raise({ type: 'create.status' }),
+            raise({ type: 'create.allocation' }),
             raise({ type: 'create.pods' }),
             raise({ type: 'create.done' }),
           ],

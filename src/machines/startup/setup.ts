@@ -3,8 +3,13 @@
  * `src/machines/kubelet.ts` and the files of this folder, one for each step of the documents.
  */
 import { type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
+import { csiNodeMachine } from '../node/csi-node.ts';
 import { evictionMachine } from '../node/eviction/eviction.ts';
 import { healthzMachine } from '../node/healthz.ts';
+import { leaseMachine } from '../node/lease.ts';
+import { nodeStatusMachine } from '../node/node-status.ts';
+import { oomWatcherMachine } from '../node/oom-watcher.ts';
+import { podCIDRMachine } from '../node/pod-cidr.ts';
 import { runtimeStateMachine } from '../node/runtime-state.ts';
 import { serverMachine } from '../node/server.ts';
 import { objectsMachine } from '../objects/objects.ts';
@@ -63,9 +68,14 @@ export const SUBSYSTEMS = [
   'runOnce',
   'iptables',
   'resolver',
+  'nodeStatus',
+  'lease',
+  'csiNode',
+  'podCIDR',
   'containerGC',
   'imageGC',
   'eviction',
+  'oomWatcher',
   'server',
   'readOnlyServer',
   'healthz',
@@ -115,9 +125,14 @@ export const kubeletSetup = setup({
     pleg: plegMachine as AnyStateMachine,
     syncLoop: syncLoopMachine as AnyStateMachine,
     runOnce: runOnceMachine as AnyStateMachine,
+    nodeStatus: nodeStatusMachine as AnyStateMachine,
+    lease: leaseMachine as AnyStateMachine,
+    csiNode: csiNodeMachine as AnyStateMachine,
+    podCIDR: podCIDRMachine as AnyStateMachine,
     containerGC: containerGcMachine as AnyStateMachine,
     imageGC: imageGcMachine as AnyStateMachine,
     eviction: evictionMachine as AnyStateMachine,
+    oomWatcher: oomWatcherMachine as AnyStateMachine,
     server: serverMachine as AnyStateMachine,
     readOnlyServer: serverMachine as AnyStateMachine,
     healthz: healthzMachine as AnyStateMachine,

@@ -67,7 +67,7 @@ describe.each(BUS_KINDS)('a slice, over %s', (kind) => {
   it('is stopped and gone; stopping it again is done', async () => {
     const { systemd, ports, tree } = await machine(kind);
     await perform(ports['cgroup.ensure'], { driver, path: POD, resources: RESOURCES });
-    const ending = { driver, path: POD, within: '/kubepods.slice' };
+    const ending = { driver, paths: [POD], within: '/kubepods.slice' };
     await perform(ports['cgroup.destroy'], ending);
     expect(existsSync(join(tree, POD))).toBe(false);
     await perform(ports['cgroup.destroy'], ending);

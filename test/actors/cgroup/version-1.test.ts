@@ -85,11 +85,11 @@ describe.skipIf(skip)('a group of version 1', () => {
     const child = spawn('sleep', ['600'], { stdio: 'ignore' });
     const ended = once(child, 'exit');
     into(`${path}/container`, child.pid!);
-    await perform(ports['cgroup.destroy'], { driver, path, within: root });
+    await perform(ports['cgroup.destroy'], { driver, paths: [path], within: root });
     expect(await ended).toEqual([null, 'SIGKILL']);
     expect(cgroupExists(path)).toBe(false);
     expect(cgroupExists(`${root}/kubepods`)).toBe(true);
-    await perform(ports['cgroup.destroy'], { driver, path, within: root });
+    await perform(ports['cgroup.destroy'], { driver, paths: [path], within: root });
   });
 
   it('says how much memory it uses', async () => {
@@ -129,7 +129,7 @@ describe.skipIf(skip)('groups that are held', () => {
     await held.until(({ message }) => message === '');
     writeFileSync(`/sys/fs/cgroup/cpu${path}/cpu.shares`, '2');
     await expect.poll(() => cgroupValue('cpu', path, 'cpu.shares')).toBe('204');
-    await perform(ports['cgroup.destroy'], { driver, path, within: root });
+    await perform(ports['cgroup.destroy'], { driver, paths: [path], within: root });
     await held.until(({ message }) => message.includes('has some missing paths'));
     expect(held.items).toHaveLength(2);
   });

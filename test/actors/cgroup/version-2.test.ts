@@ -104,7 +104,9 @@ describe('a group of version 2', () => {
     const child = spawn('sleep', ['600'], { stdio: 'ignore' });
     onTestFinished(() => void child.kill('SIGKILL'));
     writeFileSync(join(root, 'sys/fs/cgroup', path, 'cgroup.procs'), `${child.pid}\n`);
-    await expect(perform(ports['cgroup.destroy'], { driver, path, within })).rejects.toMatchObject({ code: 'EXDEV' });
+    await expect(perform(ports['cgroup.destroy'], { driver, paths: [path], within })).rejects.toMatchObject({
+      code: 'EXDEV',
+    });
     expect([child.exitCode, child.signalCode]).toEqual([null, null]);
     expect(child.kill(0)).toBe(true);
   });
@@ -151,7 +153,7 @@ describe.skipIf(skip)('the unified hierarchy of this machine', () => {
     expect(await perform(ports['cgroup.listPods'], { driver, parents: [`${own}/kubepods`] })).toEqual({
       pods: [{ uid: '1', path }],
     });
-    await perform(ports['cgroup.destroy'], { driver, path, within: own });
+    await perform(ports['cgroup.destroy'], { driver, paths: [path], within: own });
     expect(existsSync(`${UNIFIED}${path}`)).toBe(false);
     expect(existsSync(`${UNIFIED}${own}/kubepods`)).toBe(true);
   });

@@ -51,6 +51,8 @@ test('size and identities are read from the machine`s files', async () => {
     hugePageKib: [2_048, 1_048_576],
     hugePageTotals: { 'hugepages-2Mi': '4194304', 'hugepages-1Gi': '0' },
     pidMax: '32768',
+    architecture: expect.stringMatching(/^(amd64|arm64)$/),
+    appArmor: false,
   });
 });
 

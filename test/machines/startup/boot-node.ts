@@ -107,6 +107,7 @@ export const HEALTHY: Answers = {
   'server.healthz': 'stream',
   'stats.diskLayout': ok({ dedicatedImageFs: false, splitContainerFs: false }),
   'stats.watchSignals': 'stream',
+  'host.watchOom': 'stream',
   'stats.watchStorage': 'stream',
   'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
   'server.serve': 'stream',

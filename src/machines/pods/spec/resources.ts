@@ -168,7 +168,7 @@ function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly Hug
 }
 
 /** `2Mi` as the kernel's directories have it: `2MB`. */
-function pageSizeName(quantity: string): string {
+export function pageSizeName(quantity: string): string {
   let size = wholeUnits(parseQuantity(quantity));
   let unit = 0;
   while (size % KIBIBYTE === 0n && size > 0n && unit < PAGE_UNITS.length - 1) {

@@ -1,0 +1,43 @@
+/** What the actors of pods and `allocation` say to each other. */
+import type { ResizeRefusal } from './admit.ts';
+import type { Rejection, Taint } from './predicates.ts';
+import type { AdmissionRequest, Allocation, PodDemand } from './request.ts';
+
+/** What a pod was given, for the next incarnation. */
+export interface Grant {
+  readonly demand: PodDemand;
+  readonly allocation: Allocation;
+}
+
+export type AllocationMessage =
+  /** A pod wants to run with these resources, or to have them from now on. */
+  | { readonly type: 'allocation.wanted'; readonly request: AdmissionRequest; readonly allocation: Allocation }
+  /** Nothing of it runs any more; what it held is free. */
+  | { readonly type: 'allocation.ended'; readonly uid: string }
+  /** It is gone. */
+  | { readonly type: 'allocation.released'; readonly uid: string }
+  /** All pods that there are: what is remembered of others is of nobody. */
+  | { readonly type: 'pods.known'; readonly uids: readonly string[] }
+  /** The node as the API server has it. */
+  | {
+      readonly type: 'node.observed';
+      readonly labels: Readonly<Record<string, string>>;
+      readonly taints: readonly Taint[];
+    }
+  /** The pressures under which it takes less. */
+  | { readonly type: 'node.pressed'; readonly pressures: readonly string[] }
+  | { readonly type: 'node.shuttingDown' }
+  /** What the runtime can do. */
+  | {
+      readonly type: 'node.reported';
+      readonly reports: { readonly features?: { readonly supplementalGroupsPolicy?: boolean } | null };
+    };
+
+export type AllocationReport =
+  /** It may run with these resources. */
+  | { readonly type: 'allocation.granted'; readonly uid: string; readonly allocation: Allocation }
+  | { readonly type: 'allocation.refused'; readonly uid: string; readonly rejection: Rejection }
+  /** It keeps what it has; what it wants has to wait, or cannot be. */
+  | { readonly type: 'allocation.pending'; readonly uid: string; readonly refusal: ResizeRefusal }
+  /** `allocation` starts anew: say again what you want. */
+  | { readonly type: 'allocation.started' };

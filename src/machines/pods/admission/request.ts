@@ -1,0 +1,169 @@
+/**
+ * What a node must know of a pod to take it or refuse it, and what the pod then holds of the node. Pure.
+ *
+ * A request is small enough to be told; the pod itself stays with its actor. Amounts are decimal text: thousandths of a
+ * CPU, whole units of everything else.
+ */
+import { isMirrorPod, isStaticPod, type Pod, type ResourceRequirements, type Toleration } from '../../api/pod.ts';
+import type { PodRef } from '../messages.ts';
+import { podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
+import { milliUnits, type Nano, wholeUnits } from '../spec/quantity.ts';
+import { isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
+
+export type Amounts = Readonly<Record<string, string>>;
+
+export interface HostPort {
+  readonly ip: string;
+  readonly protocol: string;
+  readonly port: number;
+}
+
+/** What a pod holds while it is on the node. */
+export interface PodDemand {
+  readonly requests: Amounts;
+  readonly ports: readonly HostPort[];
+  readonly qos: QOSClass;
+  /** `null`: it has none, and no other pod's is lower. */
+  readonly priority: number | null;
+  /** Static, mirror, or of a critical priority: never evicted for want of resources. */
+  readonly isCritical: boolean;
+}
+
+/** What a pod asks of the node beyond resources. */
+export interface PodRules {
+  readonly nodeName: string;
+  readonly isStatic: boolean;
+  /** `spec.os.name`; empty: any. */
+  readonly os: string;
+  /** Its label `kubernetes.io/os`; empty: none. */
+  readonly osLabel: string;
+  readonly nodeSelector: Readonly<Record<string, string>>;
+  /** Terms of the required node affinity; `null`: it has none. */
+  readonly nodeAffinity: readonly NodeTerm[] | null;
+  readonly tolerations: readonly Toleration[];
+  readonly sysctls: readonly string[];
+  readonly hostNetwork: boolean;
+  readonly hostIPC: boolean;
+  readonly wantsAppArmor: boolean;
+  readonly wantsStrictGroups: boolean;
+}
+
+export interface NodeRequirement {
+  readonly key: string;
+  readonly operator: string;
+  readonly values?: readonly string[];
+}
+
+export interface NodeTerm {
+  readonly matchExpressions?: readonly NodeRequirement[];
+  readonly matchFields?: readonly NodeRequirement[];
+}
+
+export interface AdmissionRequest extends PodRef {
+  readonly demand: PodDemand;
+  readonly rules: PodRules;
+}
+
+const CRITICAL_PRIORITY = 2_000_000_000;
+const OS_LABEL = 'kubernetes.io/os';
+
+export const admissionRequest = (pod: Pod): AdmissionRequest => ({
+  uid: pod.metadata.uid,
+  namespace: pod.metadata.namespace,
+  name: pod.metadata.name,
+  demand: demandOf(pod),
+  rules: rulesOf(pod),
+});
+
+export function demandOf(pod: Pod): PodDemand {
+  const overhead = podOverhead(pod);
+  const requests = podRequests(pod);
+  const names = [...new Set([...Object.keys(requests), ...Object.keys(overhead)])].toSorted();
+  const total = (name: string): Nano => (requests[name] ?? 0n) + (overhead[name] ?? 0n);
+  return {
+    requests: Object.fromEntries(names.map((name) => [name, units(name, total(name))])),
+    ports: hostPorts(pod),
+    qos: podQOS(pod),
+    priority: pod.spec.priority ?? null,
+    isCritical: isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY,
+  };
+}
+
+export const units = (name: string, amount: Nano): string =>
+  String(name === 'cpu' ? milliUnits(amount) : wholeUnits(amount));
+
+/** Of containers and sidecars; init containers are gone before others need their ports. */
+function hostPorts({ spec }: Pod): readonly HostPort[] {
+  return [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)].flatMap(({ ports = [] }) =>
+    ports.flatMap(({ hostIP, hostPort, protocol }) =>
+      hostPort === undefined || hostPort === 0
+        ? []
+        : [{ ip: hostIP || ANY_ADDRESS, protocol: protocol ?? 'TCP', port: hostPort }],
+    ),
+  );
+}
+
+export const ANY_ADDRESS = '0.0.0.0';
+
+function rulesOf(pod: Pod): PodRules {
+  const { spec, metadata } = pod;
+  const required = spec.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  return {
+    nodeName: spec.nodeName ?? '',
+    isStatic: isStaticPod(pod),
+    os: spec.os?.name ?? '',
+    osLabel: metadata.labels?.[OS_LABEL] ?? '',
+    nodeSelector: spec.nodeSelector ?? {},
+    nodeAffinity: required === undefined ? null : required.nodeSelectorTerms,
+    tolerations: spec.tolerations ?? [],
+    sysctls: (spec.securityContext?.sysctls ?? []).map(({ name }) => name),
+    hostNetwork: spec.hostNetwork === true,
+    hostIPC: spec.hostIPC === true,
+    wantsAppArmor: appArmorProfiles(pod).some((type) => type !== 'Unconfined'),
+    wantsStrictGroups: spec.securityContext?.supplementalGroupsPolicy === 'Strict',
+  };
+}
+
+function appArmorProfiles(pod: Pod): readonly string[] {
+  const shared = pod.spec.securityContext?.appArmorProfile?.type;
+  return podContainers(pod).flatMap(({ securityContext }) => securityContext?.appArmorProfile?.type ?? shared ?? []);
+}
+
+/** What a resize may change: resources by container, and of the pod as a whole under the empty name. */
+export type Allocation = Readonly<Record<string, ResourceRequirements>>;
+
+const WHOLE_POD = '';
+
+/** Only what may be resized: containers and sidecars. */
+export const allocationOf = ({ spec }: Pod): Allocation => ({
+  ...(spec.resources === undefined ? {} : { [WHOLE_POD]: spec.resources }),
+  ...Object.fromEntries(
+    [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)].map(({ name, resources = {} }) => [
+      name,
+      resources,
+    ]),
+  ),
+});
+
+/** The pod as it may be: with the resources that it was given, not those that it asks for now. */
+export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
+  if (allocation === null) return pod;
+  const given = <Container extends { readonly name: string; readonly resources?: ResourceRequirements }>(
+    container: Container,
+  ): Container => {
+    const resources = allocation[container.name];
+    const isSame = JSON.stringify(resources) === JSON.stringify(container.resources ?? {});
+    return resources === undefined || isSame ? container : { ...container, resources };
+  };
+  const { initContainers, containers, resources: _asked, ...spec } = pod.spec;
+  const whole = allocation[WHOLE_POD];
+  return {
+    ...pod,
+    spec: {
+      ...spec,
+      ...(whole === undefined ? {} : { resources: whole }),
+      containers: containers.map(given),
+      ...(initContainers === undefined ? {} : { initContainers: initContainers.map(given) }),
+    },
+  };
+}

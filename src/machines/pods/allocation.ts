@@ -1,0 +1,341 @@
+/**
+ * The allocation manager: which pods this node takes, and which resources each was given.
+ *
+ * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
+ * or never.
+ * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
+ * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node.
+ * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what must
+ *   outlive the agent, `containerManager` the sums by QoS class.
+ * Invariants:
+ *   A1 what was taken once stays taken over a restart of the agent, and what was refused stays refused.
+ *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
+ *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
+ *   A4 an answer comes in the same turn as the question.
+ */
+import { line, now, setup, to } from '../../kernel/xstate.ts';
+import { NO_DEMAND, type QOSDemand } from '../node/cgroups/node-groups.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import type { SoftState } from '../operations/host.ts';
+import { type EventText, podEvents, podMessages, podReasons } from '../reasons.ts';
+import { admit, byUrgency, resize } from './admission/admit.ts';
+import type { AllocationMessage, AllocationReport, Grant } from './admission/messages.ts';
+import type { NodeView, Rejection, Taint } from './admission/predicates.ts';
+import type { Candidate } from './admission/preemption.ts';
+import type { AdmissionRequest, Allocation } from './admission/request.ts';
+import { eventRecorded, type PodKillWanted } from './messages.ts';
+import type { QOSClass } from './spec/qos.ts';
+
+/** Upstream's period of looking again at what waits for more; ends of pods come first. */
+const RETRY_MS = 180_000;
+/** A pod that is displaced and does not end by then holds up a critical one no longer. */
+const PREEMPTION_WAIT_MS = 60_000;
+
+export interface AllocationInput {
+  readonly settings: NodeSettings;
+  readonly softState: SoftState | null;
+}
+
+interface Waiting {
+  readonly request: AdmissionRequest;
+  readonly allocation: Allocation;
+  readonly victims: readonly string[];
+}
+
+interface PendingResize {
+  readonly request: AdmissionRequest;
+  readonly allocation: Allocation;
+  readonly sinceMs: number;
+}
+
+interface Context {
+  readonly settings: NodeSettings;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly Taint[];
+  readonly pressures: readonly string[];
+  readonly isShuttingDown: boolean;
+  /** The runtime keeps a pod's groups to those of its specification. */
+  readonly strictGroups: boolean;
+  readonly grants: Readonly<Record<string, Grant>>;
+  readonly rejections: Readonly<Record<string, Rejection>>;
+  readonly waiting: Readonly<Record<string, Waiting>>;
+  readonly resizes: Readonly<Record<string, PendingResize>>;
+  readonly demand: QOSDemand;
+}
+
+type Event =
+  | AllocationMessage
+  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'allocation.waited'; readonly uid: string };
+
+const s = setup({
+  types: { input: {} as AllocationInput, context: {} as Context, events: {} as Event },
+  guards: {
+    hasPending: ({ context }) => Object.keys(context.resizes).length > 0,
+    hasNoPending: ({ context }) => Object.keys(context.resizes).length === 0,
+  },
+});
+
+type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+
+/** What changes while one message is worked on; it becomes the context at the end, all at once. */
+type Books = { -readonly [Key in 'grants' | 'rejections' | 'waiting' | 'resizes']: Context[Key] };
+
+interface Work {
+  readonly args: Args;
+  readonly books: Books;
+}
+
+/** Does the work, then keeps the books and tells what follows from them. */
+const keeping = (work: (w: Work) => void) =>
+  s.enqueueActions((args) => {
+    const { context, enqueue } = args;
+    const { grants, rejections, waiting, resizes } = context;
+    const books: Books = { grants, rejections, waiting, resizes };
+    work({ args, books });
+    const demand = demandOf(books);
+    if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
+    enqueue.assign({ ...books, demand });
+  });
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+const reply = ({ args }: Work, message: AllocationReport): void => args.enqueue.sendTo(to('pods'), message);
+
+function tellEvent({ args }: Work, { uid, namespace, name }: AdmissionRequest, text: EventText): void {
+  args.enqueue.sendTo(to('eventRecorder'), eventRecorded({ kind: 'Pod', namespace, name, uid }, text));
+}
+
+const viewOf = ({ settings, labels, taints, pressures, isShuttingDown, strictGroups }: Context): NodeView => ({
+  ...settings.admission!,
+  nodeName: settings.nodeName,
+  labels,
+  taints,
+  pressures,
+  isShuttingDown,
+  strictGroups,
+});
+
+const candidates = ({ grants, waiting }: Books): readonly Candidate[] => [
+  ...Object.entries(grants).map(([uid, { demand }]) => ({ uid, demand })),
+  ...Object.values(waiting).map(({ request }) => ({ uid: request.uid, demand: request.demand })),
+];
+
+/** What pods of the two upper classes asked for in sum. */
+function demandOf({ grants }: Books): QOSDemand {
+  const sum = (qos: QOSClass, name: string): string =>
+    String(
+      Object.values(grants)
+        .filter(({ demand }) => demand.qos === qos)
+        .reduce((total, { demand }) => total + BigInt(demand.requests[name] ?? '0'), 0n),
+    );
+  return {
+    burstableCpuMilli: sum('Burstable', 'cpu'),
+    burstableMemoryBytes: sum('Burstable', 'memory'),
+    guaranteedMemoryBytes: sum('Guaranteed', 'memory'),
+  };
+}
+
+const without = <Value>(table: Readonly<Record<string, Value>>, uid: string): Readonly<Record<string, Value>> => {
+  const { [uid]: _gone, ...rest } = table;
+  return rest;
+};
+
+// ---- who wants something --------------------------------------------------------------------------------------------
+
+const judge = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'allocation.wanted') return;
+  const { uid } = event.request;
+  const rejection = w.books.rejections[uid];
+  if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
+  else if (w.books.grants[uid]) keep(w, event);
+  else if (!w.books.waiting[uid]) take(w, event);
+});
+
+type Wish = Pick<Waiting, 'request' | 'allocation'>;
+
+/** A new pod. */
+function take(w: Work, wish: Wish): void {
+  const { request, allocation } = wish;
+  const { uid } = request;
+  const { rejection, victims = [] } = admit(request, viewOf(w.args.context), candidates(w.books));
+  if (rejection !== null) return refuse(w, request, rejection);
+  if (victims.length === 0) return give(w, wish);
+  w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
+  w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
+  for (const victim of victims) displace(w, victim, uid);
+}
+
+function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
+  const { uid } = request;
+  w.books.rejections = { ...w.books.rejections, [uid]: rejection };
+  w.args.enqueue.sendTo(to('memory'), { type: 'memory.rejected', uid, rejection });
+  tellEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
+  reply(w, { type: 'allocation.refused', uid, rejection });
+}
+
+function give(w: Work, { request, allocation }: Wish): void {
+  const { uid, demand } = request;
+  w.books.grants = { ...w.books.grants, [uid]: { demand, allocation } };
+  w.books.waiting = without(w.books.waiting, uid);
+  w.books.resizes = without(w.books.resizes, uid);
+  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: { demand, allocation } });
+  reply(w, { type: 'allocation.granted', uid, allocation });
+}
+
+function displace({ args: { enqueue } }: Work, uid: string, critical: string): void {
+  const { preempting: reason } = podReasons;
+  const verdict = { reason, message: podMessages.preempted, said: 'once', disruptionTarget: true } as const;
+  enqueue(line('info', ['Ending a pod to make room for a critical one', { uid, critical }]));
+  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
+}
+
+// ---- who wants something else ---------------------------------------------------------------------------------------
+
+/** A pod that was taken before, after a restart of its actor or with another specification. */
+function keep(w: Work, wish: Wish): void {
+  const { uid } = wish.request;
+  const { allocation } = w.books.grants[uid]!;
+  if (!isSame(allocation, wish.allocation)) return change(w, wish);
+  w.books.resizes = without(w.books.resizes, uid);
+  reply(w, { type: 'allocation.granted', uid, allocation });
+}
+
+function change(w: Work, wish: Wish): void {
+  const { settings } = w.args.context;
+  const { request } = wish;
+  const { uid } = request;
+  const wholeNode = settings.admission?.wholeNode ?? {};
+  const refusal = resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
+  if (refusal === null) return give(w, wish);
+  const before = w.books.resizes[uid];
+  const sinceMs = before?.sinceMs ?? now(w.args);
+  const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wish, sinceMs } } : null;
+  w.books.resizes = pending ?? without(w.books.resizes, uid);
+  reply(w, { type: 'allocation.granted', uid, allocation: w.books.grants[uid]!.allocation });
+  reply(w, { type: 'allocation.pending', uid, refusal });
+}
+
+/** Something became free, or enough time went by: what waits is looked at again, the most urgent first. */
+function retry(w: Work): void {
+  const pending = Object.values(w.books.resizes).map((each) => ({
+    ...each,
+    increases: increases(w.books.grants[each.request.uid], each.request),
+  }));
+  for (const wish of pending.toSorted(byUrgency)) {
+    if (w.books.grants[wish.request.uid]) change(w, { request: wish.request, allocation: wish.allocation });
+    else w.books.resizes = without(w.books.resizes, wish.request.uid);
+  }
+}
+
+const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
+  ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
+
+const retryNow = keeping(retry);
+
+// ---- who is gone ----------------------------------------------------------------------------------------------------
+
+const free = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
+  const { uid } = event;
+  const held = w.books.grants[uid] !== undefined;
+  w.books.grants = without(w.books.grants, uid);
+  w.books.waiting = without(w.books.waiting, uid);
+  w.books.resizes = without(w.books.resizes, uid);
+  if (event.type === 'allocation.released') w.books.rejections = without(w.books.rejections, uid);
+  if (!held) return;
+  admitWaiting(w, uid);
+  retry(w);
+});
+
+/** Those that waited for this pod to end, and for nobody else. */
+function admitWaiting(w: Work, uid: string): void {
+  for (const waiting of Object.values(w.books.waiting)) {
+    const victims = waiting.victims.filter((victim) => victim !== uid);
+    if (victims.length === 0) give(w, waiting);
+    else w.books.waiting = { ...w.books.waiting, [waiting.request.uid]: { ...waiting, victims } };
+  }
+}
+
+const stopWaiting = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'allocation.waited') return;
+  const waiting = w.books.waiting[event.uid];
+  if (!waiting) return;
+  w.args.enqueue(line('warn', ['Pods that were displaced have not ended', { uid: event.uid, pods: waiting.victims }]));
+  give(w, waiting);
+});
+
+/** What is remembered of pods that are not on this node any more holds nothing. */
+const forgetOthers = keeping((w) => {
+  const { event } = w.args;
+  if (event.type !== 'pods.known') return;
+  const known = new Set(event.uids);
+  const remembered = [...Object.keys(w.books.grants), ...Object.keys(w.books.rejections)];
+  for (const uid of remembered.filter((each) => !known.has(each))) {
+    w.books.grants = without(w.books.grants, uid);
+    w.books.rejections = without(w.books.rejections, uid);
+    w.args.enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
+  }
+});
+
+const observe = s.assign(({ context, event }): Partial<Context> => {
+  if (event.type === 'node.observed') return { labels: event.labels, taints: event.taints };
+  if (event.type === 'node.pressed') return { pressures: event.pressures };
+  if (event.type === 'node.reported') {
+    return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
+  }
+  return event.type === 'node.shuttingDown' ? { isShuttingDown: true } : {};
+});
+
+/** What was known before; what was decided since counts more. */
+const remember = keeping(({ args: { event }, books }) => {
+  if (event.type !== 'memory.loaded') return;
+  books.grants = { ...event.state.grants, ...books.grants };
+  books.rejections = { ...event.state.rejections, ...books.rejections };
+});
+
+export const allocationMachine = s.createMachine({
+  id: 'allocation',
+  context: ({ input: { settings, softState } }) => ({
+    settings,
+    labels: settings.admission?.labels ?? {},
+    taints: settings.admission?.taints ?? [],
+    pressures: [],
+    isShuttingDown: false,
+    strictGroups: false,
+    grants: softState?.grants ?? {},
+    rejections: softState?.rejections ?? {},
+    waiting: {},
+    resizes: {},
+    demand: NO_DEMAND,
+  }),
+  entry: s.enqueueActions(({ enqueue }) => {
+    enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
+    enqueue.sendTo(to('pods'), { type: 'allocation.started' } satisfies AllocationReport);
+    enqueue.sendTo(to('runtimeState'), { type: 'runtimeState.wanted' });
+  }),
+  on: {
+    'memory.loaded': { actions: remember },
+    'allocation.wanted': { actions: judge },
+    'allocation.ended': { actions: free },
+    'allocation.released': { actions: free },
+    'allocation.waited': { actions: stopWaiting },
+    'pods.known': { actions: forgetOthers },
+    'node.observed': { actions: observe },
+    'node.pressed': { actions: observe },
+    'node.shuttingDown': { actions: observe },
+    'node.reported': { actions: observe },
+  },
+  initial: 'quiet',
+  states: {
+    quiet: { always: { guard: 'hasPending', target: 'pending' } },
+    /** Some pod waits for more than there is. */
+    pending: {
+      always: { guard: 'hasNoPending', target: 'quiet' },
+      after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: retryNow } },
+    },
+  },
+});

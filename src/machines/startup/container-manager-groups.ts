@@ -1,0 +1,193 @@
+/**
+ * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of the
+ * chart of `container-manager.ts`.
+ */
+import { assign, line } from '../../kernel/xstate.ts';
+import { nodeAllocatablePath, podParents } from '../node/cgroups/names.ts';
+import { nodeAllocatableGroup, qosGroups } from '../node/cgroups/node-groups.ts';
+import { daemonGroup, orphansOf, setUpSteps } from './container-manager-policy.ts';
+import { messageOf, containerManagerSetup as s, stepDone, stepFailed } from './container-manager-setup.ts';
+
+/** Upstream's period of putting the groups right. */
+const HOLD_PERIOD_MS = 60_000;
+/** Pods that come together change the sums together. */
+const GATHER_MS = 200;
+
+/** Groups are set up one after the other; the first failure ends it. */
+export const settingUp = s.createStateConfig({
+  entry: s.assign({ steps: ({ context }) => setUpSteps(context, context.resources!) }),
+  initial: 'next',
+  states: {
+    next: {
+      always: [
+        { guard: 'isSetUp', target: '#containerManager.running' },
+        { guard: 'isMade', target: 'making' },
+        { target: 'updating' },
+      ],
+    },
+    making: {
+      invoke: {
+        id: 'ensure',
+        src: 'cgroup.ensure',
+        input: ({ context }) => context.steps[0]!.wish,
+        onDone: { target: 'next', actions: stepDone },
+        onError: { target: '#containerManager.refused', actions: stepFailed },
+      },
+    },
+    updating: {
+      invoke: {
+        id: 'update',
+        src: 'cgroup.update',
+        input: ({ context }) => context.steps[0]!.wish,
+        onDone: { target: 'next', actions: stepDone },
+        onError: { target: '#containerManager.refused', actions: stepFailed },
+      },
+    },
+  },
+});
+
+/** The group of all pods: held to what the node can give. */
+export const allPods = s.createStateConfig({
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'hasLevels', target: 'held' }, { target: 'none' }] },
+    none: {},
+    held: {
+      invoke: {
+        id: 'holdPods',
+        src: 'cgroup.hold',
+        input: ({ context }) => ({
+          group: 'pods',
+          wishes: [nodeAllocatableGroup(context, context.resources!)],
+          periodMs: HOLD_PERIOD_MS,
+        }),
+        onError: { target: 'held', reenter: true },
+      },
+    },
+  },
+});
+
+/** The groups of the QoS levels: they follow what their pods ask for. */
+export const levels = s.createStateConfig({
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'hasLevels', target: 'held' }, { target: 'none' }] },
+    none: {},
+    held: {
+      initial: 'quiet',
+      invoke: {
+        id: 'holdLevels',
+        src: 'cgroup.hold',
+        input: ({ context }) => ({
+          group: 'levels',
+          wishes: qosGroups(context, context.resources!, context.demand),
+          periodMs: HOLD_PERIOD_MS,
+        }),
+        onError: { target: 'held', reenter: true },
+      },
+      states: {
+        quiet: { on: { 'qos.changed': 'gathering' } },
+        /** Waits for pods that come at the same time. */
+        gathering: { after: { [GATHER_MS]: '#containerManager.running.levels.choosing' } },
+      },
+    },
+  },
+});
+
+export const gathered = (who: 'kubelet' | 'system', guard: 'gathersKubelet' | 'gathersSystem') =>
+  s.createStateConfig({
+    initial: 'choosing',
+    states: {
+      choosing: { always: [{ guard, target: 'held' }, { target: 'none' }] },
+      none: {},
+      held: {
+        invoke: {
+          id: `gather-${who}`,
+          src: 'cgroup.gather',
+          input: ({ context }) => ({
+            who,
+            path: daemonGroup(who === 'kubelet' ? context.kubeletCgroups : context.systemCgroups),
+            oomScoreAdj: context.oomScoreAdj,
+            periodMs: HOLD_PERIOD_MS,
+          }),
+          onError: { target: 'held', reenter: true },
+        },
+      },
+    },
+  });
+
+/** Which group this process is in, for whoever reports on it. */
+export const own = s.createStateConfig({
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'usesCgroups', target: 'asking' }, { target: 'known' }] },
+    asking: {
+      invoke: {
+        id: 'own',
+        src: 'cgroup.own',
+        input: {},
+        onDone: {
+          target: 'known',
+          actions: assign({ kubeletGroup: ({ event }) => event.output.path }),
+        },
+        onError: {
+          target: 'known',
+          actions: line('warn', ({ event }) => [
+            "Failed to get the kubelet's cgroup. Kubelet system container metrics may be missing.",
+            { err: messageOf(event) },
+          ]),
+        },
+      },
+    },
+    known: {},
+  },
+});
+
+/** Groups of pods that are gone: looked for once, when it is known which pods there are. */
+export const orphans = s.createStateConfig({
+  initial: 'waiting',
+  states: {
+    waiting: {
+      on: {
+        'pods.known': {
+          guard: 'hasLevels',
+          target: 'listing',
+          actions: s.assign({ pods: ({ event }) => (event.type === 'pods.known' ? event.uids : []) }),
+        },
+      },
+    },
+    listing: {
+      invoke: {
+        id: 'listPods',
+        src: 'cgroup.listPods',
+        input: ({ context }) => ({ driver: context.cgroupDriver, parents: podParents(context) }),
+        onDone: {
+          target: 'removing',
+          actions: assign({ orphans: ({ context, event }) => orphansOf(context.pods, event.output.pods) }),
+        },
+        onError: {
+          target: 'waiting',
+          actions: line('error', ({ event }) => ['Failed to list pod cgroups', { err: messageOf(event) }]),
+        },
+      },
+    },
+    removing: {
+      always: { guard: 'hasNoOrphans', target: 'waiting' },
+      entry: line('info', ({ context }) => ['Orphaned pod found, removing pod cgroups', { cgroups: context.orphans }]),
+      invoke: {
+        id: 'removeOrphans',
+        src: 'cgroup.destroy',
+        input: ({ context }) => ({
+          driver: context.cgroupDriver,
+          paths: context.orphans,
+          within: nodeAllocatablePath(context),
+        }),
+        onDone: 'waiting',
+        onError: {
+          target: 'waiting',
+          actions: line('error', ({ event }) => ['Failed to remove orphaned pod cgroups', { err: messageOf(event) }]),
+        },
+      },
+    },
+  },
+});

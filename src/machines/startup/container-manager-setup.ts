@@ -1,0 +1,125 @@
+/** The vocabulary of the container manager: its events, its operations, its actions. The chart is in `container-manager.ts`. */
+import { assign, line, pick, setup, to } from '../../kernel/xstate.ts';
+import type { NodeResources } from '../node/allocatable.ts';
+import { nodeAllocatableGroup, type QOSDemand } from '../node/cgroups/node-groups.ts';
+import { nodeRef } from '../node/events.ts';
+import { type CgroupsHeld, cgroupOperations } from '../operations/cgroup.ts';
+import { type CgroupInfo, hostOperations } from '../operations/host.ts';
+import type { Ended } from '../pods/messages.ts';
+import { type ContainerManagerInput, printedGroup, resourcesOf, type SetUpStep } from './container-manager-policy.ts';
+
+export interface ContainerManagerContext extends ContainerManagerInput {
+  readonly cgroups: CgroupInfo | null;
+  readonly resources: NodeResources | null;
+  readonly refusal: string;
+  readonly steps: readonly SetUpStep[];
+  readonly demand: QOSDemand;
+  /** Pods that there are. */
+  readonly pods: readonly string[];
+  /** Groups of pods that there are not. */
+  readonly orphans: readonly string[];
+  /** The group of this process; empty while it is not known. */
+  readonly kubeletGroup: string;
+}
+
+type Event =
+  | { readonly type: 'containerManager.start' }
+  | { readonly type: 'qos.changed'; readonly demand: QOSDemand }
+  | { readonly type: 'pods.known'; readonly uids: readonly string[] }
+  | CgroupsHeld
+  | Ended;
+
+export const containerManagerSetup = setup({
+  types: { input: {} as ContainerManagerInput, context: {} as ContainerManagerContext, events: {} as Event },
+  actors: {
+    ...pick(hostOperations, 'host.cgroups', 'host.fileSystem', 'host.tuneKernel'),
+    ...pick(
+      cgroupOperations,
+      'cgroup.missing',
+      'cgroup.ensure',
+      'cgroup.update',
+      'cgroup.hold',
+      'cgroup.own',
+      'cgroup.gather',
+      'cgroup.listPods',
+      'cgroup.destroy',
+    ),
+  },
+  guards: {
+    isRefused: ({ context }) => context.refusal !== '',
+    countsStorage: ({ context }) => context.storagePath !== '',
+    checksRoot: ({ context }) => context.usesCgroups && context.cgroupsPerQOS,
+    usesCgroups: ({ context }) => context.usesCgroups,
+    isSetUp: ({ context }) => context.steps.length === 0,
+    isMade: ({ context }) => context.steps[0]?.isMade === true,
+    hasNoOrphans: ({ context }) => context.orphans.length === 0,
+    hasLevels: ({ context }) => context.usesCgroups && context.cgroupsPerQOS,
+    gathersSystem: ({ context }) => context.usesCgroups && context.systemCgroups !== '',
+    gathersKubelet: ({ context }) => context.usesCgroups && context.kubeletCgroups !== '',
+  },
+});
+
+const s = containerManagerSetup;
+
+type Failing = { readonly error?: unknown };
+export const messageOf = (event: unknown): string => ((event as Failing).error as Error).message;
+
+export const refuse = (text: (message: string) => string) =>
+  s.assign({ refusal: ({ event }) => text(messageOf(event)) });
+
+export const judgeResources = s.assign(({ context, event }) => {
+  const storage = (event as { output?: { capacityBytes: string } }).output?.capacityBytes ?? null;
+  const answer = resourcesOf(context, storage);
+  return answer.error === undefined ? { resources: answer.value } : { refusal: answer.error };
+});
+
+type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+
+/** What became of enforcing, as an event of the node. */
+function tellEvent({ context, enqueue }: Args, isSuccess: boolean, message: string): void {
+  enqueue.sendTo(to('eventRecorder'), {
+    type: 'event.recorded',
+    ref: nodeRef(context.nodeName),
+    eventType: isSuccess ? 'Normal' : 'Warning',
+    reason: isSuccess ? 'NodeAllocatableEnforced' : 'FailedNodeAllocatableEnforcement',
+    message,
+  });
+}
+
+/** A group is as wanted: what it was for is said, and the next one comes. */
+export const stepDone = s.enqueueActions((args) => {
+  const [step, ...steps] = args.context.steps;
+  if (step && step.event !== '') tellEvent(args, true, step.event);
+  args.enqueue.assign({ steps });
+});
+
+export const stepFailed = s.enqueueActions((args) => {
+  const [step] = args.context.steps;
+  const { code, message } = (args.event as unknown as { error: { code?: string; message: string } }).error;
+  const isAbsent = step?.isMade === false && code === 'ENOENT';
+  const why = isAbsent ? `${printedGroup(step.wish.path)} cgroup does not exist` : message;
+  const refusal = `${step?.failure ?? ''}${why}`;
+  if (step && step.event !== '') tellEvent(args, false, refusal);
+  args.enqueue.assign({ refusal });
+});
+
+/** Kept groups: each stream's own word, so that a failure of one is not taken for another's. */
+export const sayHeld = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'cgroups.held') return;
+  const { group, message } = event;
+  if (group === 'pods') {
+    const name = printedGroup(nodeAllocatableGroup(context, context.resources!).path);
+    const isHeld = message === '';
+    const failure = `Failed to update Node Allocatable Limits ${name}: ${message}`;
+    tellEvent(args, isHeld, isHeld ? 'Updated Node Allocatable limit across pods' : failure);
+  } else if (message !== '') {
+    enqueue(line('error', [FAILURES[group] ?? group, { err: message }]));
+  }
+});
+
+const FAILURES: Readonly<Record<string, string>> = {
+  levels: 'Failed to update QoS cgroup configuration',
+  kubelet: 'Failed to ensure process in container with oom score',
+  system: 'Failed to ensure state',
+};
