@@ -6,8 +6,8 @@
  * files. That costs about 25 ms; `npm run bench -- --only rss` shows what it saves.
  */
 
-/** What came young into a node's life stays small: turns are short, and few of their values outlive them. */
-const V8_FLAGS = ['--max-semi-space-size=2', '--optimize-for-size'];
+/** A small nursery, for turns are short and few of their values outlive them; one thread that collects. */
+const V8_FLAGS = ['--max-semi-space-size=2', '--optimize-for-size', '--single-threaded-gc'];
 /** One heap of the C library for all threads; each thread that reads a file would keep one of its own. */
 const ENVIRONMENT = { MALLOC_ARENA_MAX: '1' };
 

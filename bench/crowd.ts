@@ -80,33 +80,47 @@ async function idleCpu({ containerd }: Bench, agent?: number): Promise<number> {
   return (used() - before) / (IDLE_MS / 1_000);
 }
 
-interface BatchMeasures {
-  readonly throughput: Measure;
-  readonly recovered: Measure;
-  readonly idle: Measure;
-  readonly memory: Measure;
+/** What can be measured of a node with many pods, by its name on the command line. */
+export const CROWD = ['batch', 'recovery', 'idle', 'rss'] as const;
+type Crowd = (typeof CROWD)[number];
+type CrowdMeasures = Readonly<Record<Crowd, Measure>>;
+
+interface CrowdSizes {
+  readonly rounds: number;
+  readonly pods: number;
+  readonly only: ReadonlySet<string>;
 }
 
-async function oneRound(bench: Bench, pilot: PodRequests, pods: number, into: BatchMeasures): Promise<void> {
-  const control = [await controlBatch(bench, pilot, pods)];
+/** A node that has its pods and nothing to do: what it costs, and how fast it is there again. */
+async function withAgent(bench: Bench, node: TestNode, { pods, only }: CrowdSizes, into: CrowdMeasures) {
+  await verified(node, pods);
+  await sleep(SETTLE_MS);
+  const idle = only.has('idle') ? [await idleCpu(bench, node.pid)] : [];
+  const weight = [rssMiB(node.pid)];
+  if (only.has('recovery')) {
+    const bareMs = [await bareInspection(bench)];
+    const ours = [await recovery(bench, node, pods), await recovery(bench, node, pods)];
+    into.recovery.rounds.push({ control: [...bareMs, await bareInspection(bench)], ours });
+  }
+  return { idle, weight };
+}
+
+async function oneRound(bench: Bench, pilot: PodRequests, sizes: CrowdSizes, into: CrowdMeasures): Promise<void> {
+  const { pods, only } = sizes;
+  const control = only.has('batch') ? [await controlBatch(bench, pilot, pods)] : [];
   await removeAll(bench.client);
   const node = newNode(bench);
   try {
     await node.start();
-    into.throughput.rounds.push({ control, ours: [await ourBatch(bench, node, pods)] });
-    await verified(node, pods);
-    await sleep(SETTLE_MS);
-    const idle = await idleCpu(bench, node.pid);
-    const weight = rssMiB(node.pid);
-    const bareMs = [await bareInspection(bench)];
-    const ours = [await recovery(bench, node, pods), await recovery(bench, node, pods)];
-    into.recovered.rounds.push({ control: [...bareMs, await bareInspection(bench)], ours });
+    const ours = [await ourBatch(bench, node, pods)];
+    if (only.has('batch')) into.batch.rounds.push({ control, ours });
+    const { idle, weight } = await withAgent(bench, node, sizes, into);
     await node.stop();
     await sleep(SETTLE_MS);
     const bare = new BareProcess('inspect', bench.containerd.endpoint);
     await bare.ready();
-    into.idle.rounds.push({ control: [await idleCpu(bench)], ours: [idle] });
-    into.memory.rounds.push({ control: [rssMiB(bare.pid)], ours: [weight] });
+    if (only.has('idle')) into.idle.rounds.push({ control: [await idleCpu(bench)], ours: idle });
+    if (only.has('rss')) into.rss.rounds.push({ control: [rssMiB(bare.pid)], ours: weight });
     await bare.close();
   } catch (error) {
     throw new Error(`${(error as Error).message}\n${node.log}`, { cause: error });
@@ -116,20 +130,18 @@ async function oneRound(bench: Bench, pilot: PodRequests, pods: number, into: Ba
   }
 }
 
-export async function batch(
-  bench: Bench,
-  pilot: PodRequests,
-  { rounds, pods }: { readonly rounds: number; readonly pods: number },
-): Promise<Measure[]> {
-  const into: BatchMeasures = {
-    throughput: measure(`${pods} pods at once`, `raw calls, ${CONCURRENCY} at a time`, 'pods/s'),
-    recovered: measure(`SIGKILL, ${pods} pods known again`, 'a bare Node process that asks for every status'),
+/** Measures those of {@link CROWD} that are in `only`; the others stay empty and are left out. */
+export async function crowd(bench: Bench, pilot: PodRequests, sizes: CrowdSizes): Promise<Measure[]> {
+  const { rounds, pods, only } = sizes;
+  const into: CrowdMeasures = {
+    batch: measure(`${pods} pods at once`, `raw calls, ${CONCURRENCY} at a time`, 'pods/s'),
+    recovery: measure(`SIGKILL, ${pods} pods known again`, 'a bare Node process that asks for every status'),
     idle: measure(`idle CPU with ${pods} pods`, 'containerd without an agent', 'ms/s'),
-    memory: measure(`RSS with ${pods} pods`, 'a bare Node process that asked for every status', 'MiB'),
+    rss: measure(`RSS with ${pods} pods`, 'a bare Node process that asked for every status', 'MiB'),
   };
   for (let round = 0; round < rounds; round++) {
-    console.log(`batch round ${round + 1} of ${rounds}, load ${load()}`);
-    await oneRound(bench, pilot, pods, into);
+    console.log(`round ${round + 1} of ${rounds} with ${pods} pods, load ${load()}`);
+    await oneRound(bench, pilot, sizes, into);
   }
-  return Object.values(into) as Measure[];
+  return CROWD.filter((name) => only.has(name)).map((name) => into[name]);
 }
