@@ -8,6 +8,7 @@ import { configurationPorts } from './configuration-watch.ts';
 import { fileSystem } from './file-system.ts';
 import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
 import { keepIptables } from './iptables.ts';
+import { watchOom } from './kmsg.ts';
 import { limitPorts } from './limits.ts';
 import { lockPorts } from './lock.ts';
 import { machinePorts } from './machine.ts';
@@ -53,6 +54,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.watchManifestUrl': manifestUrlPort(vault),
     'host.preparePod': preparePod,
     'host.removePod': removePod,
+    'host.watchOom': watchOom(root),
     'host.terminationMessage': terminationMessage,
     'host.fileSystem': fileSystem,
     'host.symlink': makeSymlink,

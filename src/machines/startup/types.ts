@@ -3,9 +3,9 @@
 import type { NodeResources } from '../node/allocatable.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
-import type { ConfigReloadApplied } from './config-reload.ts';
 import type { CertificateReport } from './certificate-setup.ts';
 import type { KubeClients } from './client-builder.ts';
+import type { ConfigReloadApplied } from './config-reload.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { PodResult, RunOnceFinished } from './run-once.ts';
 
@@ -100,6 +100,14 @@ export type KubeletEvent =
   | { readonly type: 'containerManager.failed'; readonly message: string }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }
   | { readonly type: 'healthz.serving'; readonly address: string; readonly port: number }
+  | {
+      readonly type: 'server.serving';
+      readonly address: string;
+      readonly port: number;
+      readonly isReadOnly: boolean;
+    }
+  | { readonly type: 'server.failed'; readonly message: string }
+  | { readonly type: 'oomWatcher.failed'; readonly message: string }
   | CertificateReport
   | { readonly type: 'runtimeState.up' }
   | { readonly type: 'runtimeState.down'; readonly errors: readonly string[] }
