@@ -9,7 +9,15 @@ export type MachineName = 'cgroup-v1' | 'cgroup-v2';
 
 /** The root of the tree; `more` is added to it, or taken away where it is `null`. */
 export async function machineFiles(name: MachineName, more: Readonly<Record<string, string>> = {}): Promise<string> {
-  const root = await temporaryFolder();
+  return writeMachine(await temporaryFolder(), name, more);
+}
+
+/** The same in a folder that somebody else removes. */
+export function writeMachine(
+  root: string,
+  name: MachineName = 'cgroup-v1',
+  more: Readonly<Record<string, string>> = {},
+): string {
   const files: Record<string, string> = JSON.parse(readFileSync(new URL(`${name}.json`, MACHINES), 'utf8'));
   for (const [path, content] of Object.entries({ ...files, ...more })) {
     mkdirSync(dirname(join(root, path)), { recursive: true });

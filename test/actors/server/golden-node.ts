@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import type { Create } from '../../../src/actors/server/auth/reviews.ts';
 import { flagValues } from '../../../src/actors/server/flag-values.ts';
+import { healthzPorts } from '../../../src/actors/server/healthz.ts';
 import { type ServerOptions, serverPorts } from '../../../src/actors/server/index.ts';
 import { nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
@@ -22,6 +23,7 @@ import type { ServedPort, ServerItem } from '../../../src/machines/operations/se
 import { applyDefaults } from '../../../src/machines/startup/configuration/index.ts';
 import { startApiServer } from '../../fakes/api-server/index.ts';
 import { Authority, type Credential } from '../../fakes/api-server/pki.ts';
+import { writeMachine } from '../../support/machine-files.ts';
 import { FakeRuntime, Refusal } from '../cri/fake-runtime.ts';
 import { corpusPods, goldenPods } from './golden-pods.ts';
 
@@ -141,12 +143,18 @@ const COMMANDS: Readonly<Record<string, readonly [stdout: string, stderr: string
   'ls /nonexistent': ['', 'ls: /nonexistent: No such file or directory\n', 1],
 };
 const UNKNOWN = 2;
+const NOT_STARTED =
+  'failed to exec in container: failed to start exec "<id>": OCI runtime exec failed: exec failed: ' +
+  'unable to start container process:';
+/** The corpus has one command whose first word means something. */
+const known = (cmd: readonly string[] | undefined): string => (cmd?.[0] === 'nosuchcmd' ? 'nosuchcmd' : '');
 
 async function runtime(): Promise<FakeRuntime> {
   return await FakeRuntime.start({
     ExecSync: ({ cmd }) => {
       const answer = COMMANDS[(cmd ?? []).join(' ')];
-      if (!answer) throw new Refusal(UNKNOWN, 'failed to exec in container: failed to start exec "0123"');
+      if (!answer)
+        throw new Refusal(UNKNOWN, `${NOT_STARTED} exec: "${known(cmd)}": executable file not found in $PATH: unknown`);
       const [stdout, stderr, exit_code] = answer;
       return { stdout: Buffer.from(stdout), stderr: Buffer.from(stderr), exit_code };
     },
@@ -173,9 +181,16 @@ export const RUNS = {
   D: { profilingHandler: false, debugFlagsHandler: false, systemLogHandler: false },
 } as const;
 
+/** The lines of a recorded log. */
+function linesOf(id: string): string[] {
+  const { body = '' } = recordings().find((each) => each.id === id)!;
+  return body.trimEnd().split('\n');
+}
+
 export class GoldenNode {
   readonly directory = mkdtempSync(join(tmpdir(), 'statelet-golden-http-'));
   readonly logDirectory = join(this.directory, 'log');
+  private machine = '';
   pods: NodePod[] = [];
   issued: Record<string, Credential> = {};
   authority!: Authority;
@@ -190,17 +205,15 @@ export class GoldenNode {
   }
 
   private async prepare(): Promise<void> {
-    const lines = recordings()
-      .find(({ id }) => id === 'logs-001')!
-      .body!.trimEnd()
-      .split('\n');
-    this.pods = goldenPods(join(this.directory, 'pods'), corpusPods(lines));
+    const pods = corpusPods(linesOf('logs-001'), linesOf('logs-path-024'));
+    this.pods = goldenPods(join(this.directory, 'pods'), pods);
     this.machineLogs();
     this.api = await startApiServer();
     this.grant();
     this.authority = await Authority.create('golden-ca');
     this.issued = await certificates(this.authority);
     this.fake = await runtime();
+    this.machine = writeMachine(join(this.directory, 'machine'));
     this.options = this.serverOptions(await this.client());
     const serving = await this.authority.issue({
       commonName: 'node1',
@@ -258,7 +271,7 @@ export class GoldenNode {
     };
     const recorder = new Recorder({ journalBytes: () => 0 });
     const { call } = connectRuntime({ endpoint: this.fake.endpoint });
-    const reader = new StatsReader({ call });
+    const reader = new StatsReader({ call, root: this.machine });
     const place = {
       nodeName: 'node1',
       rootDir: this.directory,
@@ -328,6 +341,21 @@ export class GoldenNode {
       const served = serverPorts(this.options)['server.serve'](call);
       served.catch(reject);
       this.served.push(served);
+    });
+  }
+
+  /** The port of /healthz alone. */
+  async serveHealthz(): Promise<number> {
+    return await new Promise((resolve) => {
+      const emit = (item: { readonly type: string; readonly port?: number }) => resolve(item.port!);
+      const call = {
+        id: 0,
+        input: { address: '127.0.0.1', port: 0 },
+        resume: false,
+        signal: this.closing.signal,
+        emit,
+      };
+      this.served.push(healthzPorts()['server.healthz'](call));
     });
   }
 

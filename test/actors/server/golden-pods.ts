@@ -26,14 +26,14 @@ export interface GoldenPod {
 
 const SLEEPER: GoldenContainer = { name: 'main', log: [] };
 
-/** `lines`: what the corpus has of the log of that name. */
-export const corpusPods = (lines: readonly string[]): GoldenPod[] => [
+/** What the corpus has of two logs: `lines` and `web/httpd`. */
+export const corpusPods = (lines: readonly string[], httpd: readonly string[]): GoldenPod[] => [
   { name: 'lines', containers: [{ name: 'main', log: lines }] },
   {
     name: 'web',
     containers: [
       { name: 'setup', kind: 'init', state: 'exited', log: ['init says hello'] },
-      { name: 'httpd', log: ['starting', 'oops'] },
+      { name: 'httpd', log: httpd },
       { name: 'ticker', log: ['tick 0', 'err 0'] },
     ],
   },

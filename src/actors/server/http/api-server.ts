@@ -113,6 +113,10 @@ export class ApiServer {
     );
     this.server.maxConnections = CONNECTIONS_MAX;
     this.server.on('upgrade', (request, socket, head) => this.upgraded(request, socket, head));
+    // Nobody is connected to anywhere: to upstream it is a method like any other.
+    this.server.on('connect', (request, socket) => this.detached(request, socket));
+    // A body is asked for only by those who read it.
+    this.server.on('checkContinue', (request, response) => this.dispatch(request, response));
     // It never listens itself: this starts its watch over slow requests.
     this.server.emit('listening');
     return this.server;
@@ -120,17 +124,17 @@ export class ApiServer {
 
   /** A request for a stream is answered like any other until its endpoint takes the connection. */
   private upgraded(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const response = new ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket as Socket);
-    response.once('finish', () => socket.end());
-    socket.on('error', () => socket.destroy());
+    const response = responseTo(request, socket);
     const take = () => {
       response.detachSocket(socket as Socket);
       return { socket, head };
     };
     this.upgrades.set(request, { take });
     this.dispatch(request, response);
+  }
+
+  private detached(request: IncomingMessage, socket: Duplex): void {
+    this.dispatch(request, responseTo(request, socket));
   }
 
   private rewrite(request: IncomingMessage): string {
@@ -201,10 +205,27 @@ export class ApiServer {
     const { onAnswered } = this.options;
     const time = () => onAnswered?.(sentMethod(request.raw), route, reply.raw.statusCode, reply.elapsedTime);
     reply.raw.once('close', time);
-    if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : reply.send(body);
+    if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : streamed(body, reply);
     if (body.length === 0) return reply.header('content-length', '0').send();
     return reply.send(Buffer.isBuffer(body) ? body : Buffer.from(body));
   }
+}
+
+/** The answer to a request whose connection the server has let go of; it is the last one there. */
+function responseTo(request: IncomingMessage, socket: Duplex): ServerResponse {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket as Socket);
+  response.once('finish', () => socket.end());
+  socket.on('error', () => socket.destroy());
+  return response;
+}
+
+/** The head goes at once: what follows may take its time. */
+function streamed(body: Readable, reply: FastifyReply): FastifyReply {
+  reply.send(body);
+  reply.raw.flushHeaders();
+  return reply;
 }
 
 function headOnly(body: Readable, reply: FastifyReply): FastifyReply {

@@ -1,5 +1,5 @@
 /**
- * Profiles of this process by V8's inspector. One at a time: a second one would measure the first.
+ * Profiles of this process by V8's inspector. One of a kind at a time: a second one would end the first.
  */
 import type { InspectorNotification } from 'node:inspector';
 import { Session } from 'node:inspector/promises';
@@ -12,18 +12,19 @@ export class ProfilerBusy extends Error {
   }
 }
 
-let isBusy = false;
+/** What is being measured now. */
+const busy = new Set<string>();
 
-async function measured<T>(measure: (session: Session) => Promise<T>): Promise<T> {
-  if (isBusy) throw new ProfilerBusy();
-  isBusy = true;
+async function measured<T>(what: string, measure: (session: Session) => Promise<T>): Promise<T> {
+  if (busy.has(what)) throw new ProfilerBusy();
+  busy.add(what);
   const session = new Session();
   try {
     session.connect();
     return await measure(session);
   } finally {
     session.disconnect();
-    isBusy = false;
+    busy.delete(what);
   }
 }
 
@@ -33,7 +34,7 @@ const during = (seconds: number, signal: AbortSignal): Promise<unknown> =>
 
 /** A `.cpuprofile`. */
 export const cpuProfile = (seconds: number, signal: AbortSignal): Promise<string> =>
-  measured(async (session) => {
+  measured('cpu', async (session) => {
     await session.post('Profiler.enable');
     await session.post('Profiler.start');
     await during(seconds, signal);
@@ -43,7 +44,7 @@ export const cpuProfile = (seconds: number, signal: AbortSignal): Promise<string
 
 /** A `.heapprofile`. */
 export const allocations = (seconds: number, signal: AbortSignal): Promise<string> =>
-  measured(async (session) => {
+  measured('allocations', async (session) => {
     await session.post('HeapProfiler.startSampling');
     await during(seconds, signal);
     const { profile } = await session.post('HeapProfiler.stopSampling');
@@ -52,7 +53,7 @@ export const allocations = (seconds: number, signal: AbortSignal): Promise<strin
 
 /** Events of V8 and Node in the form of Chrome's tracing. */
 export const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
-  measured(async (session) => {
+  measured('trace', async (session) => {
     const events: unknown[] = [];
     session.on('NodeTracing.dataCollected', ({ params }: InspectorNotification<{ value: unknown[] }>) => {
       events.push(...params.value);

@@ -29,6 +29,8 @@ const REFUSALS: Readonly<Record<string, string>> = {
   HPE_INVALID_HEADER_TOKEN: '400 Bad Request: invalid header name',
 };
 
+const UNSUPPORTED_VERSION = '505 HTTP Version Not Supported: unsupported protocol version';
+
 function end(socket: Socket, status: string): void {
   if (socket.writable) socket.end(head(status) + status);
   else socket.destroy();
@@ -36,6 +38,10 @@ function end(socket: Socket, status: string): void {
 
 /** False when the request was refused here: it names no host, or two. */
 export function isAnswerable(request: IncomingMessage): boolean {
+  if (request.httpVersionMajor !== 1) {
+    end(request.socket, request.httpVersionMajor === 0 ? '400 Bad Request' : UNSUPPORTED_VERSION);
+    return false;
+  }
   const hosts = request.rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length;
   if (hosts === 1 || (hosts === 0 && request.httpVersion === '1.0')) {
     if (!/%(?![0-9a-f]{2})/i.test((request.url ?? '').split('?', 1)[0]!)) return true;
@@ -55,10 +61,7 @@ export function answerMalformed(error: ParserError, socket: Socket, dispatch: Di
   if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
   const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket.toString('latin1') : '';
   if (error.code === 'HPE_INVALID_METHOD' && serveUnknownMethod(packet, socket, dispatch)) return;
-  if (/^[A-Z]+ \S+ HTTP\/[2-9]\.\d\r\n/.test(packet)) {
-    const status = '505 HTTP Version Not Supported';
-    return void socket.end(`${head(`${status}: unsupported protocol version`)}${status}: unsupported protocol version`);
-  }
+  if (/^[A-Z]+ \S+ HTTP\/[2-9]\.\d\r\n/.test(packet)) return end(socket, UNSUPPORTED_VERSION);
   end(socket, (error.code && REFUSALS[error.code]) || '400 Bad Request');
 }
 
