@@ -2,15 +2,16 @@
 import { to } from '../../kernel/xstate.ts';
 import { podEvents } from '../reasons.ts';
 import { eventRecorded } from './messages.ts';
+import { isAwaiting } from './pod-objects.ts';
 import { type PodContext, podOrName, refOf } from './pod-policy.ts';
-import { podSetup as s } from './pod-setup.ts';
+import { order, podSetup as s } from './pod-setup.ts';
 import { nextAttempt } from './pod-turns.ts';
 import { sandboxConfig } from './spec/index.ts';
 import { objectKey } from './volumes/objects.ts';
 
-/** Each time somebody asks, as upstream does each time it looks after the pod. */
+/** Each time somebody asks, as upstream does each time it looks after the pod; not before its secrets are known. */
 export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'container.imageWanted') return;
+  if (event.type !== 'container.imageWanted' || isAwaiting(context)) return;
   const { name: container, image, policy, ref } = event;
   const { secrets, missing } = pullSecrets(context);
   if (missing.length > 0) {
@@ -30,6 +31,14 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
     sandboxConfig: sandboxConfig(pod, newestAttempt(context), context.node),
     remembered: context.pulls[image] ?? null,
   });
+});
+
+/** The secrets are known now: who still waits for its image asks again. */
+export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {
+  if (isAwaiting(context)) return;
+  for (const [name, { view, wish }] of Object.entries(context.containers)) {
+    if (view.phase === 'waiting' && wish === null) order(enqueue, name, { type: 'images.started' });
+  }
 });
 
 const newestAttempt = (context: PodContext): number =>

@@ -36,7 +36,7 @@ import {
 import { admitting, askAllocation, askChange, endAllocation, grouping, releaseAllocation } from './pod-allocation.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
-import { askImage } from './pod-images.ts';
+import { askImage, askImagesAgain } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
@@ -179,7 +179,7 @@ const sync = s.createStateConfig({
       entry: recordBlocked,
       on: {
         'pod.configured': { target: 'deciding', actions: [configure, planVolumes] },
-        'object.found': { target: 'deciding', actions: takeObject },
+        'object.found': { target: 'deciding', actions: [takeObject, askImagesAgain] },
       },
     },
     replacing,
@@ -304,7 +304,7 @@ export const podMachine = s.createMachine({
         'image.failed': { actions: forwardImage },
         'images.started': { actions: forwardImage },
         'objects.changed': { actions: takeObjects },
-        'object.found': { actions: takeObject },
+        'object.found': { actions: [takeObject, askImagesAgain] },
         'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
         'status.wanted': { actions: tellStatusAgain },
         'allocation.started': { actions: askAllocation },
