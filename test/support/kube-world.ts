@@ -42,13 +42,10 @@ export class KubeWorld {
   private readonly time: VirtualTime;
   private readonly watches = new Set<() => void>();
 
-  constructor(time: VirtualTime) {
+  constructor(time: VirtualTime, nodeName = 'node') {
     this.time = time;
-    for (const name of ['default', 'kube-system', 'other']) {
-      this.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
-      this.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: name } });
-    }
-    this.create({ apiVersion: 'v1', kind: 'Node', metadata: { name: 'node' } });
+    for (const name of ['default', 'kube-system', 'other']) this.createNamespace(name);
+    this.create({ apiVersion: 'v1', kind: 'Node', metadata: { name: nodeName } });
   }
 
   /** As `kubectl create`. */
@@ -56,6 +53,12 @@ export class KubeWorld {
     const kind = kindOf(object);
     const namespace = kind.namespaced ? (object.metadata.namespace ?? 'default') : undefined;
     return this.registry.create(kind, namespace, object, ADMIN);
+  }
+
+  /** A namespace with the service account that every namespace has. */
+  createNamespace(name: string): void {
+    this.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    this.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: name } });
   }
 
   /** A pod bound to the node of the tests; ServiceAccount admission stays out. */

@@ -21,6 +21,8 @@ export interface Program {
   readonly exitCode?: number;
   /** How long it takes to end after the stop signal; `undefined`: at once. Infinity: only SIGKILL ends it. */
   readonly stopsMs?: number;
+  /** Of the end that the stop signal asked for. */
+  readonly stopExitCode?: number;
   /** It cannot be started at all, and the runtime says this. */
   readonly startError?: string;
 }
@@ -71,6 +73,8 @@ export class RuntimeModel {
   /** Every process that was ever started: `<pod>/<container>#<attempt>`. */
   readonly started: string[] = [];
   onChange: (uid: string) => void = () => {};
+  /** What a container does by its configuration; `undefined`: as `programs` says. */
+  programOf: (container: Container) => Program | undefined = () => undefined;
   private readonly time: VirtualTime;
   private ids = 0;
 
@@ -192,7 +196,7 @@ export class RuntimeModel {
     }
     const name = container.config.metadata?.name ?? '';
     const programs = this.programs.get(name) ?? [];
-    container.program = (programs.length > 1 ? programs.shift() : programs[0]) ?? {};
+    container.program = this.programOf(container) ?? (programs.length > 1 ? programs.shift() : programs[0]) ?? {};
     const { startError } = container.program;
     if (startError !== undefined) {
       this.exit(container, START_ERROR_EXIT);
@@ -220,7 +224,7 @@ export class RuntimeModel {
     const { stopsMs = 0 } = container.program;
     const graceMs = timeoutSeconds * 1_000;
     const endsByItself = stopsMs <= graceMs;
-    const code = endsByItself ? SIGTERM_EXIT : SIGKILL_EXIT;
+    const code = endsByItself ? (container.program.stopExitCode ?? SIGTERM_EXIT) : SIGKILL_EXIT;
     this.time.arm(this.time.ms + Math.min(stopsMs, graceMs), () => this.exit(container, code));
   }
 

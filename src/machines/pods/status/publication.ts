@@ -5,8 +5,9 @@
  * the agent is no change; nobody reads that a pod has ended while one of its containers may still run.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { PodCondition, PodStatus } from '../../api/pod.ts';
+import type { ContainerState, PodCondition, PodStatus } from '../../api/pod.ts';
 import { strategicPatch } from '../../kube/strategic-patch.ts';
+import { waitingReasons } from '../../reasons.ts';
 import type { SeenPod } from '../messages.ts';
 import { isForeignCondition } from './conditions.ts';
 import { isTerminalPhase } from './phase.ts';
@@ -102,7 +103,31 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
   const changesReadiness = isReadyNow && readiness(after) !== readiness(seen.status);
   if (seen.isDeleting || after.phase !== seen.status.phase || changesReadiness) return 'now';
   if (seen.status.startTime === undefined) return 'soon';
-  const texts = ({ containerStatuses, initContainerStatuses }: PodStatus): string =>
-    JSON.stringify([containerStatuses, initContainerStatuses]);
-  return texts(withoutNulls(seen.status) as PodStatus) === texts(after) ? 'later' : 'soon';
+  return lookOf(withoutNulls(seen.status) as PodStatus) === lookOf(after) ? 'later' : 'soon';
+}
+
+/** What of its containers people look at. That one is on its way is no news until it runs, or does not. */
+const lookOf = ({ containerStatuses = [], initContainerStatuses = [] }: PodStatus): string =>
+  JSON.stringify(
+    [...initContainerStatuses, ...containerStatuses].map(({ name, state, lastState, ready, restartCount, started }) => [
+      name,
+      isOnItsWay(state) ? null : ordered(state),
+      ordered(lastState),
+      ready,
+      restartCount,
+      started,
+    ]),
+  );
+
+const ON_ITS_WAY: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing, '']);
+
+const isOnItsWay = (state: ContainerState | undefined): boolean =>
+  state?.running === undefined && state?.terminated === undefined && ON_ITS_WAY.has(state?.waiting?.reason ?? '');
+
+/** The API server has its own order of fields. */
+function ordered(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.entries(value)
+    .map(([key, each]): [string, unknown] => [key, ordered(each)])
+    .toSorted(([a], [b]) => (a < b ? -1 : 1));
 }
