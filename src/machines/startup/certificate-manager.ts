@@ -167,10 +167,13 @@ const rotation = managerSetup.createStateConfig({
       initial: 'determining',
       states: {
         determining: { entry: setDeadline, always: 'sleeping' },
-        sleeping: {
+        sleeping: { after: { untilDeadline: 'checking' } },
+        checking: {
           entry: lookAtClock,
-          always: { guard: 'isDue', target: '#certificateManager.working.rotation.generating' },
-          after: { untilDeadline: { target: 'sleeping', reenter: true } },
+          always: [
+            { guard: 'isDue', target: '#certificateManager.working.rotation.generating' },
+            { target: 'sleeping' },
+          ],
         },
       },
       on: { 'certificate.namesChanged': { target: 'deciding', actions: takeNames } },
@@ -258,11 +261,8 @@ const guarding = managerSetup.createStateConfig({
   states: {
     choosing: { always: [{ guard: 'isGuarded', target: 'valid' }, { target: 'notGuarded' }] },
     notGuarded: {},
-    valid: {
-      entry: lookAtClock,
-      always: { guard: 'isLost', target: 'lost' },
-      after: { untilLost: { target: 'valid', reenter: true } },
-    },
+    valid: { after: { untilLost: 'checking' } },
+    checking: { entry: lookAtClock, always: [{ guard: 'isLost', target: 'lost' }, { target: 'valid' }] },
     lost: {
       entry: line('error', ({ context }) => `${whatIsLost(context)}, but the server is not responsive. ${RESTART}`),
       always: [

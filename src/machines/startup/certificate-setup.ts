@@ -47,6 +47,8 @@ const BACKOFF_MAX_MS = 32_000;
 export const LOOK_AGAIN_MS = 1_000;
 /** A node that has had no valid client certificate for this long ends, so that whoever started it can start it anew. */
 const LOST_MS = 300_000;
+/** A signer whose certificates are nearly over when they come is asked no faster than this. */
+const TIMER_MIN_MS = 1_000;
 /** The kernel's timers are exact up to here; a later deadline is reached in several. */
 const TIMER_MAX_MS = 86_400_000;
 
@@ -108,7 +110,7 @@ export const managerSetup = setup({
   },
 });
 
-const bounded = (ms: number): number => Math.min(Math.max(ms, 0), TIMER_MAX_MS);
+const bounded = (ms: number): number => Math.min(Math.max(ms, TIMER_MIN_MS), TIMER_MAX_MS);
 
 /** Why the certificate in force will not do; empty when it will. */
 const lackOf = ({ certificate, template }: Context): string =>

@@ -1,0 +1,203 @@
+/** When a certificate is asked for, waited for, replaced and given up, in virtual time. */
+import { describe, expect, it } from 'vitest';
+import type { Json } from '../../../src/kernel/json.ts';
+import type { KubeObject } from '../../../src/machines/operations/kube.ts';
+import { certificateManagerMachine } from '../../../src/machines/startup/certificate-manager.ts';
+import {
+  missingIn,
+  namesOf,
+  nodeTemplate,
+  rotationDeadline,
+  verdictOf,
+} from '../../../src/machines/startup/certificate-policy.ts';
+import { clientCertificateInput } from '../../../src/machines/startup/client-builder.ts';
+import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
+
+const START_MS = 1_000_000;
+const HOUR_MS = 3_600_000;
+const facts = (notBeforeMs: number, notAfterMs: number) => ({
+  path: '/pki/kubelet-client-1.pem',
+  notBeforeMs,
+  notAfterMs,
+  commonName: 'system:node:n1',
+  organizations: ['system:nodes'],
+  dnsNames: [],
+  ipAddresses: [],
+});
+const metadata = { name: 'csr-1', uid: 'u', resourceVersion: '7' };
+const pending = ok({ metadata });
+const issued = ok({ metadata, status: { certificate: 'UEVN', conditions: [{ type: 'Approved' }] } });
+const world: Answers = {
+  'certificate.load': ok({ certificate: null }),
+  'certificate.request': ok({ request: 'UEVN', key: { $secret: '§0000000000000000000000', len: 1 } }),
+  'certificate.store': ok(facts(START_MS, START_MS + HOUR_MS)),
+  'kube.create': ok({ metadata }),
+  'kube.get': issued,
+  'kube.watch': 'stream',
+  'kube.closeConnections': ok(null),
+};
+const run = (change: Answers = {}) =>
+  runUnder(certificateManagerMachine, clientCertificateInput({ certDir: '/pki', nodeName: 'n1' }, false), {
+    ...world,
+    ...change,
+  });
+const toParent = (subject: ReturnType<typeof run>) => subject.told().filter(({ to }) => to === 'parent');
+
+describe('the certificate manager', () => {
+  it('stores what was issued, reconnects, and asks again between 70 and 90 per cent of its life', () => {
+    const subject = run();
+    expect(subject.asked()).toEqual([
+      'certificate.load',
+      'certificate.request',
+      'kube.create',
+      'kube.get',
+      'certificate.store',
+      'kube.closeConnections',
+    ]);
+    subject.time.advanceTo(START_MS + 0.69 * HOUR_MS);
+    expect(subject.asked()).toHaveLength(6);
+    subject.time.advanceTo(START_MS + 0.91 * HOUR_MS);
+    expect(subject.asked().slice(6)).toContain('kube.create');
+    expect(subject.divergence()).toBeNull();
+  });
+
+  it('watches a request until it is signed', () => {
+    const subject = run({ 'kube.get': pending });
+    expect(subject.asked().at(-1)).toBe('kube.watch');
+    const change = (status: object) =>
+      subject.say('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: { metadata, status } });
+    change({ conditions: [{ type: 'Approved' }] });
+    expect(subject.said().at(-1)).toBe('Certificate signing request is approved, waiting to be issued');
+    change({ conditions: [{ type: 'Approved' }], certificate: 'UEVN' });
+    subject.time.advanceTo(START_MS);
+    expect(subject.asked()).toContain('certificate.store');
+    expect(subject.divergence()).toBeNull();
+  });
+
+  it('asks anew when nobody signs for a quarter of an hour', () => {
+    const subject = run({ 'kube.get': pending });
+    subject.time.advanceTo(START_MS + 899_000);
+    expect(subject.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
+    subject.time.advanceTo(START_MS + 905_000);
+    expect(subject.said()).toContain('Certificate request was not signed');
+    expect(subject.asked().filter((name) => name === 'kube.create')).toHaveLength(2);
+  });
+
+  it('backs off when the server cannot be asked, up to half a minute', () => {
+    const subject = run({ 'kube.create': fail('connection refused', 'ECONNREFUSED') });
+    const attempts = () => subject.asked().filter((name) => name === 'kube.create').length;
+    subject.time.advanceTo(START_MS + 70_000);
+    expect(attempts()).toBe(6);
+    subject.time.advanceTo(START_MS + 70_000 + 320_000);
+    expect(attempts()).toBeGreaterThanOrEqual(14);
+  });
+
+  it('takes up a valid certificate without asking anybody', () => {
+    const subject = run({ 'certificate.load': ok({ certificate: facts(START_MS, START_MS + HOUR_MS) }) });
+    expect(subject.asked()).toEqual(['certificate.load']);
+  });
+
+  describe('of a certificate that expired', () => {
+    const old = { 'certificate.load': ok({ certificate: facts(START_MS - HOUR_MS, START_MS + 60_000) }) };
+
+    it('ends the node after five minutes, when the server answers', () => {
+      const subject = run({ ...old, 'kube.create': fail('Unauthorized', 'Unauthorized') });
+      subject.time.advanceTo(START_MS + 60_000 + 299_000);
+      expect(toParent(subject)).toEqual([]);
+      subject.time.advanceTo(START_MS + 60_000 + 301_000);
+      expect(toParent(subject)).toMatchObject([
+        {
+          type: 'certificate.lost',
+          message: 'The currently active client certificate has expired and the server is responsive, exiting.',
+        },
+      ]);
+    });
+
+    it('waits for a server that is away, and ends when it is back and refuses', () => {
+      let refusal = fail('connection refused', 'ECONNREFUSED');
+      const subject = run({ ...old, 'kube.create': () => refusal });
+      subject.time.advanceTo(START_MS + HOUR_MS);
+      expect(toParent(subject)).toEqual([]);
+      expect(subject.said().some((text) => text.includes('but the server is not responsive'))).toBe(true);
+      refusal = fail('Unauthorized', 'Unauthorized');
+      subject.time.advanceTo(START_MS + HOUR_MS + 60_000);
+      expect(toParent(subject)).toMatchObject([{ type: 'certificate.lost' }]);
+    });
+
+    it('goes on when the server comes back in time and signs', () => {
+      let answer = fail('connection refused', 'ECONNREFUSED');
+      const renewed = facts(START_MS, START_MS + 24 * HOUR_MS);
+      const subject = run({ ...old, 'kube.create': () => answer, 'certificate.store': ok(renewed) });
+      subject.time.advanceTo(START_MS + HOUR_MS);
+      answer = ok({ metadata });
+      subject.time.advanceTo(START_MS + 2 * HOUR_MS);
+      expect(subject.state()).toMatchObject({ working: { guarding: 'valid', rotation: { waiting: 'sleeping' } } });
+      expect(toParent(subject)).toEqual([]);
+    });
+  });
+
+  it('says of files that are no pair what upstream says', () => {
+    const subject = run({ 'certificate.load': fail('tls: failed to find any PEM data in certificate input') });
+    expect(toParent(subject)).toMatchObject([
+      {
+        type: 'certificate.failed',
+        message:
+          'failed to initialize client certificate manager: tls: failed to find any PEM data in certificate input',
+      },
+    ]);
+  });
+});
+
+describe('the policy', () => {
+  const csr = (status: { readonly [key: string]: Json }): KubeObject => ({ metadata, status });
+
+  it.each([
+    [{}, { state: 'pending' }],
+    [{ conditions: [{ type: 'Approved' }] }, { state: 'approved' }],
+    [
+      { conditions: [{ type: 'Approved' }], certificate: 'x' },
+      { state: 'issued', certificate: 'x' },
+    ],
+    [
+      { conditions: [{ type: 'Denied', reason: 'KubectlDeny', message: 'no' }] },
+      { state: 'refused', message: 'certificate signing request is denied, reason: KubectlDeny, message: no' },
+    ],
+    [
+      { conditions: [{ type: 'Approved' }, { type: 'Failed', reason: 'SigningError', message: 'no' }] },
+      { state: 'refused', message: 'certificate signing request failed, reason: SigningError, message: no' },
+    ],
+  ])('reads %o', (status, verdict) => {
+    expect(verdictOf(csr(status), 'u')).toEqual(verdict);
+  });
+
+  it('does not take the answer to another request for its own', () => {
+    expect(verdictOf(csr({ certificate: 'x' }), 'other')).toMatchObject({ state: 'refused' });
+  });
+
+  it.each([
+    [0, 0.7],
+    [0.5, 0.8],
+    [0.999_999, 0.9],
+  ])('rotates at %d between 70 and 90 per cent', (random, share) => {
+    expect(rotationDeadline(facts(0, HOUR_MS), random)).toBeCloseTo(share * HOUR_MS, -2);
+  });
+
+  it('names what a certificate lacks, and nothing that it has besides', () => {
+    const names = { dnsNames: ['n1'], ipAddresses: ['10.0.0.1'] };
+    const has = { ...facts(0, 1), ...names };
+    expect(missingIn(has, nodeTemplate('n1', { dnsNames: [], ipAddresses: [] }))).toBe('');
+    expect(missingIn(has, nodeTemplate('n2', names))).toContain('does not match requested CN (system:node:n2)');
+    expect(missingIn(has, nodeTemplate('n1', { ...names, dnsNames: ['n1', 'b'] }))).toBe(
+      'Current certificate is missing requested DNS names [b]',
+    );
+  });
+
+  it('takes names and addresses from the node', () => {
+    const addresses = [
+      { type: 'InternalIP', address: '10.0.0.1' },
+      { type: 'Hostname', address: 'n1' },
+      { type: 'ExternalDNS', address: 'n1.example' },
+    ];
+    expect(namesOf(addresses)).toEqual({ dnsNames: ['n1', 'n1.example'], ipAddresses: ['10.0.0.1'] });
+  });
+});
