@@ -15,11 +15,10 @@ import {
   type PodContext,
   podOrName,
   refOf,
-  strangerInput,
-  strangersOf,
   wantedOf,
 } from './pod-policy.ts';
 import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
+import { strangerInput, strangersOf } from './pod-strangers.ts';
 import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 // ---- containers -----------------------------------------------------------------------------------------------------
@@ -95,15 +94,23 @@ export const permit = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
   const containers = { ...context.containers };
+  const actuated = { ...context.actuated };
   for (const member of members) {
     const { name } = member.container;
     containers[name] = { ...containers[name]!, wish: null };
+    if (context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
     const answer = permission(context, member);
     if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
     else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
   }
   const initialised = context.initialised || isRegularTurn(members);
-  enqueue.assign({ containers, initialised, writing: [], unbound: {} });
+  enqueue.assign({
+    containers,
+    initialised,
+    writing: [],
+    unbound: {},
+    actuated: context.actuated === null ? null : actuated,
+  });
 });
 
 /** An actor of a container crashed: it starts again from what the runtime shows. */

@@ -58,6 +58,8 @@ export interface PodInput extends PodRef {
   readonly memory: Readonly<Record<string, ContainerMemory>>;
   /** What is remembered of failed pulls, by image. */
   readonly pulls: Readonly<Record<string, PullMemory>>;
+  /** What its running instances have, when that is not yet what they were given. */
+  readonly actuated: Allocation | null;
   /** What is remembered of their probes, by name. */
   readonly probed: Readonly<Record<string, ProbedInstance>>;
   /** The ConfigMaps and Secrets that it names and that exist. */
@@ -71,6 +73,16 @@ export interface ContainerRecord {
   readonly wish: ContainerWish | null;
 }
 
+export interface Resize {
+  readonly target: Allocation;
+  /** Containers that are still to be told. */
+  readonly queue: readonly string[];
+  /** Containers that begin anew. */
+  readonly anew: readonly string[];
+  /** Why the last try failed; empty when none did. */
+  readonly error: string;
+}
+
 export interface PodContext extends PodInput {
   /** The pod as its source has it; `pod` has the resources that it was given. */
   readonly asked: Pod | null;
@@ -80,6 +92,8 @@ export interface PodContext extends PodInput {
   readonly rejection: Rejection | null;
   /** Why it does not have the resources that it asks for now. */
   readonly refusal: ResizeRefusal | null;
+  /** A change of resources that is under way. */
+  readonly resize: Resize | null;
   /** Its cgroup was made, or made anew, by this agent. */
   readonly hasGroup: boolean;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
@@ -130,6 +144,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   allocation: null,
   rejection: null,
   refusal: null,
+  resize: null,
   hasGroup: false,
   containers: {},
   actedAtMs: 0,
@@ -195,7 +210,7 @@ export const membersOf = (pod: Pod): Member[] => [
   ...(pod.spec.ephemeralContainers ?? []).map((container) => ({ container, kind: 'ephemeral' as const })),
 ];
 
-const DEFAULT_GRACE_SECONDS = 30;
+export const DEFAULT_GRACE_SECONDS = 30;
 
 export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
   image: container.image ?? '',
@@ -209,7 +224,8 @@ export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted
   preStop: hookOf(container, container.lifecycle?.preStop),
 });
 
-function hookOf(container: Container, handler: LifecycleHandler | undefined): Hook | null {
+/** How a hook is run; `null` without one. */
+export function hookOf(container: Container, handler: LifecycleHandler | undefined): Hook | null {
   if (handler === undefined) return null;
   if (handler.exec) return { kind: 'exec', command: handler.exec.command ?? [] };
   if (handler.sleep) return { kind: 'sleep', seconds: handler.sleep.seconds };
@@ -242,42 +258,6 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
     dormant: kill !== null || context.stage !== 'sync' || (initialised && member.kind === 'init'),
   };
 }
-
-/** A container that only the runtime knows: it can be stopped, nothing more. */
-export function strangerInput(context: PodContext, name: string): ContainerInput {
-  const { uid, namespace, node } = context;
-  return {
-    uid,
-    namespace,
-    podName: context.name,
-    name,
-    kind: 'regular',
-    wanted: {
-      image: '',
-      imagePolicy: 'Never',
-      hash: '',
-      restartPolicy: 'Never',
-      restartPolicyRules: [],
-      graceSeconds: context.kill?.graceSeconds ?? DEFAULT_GRACE_SECONDS,
-      postStart: null,
-      preStop: null,
-    },
-    facts: factsOf(context.runtime, name),
-    memory: null,
-    maxBackoffMs: node.crashLoopBackOffMaxMs,
-    podIP: '',
-    dormant: true,
-  };
-}
-
-/** Names of containers that the runtime has and that have no actor here. */
-export const strangersOf = ({ runtime, containers }: PodContext): string[] => [
-  ...new Set(
-    (runtime?.containers ?? []).flatMap(({ metadata }) =>
-      metadata?.name !== undefined && containers[metadata.name] === undefined ? [metadata.name] : [],
-    ),
-  ),
-];
 
 export const changedFacts = (
   before: PodRuntimeStatus | null,
@@ -364,7 +344,15 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     ...probeResults(context),
     restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
     ...verdictOf(context),
+    ...resizeOf(context),
   });
+}
+
+function resizeOf({ refusal, resize }: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing'> {
+  return {
+    ...(refusal === null ? {} : { resizePending: refusal }),
+    ...(resize === null ? {} : { resizing: { error: resize.error } }),
+  };
 }
 
 /** When it was first heard of, whatever became of it since. */

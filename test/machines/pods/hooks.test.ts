@@ -31,6 +31,53 @@ afterEach(() => {
   node.assertReplays();
 });
 
+describe('the end of a pod whose definition went while its agent was dead', () => {
+  const execs = () =>
+    node.sink.records.flatMap((each) => (each.k === 'effect' && each.name === 'cri.execSync' ? [each.input] : []));
+  const requests = () =>
+    node.sink.records.flatMap((each) => (each.k === 'effect' && each.name === 'probe.httpHook' ? [each.input] : []));
+
+  function orphaned(lifecycle: object, ports: object[] = [], annotations: Record<string, string> = {}): void {
+    boot(lifecycle, {}, ports).until('Running', running);
+    for (const container of node.world.runtime.containers.values()) {
+      const { config } = container;
+      Object.assign(container, { config: { ...config, annotations: { ...config.annotations, ...annotations } } });
+    }
+    node.world.manifests = [];
+    node = node.restart();
+    node.until('it is found', () => !gone()).until('gone', gone);
+  }
+
+  it('runs the hook that is written on the container, within one second', () => {
+    orphaned({ preStop: { exec: { command: ['slow'] } } });
+    expect(execs()).toMatchObject([{ command: ['slow'] }]);
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 2 }]);
+    expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
+  });
+
+  it('finds a named port where it is written', () => {
+    const ports = [{ name: 'web', containerPort: 8080 }];
+    orphaned({ preStop: { httpGet: { port: 'web', path: '/bye' } } }, ports);
+    expect(requests()).toMatchObject([{ url: expect.stringMatching(/^http:\/\/10\.[\d.]+:8080\/bye$/) }]);
+  });
+
+  it.each([
+    ['{"exec":{"command":7}}', '[]'],
+    ['{"httpGet":{"port":"web","httpHeaders":{}}}', '[]'],
+    ['{', '[]'],
+    ['[]', '{}'],
+    ['null', 'null'],
+    ['{"sleep":{"seconds":"long"}}', '[7]'],
+  ])('takes %s with the ports %s for no hook', (handler, ports) => {
+    orphaned({ preStop: { exec: { command: ['bad'] } } }, [], {
+      'io.kubernetes.container.preStopHandler': handler,
+      'io.kubernetes.container.ports': ports,
+    });
+    expect([...execs(), ...requests()]).toEqual([]);
+    expect(stopInputs()).toHaveLength(1);
+  });
+});
+
 describe('preStop', () => {
   it('runs before the stop signal, and its time is gone from the grace', () => {
     boot({ preStop: { exec: { command: ['slow'] } } }, { terminationGracePeriodSeconds: 10 }).until('Running', running);

@@ -100,15 +100,20 @@ const envVar = object({
   }),
 });
 
+const containerPorts = list(
+  object({ name: string, hostPort: int32, containerPort: needed(int32), protocol: string, hostIP: string }),
+);
+
+/** What an agent writes on a container of how it wants to be stopped. */
+export const stopAnnotations = object({ preStop: lifecycleHandler, ports: containerPorts });
+
 const containerFields: Readonly<Record<string, Schema>> = {
   name: needed(string),
   image: string,
   command: list(string),
   args: list(string),
   workingDir: string,
-  ports: list(
-    object({ name: string, hostPort: int32, containerPort: needed(int32), protocol: string, hostIP: string }),
-  ),
+  ports: containerPorts,
   envFrom: list(
     object({
       prefix: string,
