@@ -5,13 +5,16 @@ import { eventRecorded } from './messages.ts';
 import { isAwaiting } from './pod-objects.ts';
 import { type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { order, podSetup as s } from './pod-setup.ts';
-import { nextAttempt } from './pod-turns.ts';
+import { impossibility, nextAttempt } from './pod-turns.ts';
 import { sandboxConfig } from './spec/index.ts';
 import { objectKey } from './volumes/objects.ts';
 
-/** Each time somebody asks, as upstream does each time it looks after the pod; not before its secrets are known. */
+/** It will not be pulled for a pod that cannot run here, and not before the pod's secrets are known. */
+const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impossibility(context) !== null;
+
+/** Each time somebody asks, as upstream does each time it looks after the pod. */
 export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'container.imageWanted' || isAwaiting(context)) return;
+  if (event.type !== 'container.imageWanted' || isTooEarly(context)) return;
   const { name: container, image, policy, ref } = event;
   const { secrets, missing } = pullSecrets(context);
   if (missing.length > 0) {
@@ -35,7 +38,7 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
 
 /** The secrets are known now: who still waits for its image asks again. */
 export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {
-  if (isAwaiting(context)) return;
+  if (isTooEarly(context)) return;
   for (const [name, { view, wish }] of Object.entries(context.containers)) {
     if (view.phase === 'waiting' && wish === null) order(enqueue, name, { type: 'images.started' });
   }

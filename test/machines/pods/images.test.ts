@@ -98,6 +98,16 @@ describe('credentials', () => {
   });
 });
 
+it('no image is pulled for a pod that cannot run here', () => {
+  const { spec, ...rest } = pod('u');
+  prepare({}, { ...rest, spec: { ...spec, hostUsers: false } }).boot().run(60_000);
+  expect(pulls()).toEqual([]);
+  expect(node.events()).toContain(
+    "FailedCreatePodSandBox: Failed to create pod sandbox: can't set `spec.hostUsers: false`, " +
+      'runtime does not support user namespaces',
+  );
+});
+
 describe('an image that is there', () => {
   it('belongs to everybody when the node did not pull it', () => {
     prepare(VERIFIED, pod('u')).world.runtime.images.set(IMAGE, image(IMAGE));
