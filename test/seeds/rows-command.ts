@@ -106,6 +106,11 @@ export const COMMAND_ROWS: readonly Row[] = [
     [TESTS.lockFile, TESTS.lock],
   ),
   built('S049', 'contention watched', ['lockFile: held.watching', 'host.watchLock'], [kubelet, TESTS.lockFile]),
-  planned('S050', 'configz', 'server', `${CONFIGURATION}/versioned.ts#toVersioned`),
+  built(
+    'S050',
+    'configz',
+    ['src/actors/server/endpoints/pods.ts#configzEndpoint', `${CONFIGURATION}/versioned.ts#toVersioned`],
+    [TESTS.requested, corpus],
+  ),
   planned('S051', 'hidden metrics', 'server', `${CONFIGURATION}/validation-components.ts#showHiddenMetricsErrors`),
 ];

@@ -1,7 +1,7 @@
 /** Rows S209 to S244: `startKubelet`, `Kubelet.Run` and the loops that go on from there. */
 import { built, instead, planned, type Row, TESTS } from './row.ts';
 
-const { boot, failures, kubelet, observation, faults } = TESTS;
+const { boot, corpus, failures, kubelet, observation, faults } = TESTS;
 const RUN = 'kubelet: alive.startup.startKubelet.kubeletRun';
 
 export const LOOP_ROWS: readonly Row[] = [
@@ -11,9 +11,24 @@ export const LOOP_ROWS: readonly Row[] = [
     [RUN, 'kubelet: alive.startup.startKubelet.serving'],
     `${kubelet}::leaves the kubelet waiting`,
   ),
-  planned('S210', 'kubelet server', 'server'),
-  planned('S211', 'read-only server', 'server'),
-  planned('S212', 'ports by default', 'server', 'kubelet: alive.startup.startKubelet.serving.healthz'),
+  built(
+    'S210',
+    'kubelet server',
+    ['kubelet: alive.server.running', 'server: open.serving', 'server.serve'],
+    [TESTS.server, TESTS.requested, TESTS.authMatrix],
+  ),
+  built(
+    'S211',
+    'read-only server',
+    ['kubelet: alive.readOnlyServer.running', 'src/machines/node/server-ports.ts#readOnlyPort'],
+    [TESTS.server, TESTS.requested],
+  ),
+  built(
+    'S212',
+    'ports by default',
+    ['src/machines/node/server-ports.ts#apiPort', 'kubelet: alive.startup.startKubelet.serving.healthz'],
+    [TESTS.server, corpus],
+  ),
   planned('S213', 'pod resources server', 'server'),
   instead(
     'S214',
@@ -21,8 +36,8 @@ export const LOOP_ROWS: readonly Row[] = [
     'upstream serves /stats/summary instead',
     'enable-cadvisor-json-endpoints',
   ),
-  planned('S215', 'debugging handlers', 'server'),
-  planned('S216', 'log server', 'server'),
+  built('S215', 'debugging handlers', 'src/actors/server/kubelet-api.ts#kubeletApi', TESTS.requested),
+  built('S216', 'log server', 'src/actors/server/endpoints/node-logs.ts#nodeLogEndpoints', TESTS.requested),
   built('S217', 'no API server said', `${RUN}.initializingModules`, boot),
   instead('S218', 'cloud sync manager', 'the cloud controller manager sets addresses', 'cloud-config'),
   built(

@@ -36,7 +36,12 @@ export const RUN_ROWS: readonly Row[] = [
     ['kubelet: alive.startup.run.auth', 'src/machines/startup/auth.ts#buildAuth'],
     [refusals, failures],
   ),
-  planned('S065', 'client CA reload', 'server'),
+  built(
+    'S065',
+    'client CA reload',
+    ['src/actors/server/tls/material.ts#watchMaterial', 'server: open'],
+    [TESTS.serverTls, TESTS.server],
+  ),
   built('S066', 'NodeAllocatableRoot', `${MANAGER}#cgroupRoots`, `${refusals}::names the roots`),
   planned('S067', 'kubelet cgroup found out', 'pods', `${MANAGER}#cgroupRoots`),
   built('S068', 'runtime cgroup', `${MANAGER}#cgroupRoots`, `${refusals}::names the roots`),

@@ -49,12 +49,19 @@ const LAST_EVENT_MS = 20;
 const usesIptables = ({ config, runtime }: KubeletContext): boolean =>
   config!.makeIPTablesUtilChains && !runtime!.embedded;
 
+const isInCluster = ({ clients }: KubeletContext): boolean => clients?.mode === 'cluster';
+
+/** What shows the node to the cluster, in upstream's order: status, then lease. */
+const NODE_PARTS = ['nodeStatus', 'lease', 'csiNode', 'podCIDR'] as const;
+
 const kubeletRun = kubeletSetup.createStateConfig({
   initial: 'initializingModules',
   states: {
     initializingModules: {
       meta: { steps: 'S216, S217, S219, S233-S235', waitsFor: "the node's folders" },
-      entry: line('warn', 'No API server defined - no node status update will be sent'),
+      entry: enqueueActions(({ context, enqueue }) => {
+        if (!isInCluster(context)) enqueue(line('warn', 'No API server defined - no node status update will be sent'));
+      }),
       invoke: {
         id: 'dataDirectories',
         src: 'host.makeDirectories',
@@ -98,6 +105,9 @@ const kubeletRun = kubeletSetup.createStateConfig({
         enqueueActions(({ context, enqueue }) => {
           if (asksServingCertificate(context)) enqueue.raise({ type: 'create.servingCertificate' });
         }),
+        enqueueActions(({ context, enqueue }) => {
+          if (isInCluster(context)) for (const id of NODE_PARTS) enqueue.raise({ type: `create.${id}` });
+        }),
         raise({ type: 'create.pleg' }),
         raise({ type: 'create.syncLoop' }),
         line('info', 'Starting kubelet main sync loop'),
@@ -115,13 +125,20 @@ const kubeletRun = kubeletSetup.createStateConfig({
         // It crashed before it heard, and is there again.
         'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
         'containerManager.started': 'synchronizing',
-        'containerManager.failed': failing('startKubelet.runtimeDependentModules'),
+        'containerManager.failed': {
+          target: '#kubelet.failed',
+          actions: [
+            warning('Failed to start ContainerManager'),
+            failing('startKubelet.runtimeDependentModules').actions,
+          ],
+        },
       },
     },
     synchronizing: {
-      meta: { steps: 'S239, S242-S244' },
+      meta: { steps: 'S239, S241-S244' },
       entry: enqueueActions(({ context, enqueue }) => {
         if (context.settings!.eviction !== undefined) enqueue.raise({ type: 'create.eviction' });
+        if (context.settings!.shutdown !== undefined) enqueue.raise({ type: 'create.shutdown' });
       }),
       initial: 'up',
       on: {
@@ -152,9 +169,14 @@ const serving = kubeletSetup.createStateConfig({
   initial: 'started',
   states: {
     started: {
-      meta: { steps: 'S132, S210-S212' },
-      entry: [line('info', 'Started kubelet'), startServers],
-      always: [{ guard: servesHealthz, target: 'healthz' }, { target: 'notifyingReady' }],
+      meta: { steps: 'S132' },
+      entry: line('info', 'Started kubelet'),
+      always: 'servers',
+    },
+    servers: {
+      meta: { steps: 'S210-S212' },
+      entry: [startServers, raise({ type: 'create.done' })],
+      on: { 'create.done': [{ guard: servesHealthz, target: 'healthz' }, { target: 'notifyingReady' }] },
     },
     healthz: {
       meta: { steps: 'S110-S111', waitsFor: 'the healthz port' },

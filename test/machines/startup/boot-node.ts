@@ -87,6 +87,7 @@ export const HEALTHY: Answers = {
   'host.watchdogSettings': ok({ usec: '', pid: '', ownPid: 7 }),
   'host.feedWatchdog': 'stream',
   'host.keepIptables': 'stream',
+  'host.watchManifestUrl': 'stream',
   'host.watchConfiguration': 'stream',
   'host.hostname': ok({ hostname: 'Node-1' }),
   'host.addresses': ok({ addresses: [{ interface: 'eth0', address: '192.0.2.10', family: 'IPv4' }] }),

@@ -22,8 +22,14 @@ import { ARGV, BootNode, type BootOptions } from './boot-node.ts';
 const BOOT_MS = 5_000;
 const boot = (options?: BootOptions) => new BootNode(options).boot().run(BOOT_MS);
 
-/** Every conditional step happens: a file, a lock with contention, healthz. */
-const COMPLETE = [...ARGV, '--config=/etc/kubelet.yaml', '--lock-file=/run/lock', '--exit-on-lock-contention'];
+/** Every conditional step happens: a file, a lock with contention, healthz, both servers. */
+const COMPLETE = [
+  ...ARGV,
+  '--config=/etc/kubelet.yaml',
+  '--lock-file=/run/lock',
+  '--exit-on-lock-contention',
+  '--read-only-port=10255',
+];
 /** Subsystems that have no work without an API server. */
 const CLUSTER_ONLY = ['objects', 'mirrorPods', 'nodeStatus', 'nodeLease', 'csiNode'];
 /** Runs what is in the folder of pods and ends: here there is nothing in it. */

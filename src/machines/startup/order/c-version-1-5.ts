@@ -24,7 +24,8 @@ const runKubelet: readonly Promised[] = inOrder(
   ['the birth cry is sent', 'S134', 'sent when NewMainKubelet has returned'],
   ['container GC starts', 'S135', 'garbage collection starts after the birth cry'],
   ['image GC starts', 'S135', 'images after containers'],
-  ['the start is said', 'S132', 'startKubelet comes after createAndInitKubelet'],
+  ['the start is said', 'S132', 'startKubelet comes last'],
+  ['the kubelet server starts', 'S210', 'startKubelet starts it beside the rest'],
   ['healthz starts', 'S110', 'healthz starts when RunKubelet has returned'],
   ['run blocks', 'S114', 'then run waits'],
 );
@@ -70,7 +71,6 @@ export const version15: OrderDocument = {
     { step: 'disk space manager', row: 'S206', why: 'removed' },
     { step: 'service and node stores', row: 'S207', why: 'cluster' },
     { step: 'volume manager', row: 'S193', why: 'pods' },
-    { step: 'kubelet server', row: 'S210', why: 'server' },
     { step: 'syncNodeStatus', row: 'S221', why: 'cluster' },
     { step: 'syncNetworkStatus', row: 'S226', why: 'removed' },
     { step: 'podKiller', row: 'S227', why: 'removed' },

@@ -20,6 +20,8 @@ const only = (condition: string, step: Step): Step => ({ ...step, only: conditio
 const WITH_FILE = 'with --config';
 const WITH_LOCK = 'with --lock-file';
 const WITH_HEALTHZ = 'with a healthz port';
+const WITH_SERVER = 'unless --enable-server is off';
+const WITH_READ_ONLY = 'with a read-only port';
 const RUN_ONCE = 'of statelet run-once';
 
 export const STEPS = {
@@ -63,6 +65,8 @@ export const STEPS = {
   'data directories exist': hears('dataDirectories', 'host.makeDirectories'),
   'the container logs directory is asked for': asks('containerLogs', 'host.makeDirectories'),
   'the start is said': says('Started kubelet'),
+  'the kubelet server starts': only(WITH_SERVER, starts('server')),
+  'the read-only server starts': only(WITH_READ_ONLY, starts('readOnlyServer')),
   'healthz starts': only(WITH_HEALTHZ, starts('healthz')),
   'READY=1 is sent': asks('notifyReady', 'host.notify'),
   'run blocks': { in: 'alive.startup.startKubelet.serving.blocked', at: SUPERVISOR },
