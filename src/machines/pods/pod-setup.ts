@@ -31,7 +31,7 @@ import {
   type PodInput,
   statusOf,
 } from './pod-policy.ts';
-import { impossibility, lacksSandbox, ordered, sandboxPlan, turnsOf } from './pod-turns.ts';
+import { hasOnlySidecars, impossibility, lacksSandbox, ordered, sandboxPlan, turnsOf } from './pod-turns.ts';
 import { proberChanges } from './probe-plan.ts';
 import { proberMachine } from './prober.ts';
 import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';
@@ -73,7 +73,11 @@ export const podSetup = setup({
       'host.removePod',
       'volume.bindSubPaths',
       'volume.tearDown',
+      'cri.updateContainerResources',
+      'cri.updatePodSandboxResources',
       'cgroup.ensure',
+      'cgroup.update',
+      'cgroup.memoryUsage',
       'cgroup.destroy',
       'logs.unlink',
     ),
@@ -88,6 +92,7 @@ export const podSetup = setup({
     isDeleted: ({ context }) => context.pod?.metadata.deletionTimestamp !== undefined,
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
     isOver: ({ context }) => isOver(context),
+    hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
     isOverAndStill: ({ context }) => isOver(context) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => impossibility(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
@@ -105,6 +110,14 @@ export const podSetup = setup({
       context.stage === 'sync' &&
       !isUnadmitted(context),
     isUnadmitted: ({ context }) => isUnadmitted(context),
+    mustResize: ({ context }) =>
+      context.kill === null && context.stage === 'sync' && sandboxPlan(context) === 'use' && !isResized(context),
+    isResized: ({ context }) =>
+      context.kill !== null ||
+      (isResized(context) &&
+        (context.resize?.anew ?? []).every((name) => context.containers[name]?.view.phase === 'running')),
+    isResizedAnew: ({ context }) =>
+      context.kill === null && JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
@@ -132,6 +145,9 @@ export const podSetup = setup({
   },
 });
 
+const isResized = ({ actuated, allocation }: PodContext): boolean =>
+  JSON.stringify(actuated) === JSON.stringify(allocation);
+
 /** Only a node that counts its resources has to be asked. */
 const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
 
@@ -155,7 +171,11 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
 
 /** While its containers end one by one, the world sees it as it was told to end: what came of it is said once. */
 const isEnding = (before: PodContext, next: PodContext): boolean =>
-  before.kill !== null && next.stage === 'sync' && next.pod === before.pod && next.status !== null;
+  before.kill !== null &&
+  next.stage === 'sync' &&
+  next.pod === before.pod &&
+  next.probes === before.probes &&
+  next.status !== null;
 
 function tellStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: PodContext): void {
   if (status === null) return;

@@ -71,6 +71,14 @@ function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member)
 export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
   Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
 
+/** Every container that they serve has ended for good: sidecars alone do not keep a pod alive. */
+export function hasOnlySidecars({ containers }: PodContext): boolean {
+  const records = Object.values(containers);
+  const served = records.filter(({ kind }) => kind === 'regular');
+  const isLeft = records.some(({ kind, view }) => kind === 'sidecar' && view.phase !== 'ended');
+  return isLeft && served.length > 0 && served.every(({ view }) => view.phase === 'ended');
+}
+
 /** Why this pod cannot have a sandbox here as things are; `null` when it can. */
 export function impossibility(context: PodContext): string | null {
   const { pod, node } = context;

@@ -33,7 +33,16 @@ import {
   record,
   recordBlocked,
 } from './pod-actions.ts';
-import { admitting, askAllocation, askChange, endAllocation, grouping, releaseAllocation } from './pod-allocation.ts';
+import {
+  admitting,
+  askAllocation,
+  askChange,
+  endAllocation,
+  grouping,
+  notePending,
+  releaseAllocation,
+  takeGrant,
+} from './pod-allocation.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
 import { askImage, askImagesAgain } from './pod-images.ts';
@@ -42,6 +51,7 @@ import { tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod, podOrName } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
+import { resizing } from './pod-resize.ts';
 import {
   acted,
   learnAbsence,
@@ -157,6 +167,7 @@ const sync = s.createStateConfig({
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
     { guard: 'isOver', target: '#terminating', actions: [endAllocation, noteKill] },
+    { guard: 'hasOnlySidecars', target: '#terminating', actions: [endAllocation, noteKill] },
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
@@ -308,6 +319,8 @@ export const podMachine = s.createMachine({
         'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
         'status.wanted': { actions: tellStatusAgain },
         'allocation.started': { actions: askAllocation },
+        'allocation.granted': { actions: takeGrant },
+        'allocation.pending': { actions: notePending },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },
@@ -338,6 +351,7 @@ export const podMachine = s.createMachine({
         },
         observer,
         grouping,
+        resizing,
         deadline,
         probing,
         logging,

@@ -337,6 +337,15 @@ describe('init containers and sidecars', () => {
     expect(started()).toEqual(['web-node/first#0']);
   });
 
+  it('sidecars end when nothing is left that they serve', () => {
+    boot({ uid: 'u1', spec: { ...spec, restartPolicy: 'Never' } });
+    node.world.runtime.programs.set('app', [{ runsMs: 500, exitCode: 0 }]);
+    programs();
+    until('Running', running('u1'));
+    until('over', () => node.phase('u1') === 'Succeeded' || node.phase('u1') === 'Failed');
+    expect(node.world.runtime.running('side')).toBeUndefined();
+  });
+
   it('sidecars stop after the containers that they serve', () => {
     boot({ uid: 'u1', spec });
     programs();
