@@ -1,6 +1,8 @@
 import { defineConfig } from 'vitest/config';
 
 const SYSTEM = ['test/contract/**/*.test.ts', 'test/node/**/*.test.ts', 'test/browser/**/*.test.ts'];
+/** Everything that wants an API server: a real one when KUBEBUILDER_ASSETS names it. */
+const CLUSTER = ['test/cluster/**/*.test.ts', 'test/contract/api-server*.test.ts'];
 /** Real processes, sockets and disks of this machine, seeds by the hundred, every byte of a log. */
 const THOROUGH = [
   'test/actors/**/*.test.ts',
@@ -9,8 +11,9 @@ const THOROUGH = [
 ];
 
 /**
- * Three projects: `unit` is the fast loop of `npm run check`; `thorough` needs only Node but takes its time; `system`
- * starts containerd, a browser or the daemon itself. What this machine cannot run is listed at the end.
+ * Four projects: `unit` is the fast loop of `npm run check`; `thorough` needs only Node but takes its time; `system`
+ * starts containerd, a browser or the daemon itself; `cluster` is for an API server. What this machine cannot run is
+ * listed at the end.
  */
 export default defineConfig({
   test: {
@@ -20,7 +23,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: [...SYSTEM, ...THOROUGH],
+          exclude: [...SYSTEM, ...THOROUGH, ...CLUSTER],
           testTimeout: 20_000,
           pool: 'threads',
         },
@@ -32,10 +35,21 @@ export default defineConfig({
         test: {
           name: 'system',
           include: SYSTEM,
+          exclude: CLUSTER,
           testTimeout: 60_000,
           hookTimeout: 60_000,
           pool: 'forks',
           // They wait more than they work; more at once would starve their deadlines.
+          maxWorkers: 2,
+        },
+      },
+      {
+        test: {
+          name: 'cluster',
+          include: CLUSTER,
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          pool: 'forks',
           maxWorkers: 2,
         },
       },

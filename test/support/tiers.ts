@@ -3,6 +3,7 @@
  * the last test.
  */
 import { existsSync } from 'node:fs';
+import { realClusterMissing } from './cluster.ts';
 import { containerdAvailable } from './containerd.ts';
 import { registryAvailable } from './registry.ts';
 
@@ -10,6 +11,7 @@ const CHROMIUM = '/usr/bin/chromium';
 
 const tiers: Readonly<Record<string, () => string | null>> = {
   containerd: containerdAvailable,
+  'kube-apiserver (the test API server stands in)': realClusterMissing,
   registry: registryAvailable,
   browser: () => (existsSync(CHROMIUM) ? null : `${CHROMIUM} is not installed (Debian: chromium)`),
 };

@@ -125,7 +125,7 @@ function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeT
 }
 
 export const csrOf = (args: { context: Context; self: { system: unknown } }, name?: string) =>
-  csrTarget(clientOf(args.context, now({ system: args.self.system } as Parameters<typeof now>[0])), name);
+  csrTarget(clientOf(args.context, now({ system: args.self.system })), name);
 
 export const say = (text: string, fields: (context: Context) => Record<string, string> = () => ({})) =>
   line<Context, Event, undefined, Event>('info', ({ context }) => [

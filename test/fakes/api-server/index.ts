@@ -8,7 +8,6 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { GeneralName } from '@peculiar/x509';
 import { Door, type SeenRequest } from './door.ts';
 import { Faults } from './faults.ts';
 import { apiVersionOf, KINDS } from './kinds.ts';
@@ -25,6 +24,7 @@ import { Store } from './store.ts';
 import type { ApiObject, User } from './types.ts';
 import { Users } from './users.ts';
 import { Watches } from './watches.ts';
+import { type ClusterUser, writeKubeconfig } from './write-kubeconfig.ts';
 
 const ISSUER = 'https://kubernetes.default.svc.cluster.local';
 
@@ -39,15 +39,6 @@ export interface ApiServerOptions {
   readonly kubeletAddress?: (nodeName: string) => KubeletAddress | undefined;
 }
 
-export interface KubeconfigOptions {
-  readonly groups?: readonly string[];
-  /** Uses this token instead of a certificate; `server.users.tokens` says whose it is. */
-  readonly token?: string;
-  readonly tokenFile?: string;
-  readonly notAfter?: Date;
-  readonly namespace?: string;
-}
-
 export type ApiServer = TestApiServer;
 
 export async function startApiServer(options: ApiServerOptions = {}): Promise<ApiServer> {
@@ -56,8 +47,8 @@ export async function startApiServer(options: ApiServerOptions = {}): Promise<Ap
     { type: 'ip', value: '127.0.0.1' },
     { type: 'dns', value: 'localhost' },
     { type: 'dns', value: 'kubernetes.default.svc' },
-  ] as GeneralName[];
-  const serving = await authority.issue({ commonName: 'kube-apiserver', names, usages: ['server auth'] });
+  ] as const;
+  const serving = await authority.issue({ commonName: 'kube-apiserver', names: [...names], usages: ['server auth'] });
   const kubelet = await authority.issue({
     commonName: 'kube-apiserver-kubelet-client',
     organizations: ['system:masters'],
@@ -175,45 +166,9 @@ class TestApiServer {
     return this.registry.patch({ kind, namespace, name, subresource }, 'application/merge-patch+json', patch);
   }
 
-  /**
-   * Writes a kubeconfig for a user and returns its path. Members of `system:nodes` by name `system:node:…`, everybody
-   * else is an administrator, unless `groups` says otherwise.
-   */
-  async kubeconfig(user = 'admin', options: KubeconfigOptions = {}): Promise<string> {
-    const name = user.replaceAll(/[^\w.-]+/g, '-');
-    const groups = options.groups ?? (user.startsWith('system:node:') ? ['system:nodes'] : ['system:masters']);
-    const credential = await this.credential(name, user, groups, options);
-    const config = {
-      apiVersion: 'v1',
-      kind: 'Config',
-      clusters: [{ name: 'test', cluster: { server: this.url, 'certificate-authority': this.caFile } }],
-      users: [{ name, user: credential }],
-      contexts: [{ name: 'test', context: { cluster: 'test', user: name, namespace: options.namespace ?? 'default' } }],
-      'current-context': 'test',
-    };
-    const path = join(this.directory, `${name}.kubeconfig`);
-    writeFileSync(path, JSON.stringify(config, null, 2), { mode: 0o600 });
-    return path;
-  }
-
-  private async credential(name: string, user: string, groups: readonly string[], options: KubeconfigOptions) {
-    if (options.token !== undefined) return { token: options.token };
-    if (options.tokenFile !== undefined) return { tokenFile: options.tokenFile };
-    const { cert, key } = await this.authority.issue({
-      commonName: user,
-      organizations: groups,
-      usages: ['client auth'],
-      ...(options.notAfter
-        ? { notAfter: options.notAfter, notBefore: new Date(options.notAfter.getTime() - 86_400_000) }
-        : {}),
-    });
-    const files = {
-      'client-certificate': join(this.directory, `${name}.crt`),
-      'client-key': join(this.directory, `${name}.key`),
-    };
-    writeFileSync(files['client-certificate'], cert);
-    writeFileSync(files['client-key'], key, { mode: 0o600 });
-    return files;
+  /** See {@link writeKubeconfig}; `users.tokens` says whose a token is. */
+  async kubeconfig(user = 'admin', options: ClusterUser = {}): Promise<string> {
+    return await writeKubeconfig(this, user, options);
   }
 }
 

@@ -7,7 +7,7 @@ import {
   BasicConstraintsExtension,
   ExtendedKeyUsage,
   ExtendedKeyUsageExtension,
-  type GeneralName,
+  type JsonGeneralNames,
   KeyUsageFlags,
   KeyUsagesExtension,
   PemConverter,
@@ -39,7 +39,7 @@ export interface Credential {
 export interface CertificateOptions {
   readonly commonName: string;
   readonly organizations?: readonly string[];
-  readonly names?: readonly GeneralName[];
+  readonly names?: JsonGeneralNames;
   readonly usages: readonly string[];
   readonly notBefore?: Date;
   readonly notAfter?: Date;
@@ -108,7 +108,7 @@ export class Authority {
         new ExtendedKeyUsageExtension(usages.flatMap((usage) => USAGES[usage] ?? [])),
         new BasicConstraintsExtension(false, undefined, true),
         await AuthorityKeyIdentifierExtension.create(this.certificate),
-        ...(names.length > 0 ? [new SubjectAlternativeNameExtension([...names])] : []),
+        ...(names.length > 0 ? [new SubjectAlternativeNameExtension(names)] : []),
       ],
     });
     return `${certificate.toString('pem')}\n`;
@@ -121,9 +121,9 @@ const generateKeys = async (): Promise<webcrypto.CryptoKeyPair> =>
 /** Positive and never the same. */
 const serial = (): string => `00${randomBytes(15).toString('hex')}`;
 
-function namesOf(csr: Pkcs10CertificateRequest): readonly GeneralName[] {
+function namesOf(csr: Pkcs10CertificateRequest): JsonGeneralNames {
   const extension = csr.getExtension(SUBJECT_ALTERNATIVE_NAME);
-  return extension ? new SubjectAlternativeNameExtension(extension.rawData).names.items : [];
+  return extension ? new SubjectAlternativeNameExtension(extension.rawData).names.toJSON() : [];
 }
 
 /** Whom a certificate or a request names. */

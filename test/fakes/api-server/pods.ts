@@ -182,7 +182,8 @@ export function terminatingPod(pod: ApiObject, graceSeconds: number): ApiObject 
       ...pod.metadata,
       deletionTimestamp: timestamp(began + graceSeconds * 1_000),
       deletionGracePeriodSeconds: graceSeconds,
-      generation: generation + 1,
+      // The recorded server counts the first deletion, and not a shorter grace after it.
+      generation: deletionTimestamp === undefined ? generation + 1 : generation,
     },
   };
 }

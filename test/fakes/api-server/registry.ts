@@ -209,8 +209,10 @@ function updatedMetadata(old: Metadata, given: Metadata): Metadata {
     deletionGracePeriodSeconds,
     generation,
   } = old;
+  // As Go encodes them: an empty map or list is not there.
+  const said = Object.entries(given).filter(([, value]) => !isEmpty(value));
   return {
-    ...given,
+    ...Object.fromEntries(said),
     name,
     uid,
     creationTimestamp,
@@ -222,6 +224,9 @@ function updatedMetadata(old: Metadata, given: Metadata): Metadata {
     ...(deletionGracePeriodSeconds === undefined ? {} : { deletionGracePeriodSeconds }),
   };
 }
+
+const isEmpty = (value: unknown): boolean =>
+  typeof value === 'object' && (value === null || Object.keys(value).length === 0);
 
 const statusOf = ({ status }: ApiObject) => (status === undefined ? {} : { status });
 
