@@ -57,6 +57,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault): RuntimeConnectio
       return { endpoint: embedded.endpoint };
     },
     'runtime.connect': async ({ input, signal }) => {
+      if (/^unix:\/\/[^/]/.test(input.endpoint)) throw missingAddress(input.endpoint);
       const opened = criPorts({
         endpoint: `unix://${socketPath(input.endpoint)}`,
         ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
@@ -98,14 +99,40 @@ function isUsableSocket(path: string): boolean {
   }
 }
 
+/** What follows `unix://` up to a slash is a host, which a socket does not have. */
+const missingAddress = (endpoint: string): OperationError =>
+  new OperationError(
+    `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ` +
+      'rpc error: code = Unavailable desc = dns resolver: missing address',
+    { code: 'INVALID_ARGUMENT' },
+  );
+
+/** Why a call failed, in the words of Go's gRPC library. */
+function rpcText(message: string, code: string | undefined): string {
+  if (code === 'DEADLINE_EXCEEDED') return 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
+  const [, errno = '', path = ''] = /\bconnect (E[A-Z]+) (\/\S+?)\.?(?:\s|$)/.exec(message) ?? [];
+  const system = CONNECT_TEXTS[errno];
+  if (system === undefined) return message;
+  const dial = `transport: Error while dialing: dial unix ${path}: connect: ${system}`;
+  return `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(dial)}`;
+}
+
+const CONNECT_TEXTS: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied',
+  ECONNREFUSED: 'connection refused',
+  ENOENT: 'no such file or directory',
+  ENOTSOCK: 'socket operation on non-socket',
+};
+
 async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal) {
   try {
     return await opened.ports['cri.version'](callOf({}, signal));
   } catch (thrown) {
     opened.close();
     const { message, code } = thrown as { message: string; code?: string };
+    const why = rpcText(message, code);
     throw new OperationError(
-      `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${message}`,
+      `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${why}`,
       code === undefined ? {} : { code },
     );
   }

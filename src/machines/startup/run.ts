@@ -4,9 +4,13 @@
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
+import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './client-ca.ts';
 import { clientBuilderInput } from './client-input.ts';
+import { reservedCPULines } from './configuration/resource-managers.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { Failure, KubeletContext, NodeIdentity } from './types.ts';
+
+const clientCAFile = ({ config }: KubeletContext): string => config!.authentication.x509.clientCAFile ?? '';
 
 const hasLockFile = ({ context }: { context: KubeletContext }) => context.flags?.lockFile !== '';
 
@@ -92,7 +96,7 @@ export const run = kubeletSetup.createStateConfig({
           {
             guard: ({ event }) =>
               event.output.ok && event.output.value.mode === 'cluster' && event.output.value.rotates,
-            target: 'auth',
+            target: 'clientCA',
             actions: [
               assign({ clients: ({ event }) => (event.output.ok ? event.output.value : null) }),
               raise({ type: 'create.clientCertificate' }),
@@ -100,12 +104,38 @@ export const run = kubeletSetup.createStateConfig({
           },
           {
             guard: ({ event }) => event.output.ok,
-            target: 'auth',
+            target: 'clientCA',
             actions: assign({ clients: ({ event }) => (event.output.ok ? event.output.value : null) }),
           },
           failing('run.clients'),
         ],
         onError: failing('run.clients'),
+      },
+    },
+    clientCA: {
+      meta: { steps: 'S064', waitsFor: "the authorities of the API's clients" },
+      always: { guard: ({ context }) => clientCAFile(context) === '', target: 'auth' },
+      invoke: {
+        id: 'clientCA',
+        src: 'host.readFile',
+        input: ({ context }) => ({ path: clientCAFile(context), maxBytes: CLIENT_CA_MAX_BYTES }),
+        onDone: [
+          {
+            guard: ({ context, event }) => clientCARefusal(clientCAFile(context), event.output.content) === '',
+            target: 'auth',
+          },
+          {
+            target: '#kubelet.failed',
+            actions: assign({
+              failure: ({ context, event }) => ({
+                phase: 'run.clientCA',
+                message: `failed to run Kubelet: ${clientCARefusal(clientCAFile(context), event.output.content)}`,
+                exitCode: 1,
+              }),
+            }),
+          },
+        ],
+        onError: failing('run.clientCA'),
       },
     },
     auth: {
@@ -161,7 +191,12 @@ export const run = kubeletSetup.createStateConfig({
     },
     containerManager: {
       meta: { steps: 'S075-S102', waitsFor: 'the container manager to accept this machine' },
-      entry: raise({ type: 'create.containerManager' }),
+      entry: [
+        enqueueActions(({ context, enqueue }) => {
+          for (const klog of reservedCPULines(context.config!)) enqueue(line('warn', [klog, { klog }]));
+        }),
+        raise({ type: 'create.containerManager' }),
+      ],
       on: {
         'containerManager.created': {
           target: 'oomScore',

@@ -12,6 +12,7 @@ import { oomWatcherMachine } from '../node/oom-watcher.ts';
 import { podCIDRMachine } from '../node/pod-cidr.ts';
 import { runtimeStateMachine } from '../node/runtime-state.ts';
 import { serverMachine } from '../node/server.ts';
+import { shutdownMachine } from '../node/shutdown/shutdown.ts';
 import { objectsMachine } from '../objects/objects.ts';
 import { operations } from '../operations/index.ts';
 import { allocationMachine } from '../pods/allocation.ts';
@@ -76,6 +77,7 @@ export const SUBSYSTEMS = [
   'imageGC',
   'eviction',
   'oomWatcher',
+  'shutdown',
   'server',
   'readOnlyServer',
   'healthz',
@@ -133,6 +135,7 @@ export const kubeletSetup = setup({
     imageGC: imageGcMachine as AnyStateMachine,
     eviction: evictionMachine as AnyStateMachine,
     oomWatcher: oomWatcherMachine as AnyStateMachine,
+    shutdown: shutdownMachine as AnyStateMachine,
     server: serverMachine as AnyStateMachine,
     readOnlyServer: serverMachine as AnyStateMachine,
     healthz: healthzMachine as AnyStateMachine,

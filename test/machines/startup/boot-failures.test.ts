@@ -102,12 +102,63 @@ const FATAL: Readonly<Record<string, Fatal>> = {
     phase: 'run.hostname',
     message: run("couldn't determine hostname: open /proc/sys/kernel/hostname: permission denied"),
   },
-  'a kubeconfig, as long as there is no cluster mode': {
-    argv: ['--kubeconfig=/etc/kubernetes/kubelet.conf'],
+  'a kubeconfig that is not there': {
+    argv: ['--kubeconfig=/case/kc'],
+    answers: { 'kube.connect': fail('stat /case/kc: no such file or directory') },
     phase: 'run.clients',
+    message: golden('kubeconfig-missing'),
+  },
+  'a bootstrap kubeconfig that is not there': {
+    argv: ['--kubeconfig=/case/kc', '--bootstrap-kubeconfig=/case/boot'],
+    answers: {
+      'certificate.checkKubeconfig': ok({ isValid: false, problem: '' }),
+      'kube.connect': fail('stat /case/boot: no such file or directory'),
+    },
+    phase: 'run.clients',
+    message: golden('kubeconfig-bootstrap-missing'),
+  },
+  'a watchdog whose settings cannot be understood': {
+    answers: { 'host.watchdogSettings': ok({ usec: 'soon', pid: '', ownPid: 7 }) },
+    phase: 'run.watchdog',
     message: run(
-      'cluster mode is not built yet: cannot use kubeconfig "/etc/kubernetes/kubelet.conf"; ' +
-        'start without --kubeconfig and --bootstrap-kubeconfig to run static pods standalone',
+      'create health checker: configure watchdog: error converting WATCHDOG_USEC: strconv.Atoi: parsing "soon": ' +
+        'invalid syntax',
+    ),
+  },
+  'authorities of clients that are not there': {
+    argv: ['--client-ca-file=/does/not/exist'],
+    answers: {
+      'host.readFile': (input: { path: string }) =>
+        ok({ content: input.path === '/does/not/exist' ? null : 'nameserver 192.0.2.1\n' }),
+    },
+    phase: 'run.clientCA',
+    message: golden('flag-one-client-ca-file-eq--does-not-exist'),
+  },
+  'authorities of clients that are none': {
+    argv: ['--client-ca-file=/case/ca.crt'],
+    answers: { 'host.readFile': ok({ content: 'not a certificate' }) },
+    phase: 'run.clientCA',
+    message: golden('val-authn-x509-bad-ca'),
+  },
+  'options of the CPU manager that are unknown': {
+    argv: FILE,
+    answers: {
+      'host.readConfiguration': ok(
+        document({ cpuManagerPolicy: 'static', reservedSystemCPUs: '0', cpuManagerPolicyOptions: { turbo: 'true' } }),
+      ),
+    },
+    phase: 'command.loadingConfiguration',
+    message: golden('val-cpumanager-options-unknown'),
+  },
+  'control groups that are not there': {
+    argv: FILE,
+    answers: {
+      'host.readConfiguration': ok(document({ cgroupRoot: '/does-not-exist' })),
+      'cgroup.missing': ok({ missing: ['/sys/fs/cgroup/cpu/does-not-exist'] }),
+    },
+    phase: 'run.containerManager',
+    message: run(
+      'invalid configuration: cgroup ["does-not-exist"] has some missing paths: /sys/fs/cgroup/cpu/does-not-exist',
     ),
   },
   'webhook authentication without an API server': {
@@ -183,7 +234,7 @@ const FATAL: Readonly<Record<string, Fatal>> = {
   'no root directory': {
     argv: ['--root-dir='],
     phase: 'runKubelet.rootDirectory',
-    message: run('failed to create kubelet: invalid root directory ""'),
+    message: golden('flag-one-root-dir-eq-empty'),
   },
   'a root directory that cannot be made': {
     answers: { 'host.makeDirectories': fail("mkdir '/var/lib/kubelet': read-only file system", 'EROFS') },

@@ -178,7 +178,7 @@ describe('a node that runs its pods once', () => {
     const started = new BootNode(ONCE);
     started.world.pods.registry.set('app:1', image('app:1'));
     started.world.pods.setManifests([manifest({ uid: 'u1' })]);
-    started.boot().run(40);
+    started.boot().run(60);
     started.tell({ type: 'runtime.podChanged' }, 'kubelet/runOnce').run(30_000);
     expect(started.crashes().map(({ at }) => at)).toEqual(['kubelet/runOnce']);
     expect(endOf(started)).toMatchObject({ exitCode: 0, podResults: [{ uid: 'u1', result: 'Ready' }] });

@@ -3,6 +3,8 @@
  *
  * Invariant: a share of the machine's memory (`10%`) needs the machine; where one is set, the sum is not judged here.
  */
+import { cpuPolicyOptionsError } from './cpu-manager-options.ts';
+import { parseCpuSet } from './cpu-set.ts';
 import { logLines, quote } from './go-text.ts';
 import { formatQuantity, parseQuantity, type Quantity } from './quantity.ts';
 import type { KubeletConfiguration } from './types.ts';
@@ -35,9 +37,37 @@ export function cpuManagerError(configuration: KubeletConfiguration): SettingsEr
   if (policy === 'none') return null;
   if (policy !== 'static') return failed('cpu', `unknown policy: ${quote(policy)}`);
   const reserved = sum([amount(kubeReserved['cpu']), amount(systemReserved['cpu'])]);
-  if (reservedSystemCPUs !== '' || reserved.nano > 0n) return null;
+  if (reservedSystemCPUs !== '' || reserved.nano > 0n) return cpuOptionsError(configuration);
   return failed('cpu', '[cpumanager] unable to determine reserved CPU resources for static policy');
 }
+
+/** Comes when what is reserved was settled, which upstream tells first. */
+function cpuOptionsError(configuration: KubeletConfiguration): SettingsError | null {
+  const error = cpuPolicyOptionsError(configuration);
+  if (error === '') return null;
+  const { error: sentence, before } = failed('cpu', `new static policy error: ${error}`);
+  return { error: sentence, before: [...reservedCPULines(configuration), ...before] };
+}
+
+/** `--reserved-cpus` takes the place of reserved CPU time: what was reserved, and what is. */
+export function reservedCPULines({
+  reservedSystemCPUs,
+  kubeReserved,
+  systemReserved,
+}: KubeletConfiguration): readonly string[] {
+  const cpus = parseCpuSet(reservedSystemCPUs);
+  if (reservedSystemCPUs === '' || cpus.error !== undefined) return [];
+  const { cpu: _kube, ...kube } = kubeReserved;
+  const { cpu: _system, ...system } = systemReserved;
+  const given = `kubeReserved=${printed(kubeReserved)} systemReserved=${printed(systemReserved)}`;
+  const kept = `kubeReserved=${printed(kube)} systemReserved=${printed({ cpu: String(cpus.value.length), ...system })}`;
+  const option =
+    'Option --reserved-cpus is specified, it will overwrite the cpu setting in KubeReserved and SystemReserved';
+  return [`${quote(option)} ${given}`, `${quote('After cpu setting is overwritten')} ${kept}`];
+}
+
+const printed = (amounts: Readonly<Record<string, string>>): string =>
+  Object.keys(amounts).length === 0 ? 'null' : JSON.stringify(amounts);
 
 export function memoryManagerError(configuration: KubeletConfiguration): SettingsError | null {
   const { memoryManagerPolicy: policy, reservedMemory } = configuration;

@@ -35,6 +35,19 @@ const CIPHER_SUITES = [
   'TLS_RSA_WITH_RC4_128_SHA',
 ] as const;
 
+/** One of these must be among the chosen suites: HTTP/2 asks for it. */
+const HTTP2_SUITES = ['TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256', 'TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256'];
+
+/** Go's refusal to serve HTTP/2 with these suites; empty when it can. */
+export function http2Refusal(cipherSuites: readonly string[], minVersion: string): string {
+  const isFree = cipherSuites.length === 0 || minVersion === 'VersionTLS13';
+  if (isFree || HTTP2_SUITES.some((suite) => cipherSuites.includes(suite))) return '';
+  return (
+    'http2: TLSConfig.CipherSuites is missing an HTTP/2-required AES_128_GCM_SHA256 cipher ' +
+    `(need at least one of ${HTTP2_SUITES.join(' or ')})`
+  );
+}
+
 export function tlsError({ tlsCipherSuites, tlsMinVersion }: KubeletConfiguration): string | null {
   const unknown = tlsCipherSuites.find((name) => !CIPHER_SUITES.some((known) => known === name));
   if (unknown !== undefined) return `Cipher suite ${unknown} not supported or doesn't exist`;

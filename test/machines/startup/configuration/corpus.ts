@@ -49,14 +49,18 @@ export function readCases(): Case[] {
   return readdirSync(CASES).map((file) => parseCase(readFileSync(new URL(file, CASES), 'utf8')));
 }
 
-/** Runs a case in a directory of its own; `play` is given the case with its placeholders filled in. */
+/**
+ * Runs a case in a directory of its own; `play` is given the case with its placeholders filled in. `places` replace other
+ * texts of the case, too.
+ */
 export async function withCase<Result>(
   raw: Case,
   play: (filled: Case, directory: string) => Promise<Result>,
+  places: Readonly<Record<string, string>> = {},
 ): Promise<Result> {
   const directory = mkdtempSync(join(tmpdir(), 'statelet-config-'));
   try {
-    const filled = fill(raw, { ...PLACEHOLDERS, '${DIR}': directory });
+    const filled = fill(raw, { ...PLACEHOLDERS, ...places, '${DIR}': directory });
     for (const [path, content] of Object.entries(filled.files)) writeCaseFile(join(directory, path), content);
     return await play(filled, directory);
   } finally {

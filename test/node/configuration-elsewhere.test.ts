@@ -1,0 +1,119 @@
+/**
+ * The daemon itself on the command lines and files with which a real kubelet ended for a reason that its configuration
+ * alone does not hold: clients, certificates, the runtime's endpoint, control groups, CPUs, ports. Each is run as a
+ * process on a real containerd; exit status and the kubelet's sentences must come, in their order.
+ *
+ * What is not equal is named in `NOT_EQUAL` with the reason, and must differ; so the list can only shrink.
+ */
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ENDS_ELSEWHERE, NOT_EQUAL } from '../golden/config-excused.ts';
+import { type Case, readCases, withCase } from '../machines/startup/configuration/corpus.ts';
+import { cgroupV1Available, makeCgroupRoot } from '../support/cgroups.ts';
+import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
+import { freePort } from '../support/daemon.ts';
+import { requirement } from '../support/require.ts';
+
+const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
+const KLOG_HEADER = /^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;
+/** Said by Go's gRPC library, not by the kubelet. */
+const LIBRARY = /^\[core\]/;
+/** A case that does not end is not equal; the slowest waits for a runtime that does not answer. */
+const CASE_TIMEOUT_MS = 15_000;
+/** Cases of the whole corpus, and how many of them the pure pipeline decides. */
+const CORPUS = 835;
+const PURE = 786;
+
+const isHere = ({ expect: { exit, stderr } }: Case): boolean =>
+  exit !== 'running' && ENDS_ELSEWHERE.some(([, pattern]) => pattern.test(stderr.join('\n')));
+const cases = readCases().filter(isHere);
+const figures = { equal: 0, excused: 0 };
+
+interface Ended {
+  readonly exit: number | null;
+  readonly said: readonly string[];
+}
+
+/** Runs a case to its end, or for as long as it may take. */
+async function run({ argv }: Case, directory: string): Promise<Ended> {
+  const own = [`--journal-dir=${join(directory, 'journal')}`, '--visualizer-port=off'];
+  const child = spawn(process.execPath, [STATELET, 'run', ...own, ...argv], { cwd: directory });
+  let said = '';
+  child.stderr.on('data', (chunk) => (said += String(chunk)));
+  const timer = setTimeout(() => child.kill('SIGKILL'), CASE_TIMEOUT_MS);
+  const exit = await new Promise<number | null>((ended) => child.once('close', ended));
+  clearTimeout(timer);
+  return { exit, said: said.split('\n').map((line) => normal(line.replace(KLOG_HEADER, ''))) };
+}
+
+/** The kubelet names hierarchies in the order of a Go map. */
+function normal(line: string): string {
+  return line.replace(/(has some missing paths: )([^"]+)/, (_, words: string, paths: string) => {
+    return words + paths.split(', ').toSorted().join(', ');
+  });
+}
+
+/** The first of the kubelet's lines that did not come after the ones before it; `null` when all did. */
+function firstMissing(wanted: readonly string[], said: readonly string[]): string | null {
+  let at = 0;
+  for (const line of wanted.filter((each) => !LIBRARY.test(each)).map(normal)) {
+    const found = said.indexOf(line, at);
+    if (found < 0) return line;
+    at = found + 1;
+  }
+  return null;
+}
+
+const unavailable = containerdAvailable() ?? cgroupV1Available();
+
+describe.skipIf(requirement('containerd', unavailable).skip)('the daemon ends as the kubelet did', () => {
+  let containerd: Containerd;
+  let places: Record<string, string>;
+  beforeAll(async () => {
+    containerd = await startContainerd();
+    const root = makeCgroupRoot().slice(1);
+    const [server, readOnly, healthz] = [await freePort(), await freePort(), await freePort()].map(String);
+    places = {
+      '${CRI}': containerd.endpoint,
+      '${CRI_PATH}': containerd.endpoint.replace('unix://', ''),
+      '${PORT10250}': server!,
+      '${PORT10255}': readOnly!,
+      '${PORT10248}': healthz!,
+      'golden-config': root,
+      golden_config: root.replaceAll('-', '_'),
+    };
+  });
+  afterAll(async () => {
+    await containerd.close();
+    const total = PURE + figures.equal;
+    const share = ((100 * total) / CORPUS).toFixed(1);
+    process.stdout.write(
+      `${cases.length} cases decided by other parts: equal ${figures.equal}, excused ${figures.excused}; ` +
+        `of the corpus ${total} of ${CORPUS} are equal (${share}%)\n`,
+    );
+  });
+
+  it.each(cases.map((each) => [each.name, each] as const))('%s', async (name, raw) => {
+    await withCase(
+      raw,
+      async (filled, directory) => {
+        const { exit, said } = await run(filled, directory);
+        const missing = firstMissing(filled.expect.stderr, said);
+        const isEqual = exit === filled.expect.exit && missing === null;
+        if (Object.hasOwn(NOT_EQUAL, name)) {
+          figures.excused++;
+          return expect(isEqual, `${name} is equal and needs no excuse any more`).toBe(false);
+        }
+        if (isEqual) return void figures.equal++;
+        expect.fail(`exit ${exit}, wanted ${filled.expect.exit}; missing: ${missing}\n${said.join('\n')}`);
+      },
+      places,
+    );
+  });
+
+  it('agree with the kubelet in 97 of 100 cases of the corpus', () => {
+    expect((PURE + figures.equal) / CORPUS).toBeGreaterThanOrEqual(0.97);
+    expect(Object.keys(NOT_EQUAL).filter((name) => !cases.some((each) => each.name === name))).toEqual([]);
+  });
+});
