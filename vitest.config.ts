@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-const SYSTEM = ['test/contract/**/*.test.ts', 'test/node/**/*.test.ts', 'test/browser/**/*.test.ts'];
+const SYSTEM = ['contract', 'conformance', 'node', 'browser'].map((folder) => `test/${folder}/**/*.test.ts`);
 /** Everything that wants an API server: a real one when KUBEBUILDER_ASSETS names it. */
 const CLUSTER = ['test/cluster/**/*.test.ts', 'test/contract/api-server*.test.ts'];
 /** Real processes, sockets and disks of this machine, seeds by the hundred, every byte of a log. */

@@ -36,8 +36,8 @@ export interface Containerd {
   /** Where containerd writes its log. */
   readonly logFile: string;
   ctr(...args: readonly string[]): Promise<string>;
-  /** SIGKILL and a new process on the same socket and state, as after a crash. */
-  restart(): Promise<void>;
+  /** SIGKILL and, after a while, a new process on the same socket and state, as after a crash. */
+  restart(awayMs?: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -199,9 +199,10 @@ class OwnContainerd implements Containerd {
     await rm(archive);
   }
 
-  async restart(): Promise<void> {
+  async restart(awayMs = 0): Promise<void> {
     this.#process.kill('SIGKILL');
     await until('containerd is gone', STOP_TIMEOUT_MS, async () => this.#hasEnded());
+    await sleep(awayMs);
     this.#process = this.#spawn();
     await this.ready();
   }

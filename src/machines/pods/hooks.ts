@@ -93,7 +93,7 @@ export const preStop = s.createStateConfig({
         input: ({ context }) => ({
           containerId: context.id,
           command: context.wanted.preStop?.kind === 'exec' ? context.wanted.preStop.command : [],
-          timeoutSeconds: context.stop?.graceSeconds ?? 0,
+          timeoutSeconds: 0,
         }),
         onDone: [
           { guard: ({ event }) => event.output.exitCode === 0, target: '#container.stopping.asking' },

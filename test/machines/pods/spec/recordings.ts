@@ -37,6 +37,10 @@ export interface StatusLine {
 
 export interface Recording {
   readonly name: string;
+  /** What was created at step `apply`, as it was applied. */
+  readonly objects: readonly Recorded[];
+  /** What the recorder did, in its order. */
+  readonly steps: readonly Recorded[];
   readonly calls: readonly Call[];
   readonly statuses: readonly StatusLine[];
   readonly writes: readonly Recorded[];
@@ -88,7 +92,10 @@ export const node: NodeSettings = {
   relistPeriodMs: 1_000,
 };
 
-export const recordings: readonly Recording[] = readdirSync(CASES).toSorted().map(read);
+/** A recording without objects shows the node, not pods. */
+const showsPods = (name: string): boolean => existsSync(join(CASES, name, 'objects.yaml'));
+
+export const recordings: readonly Recording[] = readdirSync(CASES).filter(showsPods).toSorted().map(read);
 
 function read(name: string): Recording {
   const file = (part: string): string => join(CASES, name, part);
@@ -107,6 +114,8 @@ function read(name: string): Recording {
   }
   return {
     name,
+    objects,
+    steps,
     calls: lines(file('cri.ndjson')),
     statuses: lines(file('status.ndjson')),
     writes: lines(file('api.ndjson')),

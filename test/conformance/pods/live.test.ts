@@ -1,0 +1,83 @@
+/** The recordings of the kubelet, played on a containerd of the test's own: the same requests, the same last status. */
+import pLimit from 'p-limit';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { containerdAvailable } from '../../support/containerd.ts';
+import { registryAvailable } from '../../support/registry.ts';
+import { requirement } from '../../support/require.ts';
+import { PULLED, played } from './cases.ts';
+import {
+  type Difference,
+  differences,
+  liveRequests,
+  liveStatuses,
+  recordedRequests,
+  recordedStatuses,
+} from './compare.ts';
+import { EXCUSES, type Excuse } from './excused.ts';
+import { GoldenNode, type Published } from './golden-node.ts';
+import { Names } from './names.ts';
+import { type Played, play } from './play.ts';
+
+/** As many as the recorder had at a time. */
+const AT_A_TIME = 10;
+/** It takes under two minutes; a machine that is busy with other things may need longer. */
+const LONGEST_MS = 600_000;
+
+const { skip } = requirement('containerd', containerdAvailable());
+const { skip: cannotPull } = requirement('registry', registryAvailable());
+const cases = cannotPull ? played.filter(({ name }) => PULLED[name] === undefined) : played;
+const figures = { facts: 0, equal: 0, excused: 0 };
+
+describe.skipIf(skip)('recordings on a live runtime', () => {
+  const runs = new Map<string, Played>();
+  const used = new Set<Excuse>();
+  let golden: GoldenNode;
+  let published: readonly Published[];
+  beforeAll(async () => {
+    golden = await GoldenNode.start();
+    const limit = pLimit(AT_A_TIME);
+    // The longest first: the end then waits for nobody.
+    const order = cases.toSorted((a, b) => lengthOf(b) - lengthOf(a));
+    await Promise.all(
+      order.map((recording) => limit(async () => runs.set(recording.name, await play(golden, recording)))),
+    );
+    published = golden.published();
+  }, LONGEST_MS);
+  afterAll(async () => {
+    await golden.close();
+    const { facts, equal, excused } = figures;
+    console.info(`live recordings: ${runs.size} cases, ${facts} facts, ${equal} equal, ${excused} excused`);
+  });
+
+  it.each(cases)('$name', (recording) => {
+    const run = runs.get(recording.name)!;
+    expect(run.stuck).toEqual([]);
+    const own = published.filter(({ namespace }) => namespace === recording.name);
+    const names = new Names(golden, recording, own);
+    const recorded = { ...recordedRequests(recording), ...recordedStatuses(recording) };
+    const live = { ...liveRequests(run, golden.proxy.calls, names), ...liveStatuses(run, own, names) };
+    const open = differences(recorded, live).filter((difference) => !isExcused(recording.name, difference));
+    figures.facts += Object.keys(recorded).length;
+    figures.equal += Object.keys(recorded).filter((key) => differences(recorded[key], live[key]).length === 0).length;
+    expect(open).toEqual([]);
+  });
+
+  function isExcused(name: string, { path, live }: Difference): boolean {
+    const excuse = EXCUSES.find(
+      (each) =>
+        (each.case === '*' || each.case === name) &&
+        each.path.test(path) &&
+        (each.live?.test(`${JSON.stringify(live)}`) ?? true),
+    );
+    if (excuse === undefined) return false;
+    used.add(excuse);
+    figures.excused += 1;
+    return true;
+  }
+
+  it('has no excuse that nothing needs', () => {
+    expect(EXCUSES.filter((excuse) => !used.has(excuse) && excuse.racy !== true)).toEqual([]);
+  });
+});
+
+const lengthOf = ({ steps }: (typeof played)[number]): number => steps.at(-1)?.at ?? 0;

@@ -1,0 +1,134 @@
+/** Plays the steps of one recording on a node: writes and removes manifests, waits as the recorder waited. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connectRuntime } from '../../../src/actors/cri/client.ts';
+import type { Pod } from '../../../src/machines/api/pod.ts';
+import { type Recorded, type Recording } from '../../machines/pods/spec/recordings.ts';
+import { fileOf, manifestOf, refOf } from './cases.ts';
+import type { GoldenNode } from './golden-node.ts';
+
+const POLL_MS = 150;
+/** Beyond what the recorder waited: this machine runs other tests at the same time. */
+const PATIENCE_MS = 25_000;
+
+export interface Played {
+  readonly recording: Recording;
+  /** When the manifest of a pod was removed, by its recorded name. */
+  readonly removedAtMs: ReadonlyMap<string, number>;
+  /** Waits that never ended. */
+  readonly stuck: readonly string[];
+}
+
+export async function play(golden: GoldenNode, recording: Recording): Promise<Played> {
+  const player = new Player(golden, recording);
+  let before = 0;
+  for (const step of recording.steps) {
+    await player.take(step, step.at - before);
+    before = step.at;
+  }
+  return player;
+}
+
+class Player implements Played {
+  readonly recording: Recording;
+  readonly removedAtMs = new Map<string, number>();
+  readonly stuck: string[] = [];
+  readonly #golden: GoldenNode;
+
+  constructor(golden: GoldenNode, recording: Recording) {
+    this.#golden = golden;
+    this.recording = recording;
+  }
+
+  /** `tookMs` is how long the recorder was at it. */
+  async take(step: Recorded, tookMs: number): Promise<void> {
+    if (step.apply !== undefined) this.#apply(step.apply);
+    if (step.create !== undefined) this.#write(step.create);
+    if (step.patch?.startsWith('ConfigMap/') === true) this.#patch(step.patch, step.body);
+    if (step.sleep !== undefined) await sleep(step.sleep * 1_000);
+    if (step.delete !== undefined) this.#remove(step.delete);
+    if (step.wait !== undefined) await this.#until(`wait ${step.wait}`, tookMs, () => this.#holds(step));
+    if (step.gone !== undefined) await this.#until(`gone ${step.gone}`, tookMs, () => this.#isGone(step.gone));
+    if (step.killSandbox !== undefined) await this.#killSandbox();
+    if (step.removeContainer !== undefined) await this.#removeContainer(step.removeContainer);
+  }
+
+  #apply(what: 'all' | readonly string[]): void {
+    const objects = this.recording.objects.filter((object) => what === 'all' || what.includes(refOf(object)));
+    for (const object of objects.toSorted((a, b) => Number(a.kind === 'Pod') - Number(b.kind === 'Pod'))) {
+      this.#write(object);
+    }
+  }
+
+  #write(object: Recorded): void {
+    const manifest = manifestOf(this.recording, object, this.#golden.words);
+    this.#golden.node.write(fileOf(this.recording, refOf(object)), manifest);
+  }
+
+  #patch(ref: string, body: Recorded): void {
+    const object = this.recording.objects.find((each) => refOf(each) === ref);
+    this.#write({ ...object, data: { ...object.data, ...body.data } });
+  }
+
+  #remove(name: string): void {
+    this.#golden.node.remove(fileOf(this.recording, `Pod/${name}`));
+    this.removedAtMs.set(name, Date.now());
+  }
+
+  async #until(what: string, recordedMs: number, holds: () => Promise<boolean>): Promise<void> {
+    const end = Date.now() + recordedMs + PATIENCE_MS;
+    while (!(await holds())) {
+      if (Date.now() > end) {
+        this.stuck.push(what);
+        return;
+      }
+      await sleep(POLL_MS);
+    }
+  }
+
+  async #holds({ wait, pod = 'p' }: Recorded): Promise<boolean> {
+    const known = (await this.#golden.known()).get(this.#fullName(pod));
+    const status = known === undefined ? null : await this.#golden.status(known.uid);
+    return status !== null && condition(wait)({ status });
+  }
+
+  async #isGone(name: string): Promise<boolean> {
+    return !(await this.#golden.known()).has(this.#fullName(name));
+  }
+
+  #fullName(name: string): string {
+    return `${this.recording.name}/${name}-node1`;
+  }
+
+  async #killSandbox(): Promise<void> {
+    const ids = this.#created('RunPodSandbox', 'pod_sandbox_id');
+    await this.#golden.containerd.ctr('tasks', 'kill', '--signal', 'SIGKILL', ids.at(-1) ?? '');
+  }
+
+  async #removeContainer(_name: string): Promise<void> {
+    const client = connectRuntime({ endpoint: this.#golden.containerd.endpoint });
+    const id = this.#created('CreateContainer', 'container_id').at(-1) ?? '';
+    await client.call('RemoveContainer', { container_id: id }, { timeoutMs: PATIENCE_MS });
+    client.close();
+  }
+
+  /** Ids that the runtime gave for this case's calls, oldest first. */
+  #created(method: string, field: string): string[] {
+    return this.#golden.proxy.callsOf(method).flatMap(({ request, response }) => {
+      const config = (request['sandbox_config'] ?? request['config']) as Recorded;
+      return config?.metadata?.namespace === this.recording.name ? [response?.[field] as string] : [];
+    });
+  }
+}
+
+/** A phase, or an expression over the pod object `p`; `Running` means that it is ready, too. */
+function condition(text: string): (pod: Pick<Pod, 'status'>) => boolean {
+  if (text === 'Running') return ({ status }) => isReady(status);
+  if (/^\w+$/.test(text)) return ({ status }) => status?.phase === text;
+  // oxlint-disable-next-line typescript/no-implied-eval -- the recorder's own words, which lie in this repository
+  const holds = new Function('p', `return (${text})`) as (pod: unknown) => unknown;
+  return (pod) => Boolean(holds({ status: { conditions: [], containerStatuses: [], ...pod.status } }));
+}
+
+const isReady = (status: Pod['status']): boolean =>
+  status?.phase === 'Running' &&
+  status.conditions?.some((each) => each.type === 'Ready' && each.status === 'True') === true;

@@ -1,0 +1,160 @@
+/**
+ * Faults 1, 2 and 4: the agent or the runtime dies in the middle of a call, and calls fail, come late, come twice or lose
+ * their answer. Each ends with the promises of a node, and with a journal that verifies and replays.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { status } from '@grpc/grpc-js';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { containerdAvailable } from '../support/containerd.ts';
+import { type Interference, ProxyRefusal, type RecordedCall } from '../support/cri-proxy.ts';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
+import { FaultyNode } from '../support/faulty-node.ts';
+import { requirement } from '../support/require.ts';
+
+/** Calls by which a pod comes and goes. */
+const COMING = ['RunPodSandbox', 'CreateContainer', 'StartContainer'];
+const GOING = ['StopContainer', 'StopPodSandbox', 'RemovePodSandbox'];
+/** A call that comes late comes after others have given up waiting for events. */
+const LATE_MS = 1_500;
+const BYSTANDER = 'bystander';
+
+const pass: Interference = (_call, forward) => forward();
+const { skip } = requirement('containerd', containerdAvailable());
+
+describe.skipIf(skip)('a call in the middle of which something dies', () => {
+  let node: FaultyNode;
+  beforeAll(async () => {
+    node = await FaultyNode.create();
+    write(BYSTANDER);
+    await node.untilReady(BYSTANDER);
+  });
+  afterAll(() => node.close());
+  afterEach(() => {
+    node.proxy.interfere = pass;
+  });
+  const write = (name: string) => node.write(`${name}.json`, shellPod(name, node.image, SLEEP));
+
+  /** Runs `fault` in the first call of that name about that pod; resolves when it was called. */
+  function inCall(method: string, pod: string, fault: Interference): Promise<RecordedCall> {
+    return new Promise((resolve) => {
+      node.proxy.interfere = (call, forward) => {
+        if (call.method !== method || node.podOf(call) !== pod) return forward();
+        node.proxy.interfere = pass;
+        resolve(call);
+        return fault(call, forward);
+      };
+    });
+  }
+
+  /** Lets a pod come or go, hurts it in the call of that name, mends what was hurt, and holds the node to its promises. */
+  async function through(method: string, name: string, fault: Interference, mend: () => Promise<void>) {
+    const before = await node.instances(BYSTANDER);
+    if (GOING.includes(method)) {
+      write(name);
+      await node.untilReady(name);
+    }
+    const called = inCall(method, name, fault);
+    if (COMING.includes(method)) write(name);
+    else node.remove(`${name}.json`);
+    await called;
+    await mend();
+    await node.keepsPromises(COMING.includes(method) ? [BYSTANDER, name] : [BYSTANDER]);
+    expect(await node.instances(BYSTANDER), 'who has nothing to do with it').toEqual(before);
+    if (COMING.includes(method)) expect(startsOf(name), 'starts').toBe(1);
+    if (COMING.includes(method)) node.remove(`${name}.json`);
+    await node.gone(name);
+  }
+
+  const startsOf = (name: string) =>
+    node.proxy.callsOf('StartContainer').filter((call) => call.code === 0 && node.podOf(call) === name).length;
+
+  const dead = (): never => {
+    throw new ProxyRefusal(status.UNAVAILABLE, 'nobody hears this');
+  };
+
+  test.each([...COMING, ...GOING])('fault 1: the agent dies before %s and after it', async (method) => {
+    const die = () => void node.stop('SIGKILL');
+    const before: Interference = async () => (die(), dead());
+    await through(method, `before-${method.toLowerCase()}`, before, () => restarted());
+    const after: Interference = async (_call, forward) => (await forward(), die(), dead());
+    await through(method, `after-${method.toLowerCase()}`, after, () => restarted());
+  });
+
+  async function restarted(): Promise<void> {
+    await eventually('the agent is dead', () => !node.isRunning);
+    await node.start();
+  }
+
+  test.each([...COMING, ...GOING])('fault 2: the runtime dies in %s, and is back soon or later', async (method) => {
+    for (const awayMs of [0, 3_000]) {
+      let back: Promise<void> = Promise.resolve();
+      const die: Interference = (_call, forward) => {
+        back = node.containerd.restart(awayMs);
+        return forward();
+      };
+      await through(method, `away-${awayMs}-${method.toLowerCase()}`, die, () => back);
+    }
+  });
+
+  test('every journal verifies and replays', () => node.keepsItsWord());
+});
+
+type Kind = 'error' | 'late' | 'lost' | 'twice';
+const KINDS: readonly Kind[] = ['error', 'late', 'lost', 'twice'];
+const READS = ['PodSandboxStatus', 'ContainerStatus'];
+
+describe.skipIf(skip)('fault 4: a call that fails, is late, loses its answer or comes twice', () => {
+  const plan = new Map(
+    [...COMING, ...GOING, ...READS].flatMap((method) =>
+      KINDS.map((kind) => [`${method.toLowerCase()}-${kind}`, { method, kind }] as const),
+    ),
+  );
+  let node: FaultyNode;
+  beforeAll(async () => {
+    node = await FaultyNode.create();
+    node.proxy.interfere = once(node, plan);
+    for (const name of plan.keys()) node.write(`${name}.json`, shellPod(name, node.image, SLEEP));
+  });
+  afterAll(() => node.close());
+
+  test('when pods come', () => node.keepsPromises([...plan.keys()]), 180_000);
+
+  test('when they go', async () => {
+    for (const name of plan.keys()) node.remove(`${name}.json`);
+    await node.keepsPromises([]);
+    for (const name of plan.keys()) await node.gone(name);
+  }, 180_000);
+
+  test('every journal verifies and replays', () => node.keepsItsWord());
+});
+
+/** Each pod meets its fault once, in the first call of its method. */
+function once(
+  node: FaultyNode,
+  plan: ReadonlyMap<string, { readonly method: string; readonly kind: Kind }>,
+): Interference {
+  const met = new Set<string>();
+  return (call, forward) => {
+    const pod = node.podOf(call);
+    const planned = plan.get(pod);
+    if (planned?.method !== call.method || met.has(pod)) return forward();
+    met.add(pod);
+    return faults[planned.kind](forward);
+  };
+}
+
+const faults: Readonly<Record<Kind, (forward: () => Promise<Buffer>) => Promise<Buffer>>> = {
+  error: () => Promise.reject(new ProxyRefusal(status.UNKNOWN, 'an error that the test made')),
+  late: async (forward) => {
+    await sleep(LATE_MS);
+    return forward();
+  },
+  lost: async (forward) => {
+    await forward();
+    throw new ProxyRefusal(status.UNAVAILABLE, 'the answer was lost');
+  },
+  twice: async (forward) => {
+    await forward();
+    return forward();
+  },
+};

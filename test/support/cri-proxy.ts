@@ -1,0 +1,199 @@
+/**
+ * A CRI endpoint between an agent and a runtime: passes every call on byte by byte, writes down what was asked and
+ * answered, and lets a test interfere with calls, streams and connections.
+ *
+ * Invariants: without an interference the runtime's answers, errors and cancellations reach the agent as they are; a
+ * record exists from the moment in which the agent asked, so that calls are in the order of their start.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as grpc from '@grpc/grpc-js';
+import { loadSync } from '@grpc/proto-loader';
+
+/** Longer messages than any test has. */
+const UNLIMITED = { 'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1 };
+const SERVICES = ['runtime.v1.RuntimeService', 'runtime.v1.ImageService', 'containerd.services.events.v1.Events'];
+
+/** The contract's fields, as its text names them; what has its default is absent. */
+export type Message = Readonly<Record<string, unknown>>;
+
+export interface RecordedCall {
+  readonly method: string;
+  readonly request: Message;
+  readonly startedAtMs: number;
+  /** Absent while it is under way. */
+  endedAtMs?: number;
+  /** Status of gRPC: 0 is success. */
+  code?: number;
+  /** Of an error. */
+  message?: string;
+  response?: Message;
+}
+
+/** Decides what becomes of one call; `forward` asks the runtime, as often as it is called. */
+export type Interference = (call: RecordedCall, forward: () => Promise<Buffer>) => Promise<Buffer>;
+/** Decides what becomes of one message of a stream; `send` gives it to the agent, as often as it is called. */
+export type StreamInterference = (method: string, message: Buffer, send: (message: Buffer) => void) => void;
+
+/** An answer that is an error of gRPC. */
+export class ProxyRefusal extends Error {
+  readonly code: grpc.status;
+  readonly details: string;
+  constructor(code: grpc.status, details: string) {
+    super(details);
+    this.code = code;
+    this.details = details;
+  }
+}
+
+type Definition = grpc.MethodDefinition<object, object>;
+const asIs = (message: Buffer): Buffer => message;
+
+function contract(): Map<string, Definition> {
+  const definitions = loadSync(['cri/v1/api.proto', 'containerd/services/events/v1/events.proto'], {
+    includeDirs: [fileURLToPath(new URL('../../proto', import.meta.url))],
+    keepCase: true,
+    longs: String,
+    enums: String,
+  });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
+  return new Map(SERVICES.flatMap((name) => Object.entries(definitions[name] as Record<string, Definition>)));
+}
+
+export class CriProxy {
+  readonly endpoint: string;
+  readonly calls: RecordedCall[] = [];
+  interfere: Interference = (_call, forward) => forward();
+  interfereWithStream: StreamInterference = (_method, message, send) => send(message);
+  readonly #directory: string;
+  readonly #runtime: grpc.Client;
+  readonly #contract = contract();
+  readonly #streams = new Set<grpc.ServerWritableStream<Buffer, Buffer>>();
+  #server: grpc.Server | undefined;
+
+  private constructor(directory: string, runtimeEndpoint: string) {
+    this.#directory = directory;
+    this.endpoint = `unix://${join(directory, 'cri.sock')}`;
+    this.#runtime = new grpc.Client(runtimeEndpoint, grpc.credentials.createInsecure(), UNLIMITED);
+  }
+
+  /** Stands before the runtime at `runtimeEndpoint` (`unix:///…`). */
+  static async start(runtimeEndpoint: string): Promise<CriProxy> {
+    // Not below tmpdir(): the path of a socket may have 107 characters.
+    const proxy = new CriProxy(await mkdtemp('/tmp/statelet-cri-proxy-'), runtimeEndpoint);
+    await proxy.listen();
+    return proxy;
+  }
+
+  async listen(): Promise<void> {
+    const server = new grpc.Server(UNLIMITED);
+    const definition: Record<string, grpc.MethodDefinition<Buffer, Buffer>> = {};
+    const implementation: grpc.UntypedServiceImplementation = {};
+    for (const [name, method] of this.#contract) {
+      definition[name] = {
+        ...method,
+        requestSerialize: asIs,
+        requestDeserialize: asIs,
+        responseSerialize: asIs,
+        responseDeserialize: asIs,
+      };
+      implementation[name] = method.responseStream ? this.#stream(name, method) : this.#unary(name, method);
+    }
+    server.addService(definition, implementation);
+    await new Promise<void>((resolve, reject) => {
+      const credentials = grpc.ServerCredentials.createInsecure();
+      server.bindAsync(this.endpoint, credentials, (error) => (error ? reject(error) : resolve()));
+    });
+    this.#server = server;
+  }
+
+  /** As a crash of the runtime: connections break, the socket refuses; `listen` ends it. */
+  stopListening(): void {
+    this.#server?.forceShutdown();
+    this.#server = undefined;
+    this.#streams.clear();
+  }
+
+  /** Ends every stream with an error; the agent may open new ones. */
+  breakStreams(): void {
+    for (const stream of this.#streams)
+      stream.emit('error', new ProxyRefusal(grpc.status.UNAVAILABLE, 'stream broken'));
+    this.#streams.clear();
+  }
+
+  /** The calls of these methods, in the order of their start. */
+  callsOf(...methods: readonly string[]): readonly RecordedCall[] {
+    return this.calls.filter(({ method }) => methods.includes(method));
+  }
+
+  async close(): Promise<void> {
+    this.stopListening();
+    this.#runtime.close();
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+
+  #unary(name: string, method: Definition): grpc.handleUnaryCall<Buffer, Buffer> {
+    return (call, callback) => {
+      const record: RecordedCall = {
+        method: name,
+        request: decoded(method.requestDeserialize(call.request)),
+        startedAtMs: Date.now(),
+      };
+      this.calls.push(record);
+      void this.#answer(record, method, call, callback);
+    };
+  }
+
+  async #answer(
+    record: RecordedCall,
+    method: Definition,
+    call: grpc.ServerUnaryCall<Buffer, Buffer>,
+    callback: grpc.sendUnaryData<Buffer>,
+  ): Promise<void> {
+    let reply: Buffer;
+    try {
+      reply = await this.interfere(record, () => this.#forward(method, call));
+    } catch (error) {
+      const { code, details } = error as grpc.ServiceError;
+      ended(record, code, { message: details });
+      return callback({ code, details });
+    }
+    ended(record, 0, { response: decoded(method.responseDeserialize(reply)) });
+    callback(null, reply);
+  }
+
+  /** With the agent's deadline, and given up when the agent gives up. */
+  #forward({ path }: Definition, call: grpc.ServerUnaryCall<Buffer, Buffer>): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const options = { deadline: call.getDeadline() };
+      const forwarded = this.#runtime.makeUnaryRequest(path, asIs, asIs, call.request, options, (error, reply) =>
+        reply === undefined ? reject(error ?? new Error(`${path} gave neither answer nor error`)) : resolve(reply),
+      );
+      call.on('cancelled', () => forwarded.cancel());
+    });
+  }
+
+  #stream(name: string, { path }: Definition): grpc.handleServerStreamingCall<Buffer, Buffer> {
+    return (call) => {
+      const forwarded = this.#runtime.makeServerStreamRequest(path, asIs, asIs, call.request);
+      const send = (message: Buffer) => void call.write(message);
+      this.#streams.add(call);
+      forwarded.on('data', (message: Buffer) => this.interfereWithStream(name, message, send));
+      forwarded.on('end', () => call.end());
+      forwarded.on('error', ({ code, details }: grpc.ServiceError) => {
+        if (this.#streams.delete(call)) call.emit('error', new ProxyRefusal(code, details));
+      });
+      call.on('cancelled', () => {
+        this.#streams.delete(call);
+        forwarded.cancel();
+      });
+    };
+  }
+}
+
+const decoded = (message: object): Message => ({ ...message });
+
+function ended(record: RecordedCall, code: number, end: Pick<RecordedCall, 'message' | 'response'>): void {
+  Object.assign(record, { endedAtMs: Date.now(), code, ...end });
+}

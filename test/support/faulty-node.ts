@@ -1,0 +1,126 @@
+/**
+ * A node whose runtime, connection and process a test can hurt, and the promises that it must keep nevertheless.
+ *
+ * The daemon speaks to containerd through a proxy; the test looks at containerd past it.
+ */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
+import { type Containerd, startContainerd } from './containerd.ts';
+import { CriProxy, type RecordedCall } from './cri-proxy.ts';
+import { type DaemonOptions, eventually } from './daemon.ts';
+import { ObservedNode } from './observed-node.ts';
+
+const CALL = { timeoutMs: 20_000 };
+const UID_LABEL = 'io.kubernetes.pod.uid';
+/** Descriptors of a daemon with a few dozen pods; a leak has more. */
+const DESCRIPTORS_MAX = 200;
+/** A busy machine, and a back-off of a start that failed. */
+const PATIENCE_MS = 60_000;
+
+interface Named {
+  readonly metadata?: { readonly name?: string };
+}
+
+export class FaultyNode extends ObservedNode {
+  readonly containerd: Containerd;
+  readonly proxy: CriProxy;
+  readonly #direct: RuntimeClient;
+
+  private constructor(containerd: Containerd, proxy: CriProxy, options: DaemonOptions) {
+    super({ endpoint: proxy.endpoint, image: containerd.image, close: () => Promise.resolve() }, options);
+    this.containerd = containerd;
+    this.proxy = proxy;
+    this.#direct = connectRuntime({ endpoint: containerd.endpoint });
+  }
+
+  static async create(options: DaemonOptions = {}): Promise<FaultyNode> {
+    const containerd = await startContainerd();
+    const node = new FaultyNode(containerd, await CriProxy.start(containerd.endpoint), options);
+    await node.start();
+    return node;
+  }
+
+  override get client(): RuntimeClient {
+    return this.#direct;
+  }
+
+  /** The pod that a call is about, by the name of its manifest; empty for a call about none. */
+  podOf({ request }: RecordedCall): string {
+    const config = (request['sandbox_config'] ?? request['config']) as Named | undefined;
+    if (config?.metadata?.name !== undefined) return config.metadata.name.replace(/-node1$/, '');
+    const id = request['container_id'] ?? request['pod_sandbox_id'];
+    const made = this.proxy.calls.find(
+      ({ response }) => id !== undefined && Object.values(response ?? {}).includes(id),
+    );
+    return made === undefined || made.request === request ? '' : this.podOf(made);
+  }
+
+  /** Ends the first process of each running container of these pods, all at once. */
+  async killContainers(pods: readonly string[]): Promise<void> {
+    const pids = new Map<string, number>();
+    for (const line of (await this.containerd.ctr('tasks', 'list')).split('\n').slice(1)) {
+      const [id = '', pid = ''] = line.split(/\s+/);
+      pids.set(id, Number(pid));
+    }
+    const running = await Promise.all(pods.map((pod) => this.running(pod)));
+    for (const { id } of running) process.kill(pids.get(id) ?? Number.NaN, 'SIGKILL');
+  }
+
+  /** Calls that the daemon has made and that have no answer yet; streams are not among them. */
+  unanswered(): readonly RecordedCall[] {
+    return this.proxy.calls.filter(({ endedAtMs }) => endedAtMs === undefined);
+  }
+
+  /**
+   * What holds after every fault, for the pods that are wanted: each is shown ready (P4), runs once in one sandbox
+   * (P7), nobody else does (P6), only their folders are there (P9), and the daemon holds no more than it needs (P10).
+   */
+  async keepsPromises(wanted: readonly string[]): Promise<void> {
+    for (const pod of wanted) await this.untilReady(pod);
+    await eventually('only the wanted pods are in the runtime', () => this.#runs(wanted), PATIENCE_MS);
+    const folders = () => readdirSync(join(this.rootDir, 'pods')).length === wanted.length;
+    await eventually('only the folders of the wanted pods are there', folders, PATIENCE_MS);
+    expect(readdirSync(`/proc/${this.pid}/fd`).length, 'open descriptors').toBeLessThan(DESCRIPTORS_MAX);
+  }
+
+  /** Ends the daemon and holds all that it wrote to verify and to replay to the same decisions (P11, P12). */
+  async keepsItsWord(): Promise<void> {
+    await this.stop();
+    expect(this.journalFaults()).toEqual([]);
+  }
+
+  async untilReady(pod: string): Promise<void> {
+    await eventually(
+      `${pod} is ready`,
+      async () =>
+        (await this.status(pod))?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True'),
+      PATIENCE_MS,
+    );
+  }
+
+  async #runs(wanted: readonly string[]): Promise<boolean> {
+    const ready = { filter: { state: { state: 'SANDBOX_READY' as const } } };
+    const running = { filter: { state: { state: 'CONTAINER_RUNNING' as const } } };
+    const { items } = await this.client.call('ListPodSandbox', ready, CALL);
+    const { containers } = await this.client.call('ListContainers', running, CALL);
+    const names = (of: readonly { readonly labels: Readonly<Record<string, string>> }[]) =>
+      of.map(({ labels }) => (labels['io.kubernetes.pod.name'] ?? '').replace(/-node1$/, '')).sort();
+    const expected = JSON.stringify([...wanted].sort());
+    return [items, containers].every((list) => JSON.stringify(names(list)) === expected);
+  }
+
+  /** Uids that the runtime knows, also of what no longer runs. */
+  async uids(): Promise<readonly string[]> {
+    const { items } = await this.client.call('ListPodSandbox', {}, CALL);
+    return [...new Set(items.map(({ labels }) => labels[UID_LABEL] ?? ''))];
+  }
+
+  override async close(): Promise<void> {
+    this.#direct.close();
+    await super.close();
+    await this.proxy.close();
+    await this.containerd.close();
+  }
+}
