@@ -52,6 +52,10 @@ export interface PodStatusFacts {
   readonly restartCounts?: Readonly<Record<string, number>>;
   /** The pod has failed whatever its containers do: its deadline is over. Conditions say so at once. */
   readonly failure?: { readonly reason: string; readonly message: string };
+  /** It asks for other resources than it has, and has to wait for them. */
+  readonly resizePending?: { readonly reason: string; readonly message: string };
+  /** Its new resources are being made so; `error` is why that failed last. */
+  readonly resizing?: { readonly error: string };
   /** Someone asked to kill the pod (eviction, preemption, shutdown): said once, with the order to kill. */
   readonly kill?: { readonly reason: string; readonly message: string; readonly disruptionTarget?: boolean };
 }
@@ -82,7 +86,12 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   const status: PodStatus = {
     ...(generation === undefined ? {} : { observedGeneration: generation }),
     ...killed(facts, verdict),
-    conditions: [...foreign, ...disruption(facts), ...dated(verdicts, previous?.conditions ?? [], nowMs, generation)],
+    conditions: [
+      ...foreign,
+      ...disruption(facts),
+      ...resizeConditions(facts),
+      ...dated(verdicts, previous?.conditions ?? [], nowMs, generation),
+    ],
     ...addresses(facts),
     startTime: previous?.startTime ?? pod.status?.startTime ?? rfc3339(nowMs),
     ...(inits.length === 0 ? {} : { initContainerStatuses: inits }),
@@ -113,7 +122,7 @@ type Phase = Pick<PodStatus, 'reason' | 'message'> & { readonly phase: string };
 
 /** Reason and message stay as long as the phase that they explain. */
 function phaseAndReason({ pod, previous, failure }: PodStatusFacts, observed: string): Phase {
-  if (failure !== undefined) return { phase: 'Failed', ...failure };
+  if (failure !== undefined) return { phase: 'Failed', reason: failure.reason, message: failure.message };
   const before = previous?.phase ?? '';
   const given = pod.status?.phase ?? '';
   const settled = isTerminalPhase(before) ? before : isTerminalPhase(given) ? given : observed;
@@ -136,6 +145,23 @@ function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly Po
     message: kill.message,
   };
   return dated([verdict], before === undefined ? [] : [before], nowMs, pod.metadata.generation);
+}
+
+/** Gone with what they are about; they are the only ones that say when they were looked at. */
+function resizeConditions({ resizePending, resizing, pod, previous, nowMs }: PodStatusFacts): readonly PodCondition[] {
+  const pending = resizePending && {
+    type: 'PodResizePending',
+    status: 'True',
+    reason: resizePending.reason,
+    message: resizePending.message,
+  };
+  const error = resizing?.error ? { reason: conditionReasons.resizeError, message: resizing.error } : {};
+  const inProgress = resizing && { type: 'PodResizeInProgress', status: 'True', ...error };
+  const verdicts = [...(pending ? [pending] : []), ...(inProgress ? [inProgress] : [])];
+  return dated(verdicts, previous?.conditions ?? [], nowMs, pod.metadata.generation).map((condition) => ({
+    ...condition,
+    lastProbeTime: condition.lastTransitionTime!,
+  }));
 }
 
 type Addresses = Pick<PodStatus, 'hostIP' | 'hostIPs' | 'podIP' | 'podIPs'>;

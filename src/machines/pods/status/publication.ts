@@ -44,11 +44,12 @@ export function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage): 
   for (const field of OWNED) delete others[field];
   const isEnding = isTerminalPhase(published.phase) && !isTerminalPhase(seen.phase);
   const startTime = seen.startTime ?? published.startTime;
+  const conditions = mergedConditions(published.conditions ?? [], seen.conditions ?? [], isEnding);
   return {
     ...others,
     ...published,
     ...(startTime === undefined ? {} : { startTime }),
-    conditions: mergedConditions(published.conditions ?? [], seen.conditions ?? [], isEnding),
+    ...(conditions.length === 0 ? {} : { conditions }),
   };
 }
 

@@ -2,6 +2,8 @@
  * Lives through a recording of `test/golden/pods`: creates its objects in an API server, does what its user did, and
  * collects what the agent then asked of the API server. Reads and does; judges nothing.
  */
+
+import type { AdmissionSettings } from '../../../../src/machines/node-settings.ts';
 import { knownKind } from '../../../fakes/api-server/kinds.ts';
 import { KubeWorld, type Write } from '../../../support/kube-world.ts';
 import { image, PodsNode } from '../../../support/pods-node.ts';
@@ -18,6 +20,16 @@ const PULLED = ['always:latest', 'always', 'ok:1', 'ok2:1', 'samepause:1', 'priv
 /** After the last step: what is still written. */
 const AFTERMATH_MS = 15_000;
 const WAIT_MS = 200_000;
+
+/** The node of the recordings, as facts.md has it. */
+const admission: AdmissionSettings = {
+  allocatable: { cpu: '2000', memory: '25171656704', pods: '110', 'ephemeral-storage': '270553174016' },
+  wholeNode: { cpu: '2000', memory: '25276514304', pods: '110', 'ephemeral-storage': '270553174016' },
+  labels: { 'kubernetes.io/hostname': NODE, 'kubernetes.io/os': 'linux', 'kubernetes.io/arch': 'amd64' },
+  taints: [],
+  sysctls: { kernelVersion: '6.18.0', allowedUnsafe: [] },
+  appArmor: false,
+};
 
 export interface Lived {
   readonly node: PodsNode;
@@ -38,7 +50,10 @@ export function live(recording: Recording): Lived {
   for (const name of LOADED) world.runtime.images.set(name, image(name));
   for (const name of PULLED) world.registry.set(name, image(name));
   world.runtime.programOf = programOf;
-  const node = new PodsNode({ world, settings: { ...recordedNode, apiServer: { changeDetection: 'Watch' } } });
+  const node = new PodsNode({
+    world,
+    settings: { ...recordedNode, admission, apiServer: { changeDetection: 'Watch' } },
+  });
   kube.createNamespace(recording.name);
   const kubernetes = { clusterIP: '10.96.0.1', ports: [{ name: 'https', port: 443, protocol: 'TCP' }] };
   kube.create({
@@ -85,7 +100,7 @@ class Life {
   }
 
   take(step: Recorded): void {
-    if (step.apply !== undefined) for (const object of this.recording.objects) this.create(object);
+    if (step.apply !== undefined) this.apply(step.apply);
     else if (step.create !== undefined) this.create(step.create);
     else if (step.wait !== undefined) this.wait(step);
     else if (step.sleep !== undefined) this.node.run(step.sleep * 1_000);
@@ -103,7 +118,23 @@ class Life {
     } else if (step.waitVolume !== undefined) this.node.run(5_000);
   }
 
+  /** `all`, or the objects of these names. */
+  private apply(which: Recorded): void {
+    for (const object of this.recording.objects) {
+      const { name } = object.metadata;
+      if (which === 'all' || which.some((each: string) => each === name || each.endsWith(`/${name}`)))
+        this.create(object);
+    }
+  }
+
   private create(object: Recorded): void {
+    const account = object.spec?.serviceAccountName;
+    const accounts = this.kube.store.list('v1', 'serviceaccounts', this.recording.name);
+    const isDefault = object.kind === 'ServiceAccount' && object.metadata.name === 'default';
+    if (isDefault) return;
+    if (account && !accounts.some(({ metadata }) => metadata.name === account)) {
+      this.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: account } });
+    }
     const isPod = object.kind === 'Pod';
     const spec = isPod ? { spec: { ...object.spec, automountServiceAccountToken: false } } : {};
     const namespace = object.metadata.namespace ?? this.recording.name;
@@ -148,7 +179,8 @@ class Life {
 
   private writeStatic({ staticWrite, object }: Recorded): void {
     this.statics += 1;
-    const uid = this.statics === 1 ? '<uid:static>' : `<uid:static:${this.statics}>`;
+    const uid = `static-${this.statics}`;
+    this.uids.set(uid, this.statics === 1 ? '<uid:static>' : `<uid:static:${this.statics}>`);
     this.world.setManifests([{ file: `\${STATIC}/${staticWrite}`, uid, value: object }]);
   }
 
@@ -171,6 +203,7 @@ function expression(text: string): (p: Recorded) => boolean {
 /** What the shell of a recorded container does, as far as its agent can see. */
 function programOf({ config }: Container): Program {
   const text = [...(config.command ?? []), ...(config.args ?? [])].join(' ');
+  if (text.includes('|| { touch')) return { runsMs: 20, exitCode: config.metadata?.attempt === 0 ? 1 : 0 };
   if (text.includes('/nope')) {
     return { startError: 'failed to create containerd task: failed to create shim task: OCI runtime create failed' };
   }

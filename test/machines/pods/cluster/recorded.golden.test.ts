@@ -31,6 +31,7 @@ function mask(text: string, uids: ReadonlyMap<string, string> = new Map()): stri
     .replaceAll(/\b(5a|c0)\d{4}0{40,}/g, '*')
     .replaceAll(/\b10\.0\.0\.\d+\b/g, '*')
     .replaceAll(/[\d.]+m?s \([\d.]+m?s including waiting\)/g, '* (* including waiting)')
+    .replaceAll(/used: (<n>|\d+)/g, 'used: *')
     .replaceAll(/Image size: \d+ bytes/g, 'Image size: * bytes');
 }
 
@@ -81,7 +82,9 @@ const ownRequests = ({ writes, uids }: Lived): string[] =>
 
 /** The model of the runtime tells no users, and its images have other names. */
 function comparable(status: Recorded, uids?: ReadonlyMap<string, string>): Recorded {
-  const text = mask(JSON.stringify(normal(status)), uids).replaceAll(/"imageID":"[^"]+"/g, '"imageID":"*"');
+  const text = mask(JSON.stringify(normal(status)), uids)
+    .replaceAll(/"imageID":"[^"]+"/g, '"imageID":"*"')
+    .replaceAll(':latest"', '"');
   const plain: Recorded = JSON.parse(text);
   for (const list of ['containerStatuses', 'initContainerStatuses']) {
     for (const container of plain[list] ?? []) delete container.user;
