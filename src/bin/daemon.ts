@@ -5,12 +5,14 @@
  * connection is given up, and only then does the process exit.
  */
 import { randomInt } from 'node:crypto';
-import { mkdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { credentialPorts } from '../actors/credentials/index.ts';
+import { logindPorts } from '../actors/dbus/logind.ts';
 import { containerLogPorts } from '../actors/host/container-logs.ts';
 import { hostPorts } from '../actors/host/index.ts';
+import { userNamespacePorts } from '../actors/host/user-namespaces.ts';
 import { certificatePorts } from '../actors/kube/certificates.ts';
 import { connectKube } from '../actors/kube/index.ts';
 import { levelOf, logPorts, logRecords, printLine } from '../actors/log/logger.ts';
@@ -27,10 +29,12 @@ import { hostTime } from '../kernel/clock.ts';
 import { openJournal, openVault } from '../kernel/journal/index.ts';
 import type { PlainError } from '../kernel/json.ts';
 import { Kernel } from '../kernel/kernel.ts';
-import { FORMAT_VERSION, type HeaderRecord } from '../kernel/records.ts';
+import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/records.ts';
 import { kubeletMachine } from '../machines/kubelet.ts';
+import { commandFailed } from '../machines/startup/configuration/index.ts';
 import { announceOnce } from './announcement.ts';
 import { maskedArguments } from './masked-arguments.ts';
+import { printLines } from './print-lines.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
 
 /** Seeds fit the generator's 32 bits. */
@@ -58,16 +62,34 @@ export interface DaemonOptions {
   readonly ended?: (output: unknown) => void;
 }
 
+/** What must be had on disk before anything can be written down. */
+function openPlaces({ rootDir, journalDir }: DaemonOptions) {
+  try {
+    makeFolder(rootDir);
+    const report = (level: LogLevel, sentence: string) => printLine(level, 'journal', sentence);
+    return { journal: openJournal({ directory: journalDir, report }), vault: openVault(join(rootDir, SECRETS_KEY)) };
+  } catch (error) {
+    return { error: (error as Error).message };
+  }
+}
+
+/** Folder by folder: asked for all at once, Node never comes back from a place like /proc. */
+function makeFolder(path: string): void {
+  if (existsSync(path) && statSync(path).isDirectory()) return;
+  if (dirname(path) !== path) makeFolder(dirname(path));
+  mkdirSync(path, { mode: ROOT_DIRECTORY_MODE });
+}
+
 type End = { readonly output: unknown } | { readonly error: PlainError };
 
 /** Runs until the root machine ends; resolves with the exit code. */
 export async function runDaemon(options: DaemonOptions): Promise<number> {
-  mkdirSync(options.rootDir, { recursive: true, mode: ROOT_DIRECTORY_MODE });
-  const journal = openJournal({
-    directory: options.journalDir,
-    report: (level, sentence) => printLine(level, 'journal', sentence),
-  });
-  const vault = openVault(join(options.rootDir, SECRETS_KEY));
+  const places = openPlaces(options);
+  if ('error' in places) {
+    printLines('error', commandFailed(`failed to run Kubelet: ${places.error}`).lines);
+    return 1;
+  }
+  const { journal, vault } = places;
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
   const cgroups = cgroupPorts();
   const kube = connectKube({ vault });
@@ -99,12 +121,14 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
         ...logPorts(log),
         ...volumePorts({ vault }),
         ...containerLogPorts(),
+        ...userNamespacePorts(),
         ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
         ...healthzPorts(),
         ...certificatePorts({ vault }),
         ...kube.ports,
         ...runtime.ports,
         ...probePorts(runtime.ports),
+        ...logindPorts(),
         ...statsPorts(stats),
         ...server.ports,
       }),

@@ -110,6 +110,7 @@ const subsystems = {
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
   eviction: subsystem('eviction', settings),
+  shutdown: subsystem('shutdown', settings),
   oomWatcher: subsystem('oomWatcher', ({ context }) => oomWatcherInput(context)),
   server: subsystem('server', ({ context }) => apiPort(context)),
   readOnlyServer: subsystem('readOnlyServer', ({ context }) => readOnlyPort(context)),

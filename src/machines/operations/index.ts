@@ -6,11 +6,13 @@ import { criOperations } from './cri.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
 import { kubeOperations } from './kube.ts';
+import { logindOperations } from './logind.ts';
 import { logOperations } from './logs.ts';
 import { probeOperations } from './probe.ts';
 import { runtimeOperations } from './runtime.ts';
 import { serverOperations } from './server.ts';
 import { statsOperations } from './stats.ts';
+import { userOperations } from './users.ts';
 import { volumeOperations } from './volume.ts';
 
 export const operations = {
@@ -20,11 +22,13 @@ export const operations = {
   ...hostOperations,
   ...imageOperations,
   ...logOperations,
+  ...logindOperations,
   ...kubeOperations,
   ...probeOperations,
   ...runtimeOperations,
   ...serverOperations,
   ...statsOperations,
+  ...userOperations,
   ...volumeOperations,
 };
 export type Operations = typeof operations;

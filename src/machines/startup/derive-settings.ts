@@ -4,6 +4,7 @@
  */
 
 import { configuredThresholds } from '../node/eviction/thresholds.ts';
+import { shutdownPeriods } from '../node/shutdown/policy.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { millisecondsOf } from './configuration/duration.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
@@ -64,6 +65,8 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     fileCheckFrequencyMs: millisecondsOf(config.fileCheckFrequency),
     syncFrequencyMs: millisecondsOf(config.syncFrequency),
     runtimeName: runtime.name,
+    runtimeHandlers: runtime.handlers,
+    ...(config.userNamespaces?.idsPerPod === undefined ? {} : { idsPerPod: config.userNamespaces.idsPerPod }),
     crashLoopBackOffMaxMs: config.crashLoopBackOff?.maxContainerRestartPeriod
       ? millisecondsOf(config.crashLoopBackOff.maxContainerRestartPeriod)
       : CRASH_LOOP_BACKOFF_MAX_MS,
@@ -79,12 +82,12 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     swapControllerAvailable: hierarchy.swapCounted,
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
     relistPeriodMs: RELIST_PERIOD_MS,
-    ...protection(config),
+    ...protection(config, flags.rootDir),
   };
 }
 
 /** What keeps the node itself going: eviction when it is short of something, and a graceful end. */
-function protection(config: KubeletConfiguration): Pick<NodeSettings, 'eviction' | 'shutdown'> {
+function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSettings, 'eviction' | 'shutdown'> {
   const thresholds = configuredThresholds(config);
   const localStorage = config.localStorageCapacityIsolation;
   const eviction = {
@@ -93,7 +96,14 @@ function protection(config: KubeletConfiguration): Pick<NodeSettings, 'eviction'
     maxPodGraceSeconds: config.evictionMaxPodGracePeriod,
     localStorage,
   };
-  return thresholds.length > 0 || localStorage ? { eviction } : {};
+  const periods = shutdownPeriods(config);
+  const isGraceful = isEnabled(decideFeatures(config.featureGates).changed, 'GracefulNodeShutdown');
+  return {
+    ...(thresholds.length > 0 || localStorage ? { eviction } : {}),
+    ...(isGraceful && periods.length > 0
+      ? { shutdown: { periods, stateFile: `${rootDir}/graceful_node_shutdown_state` } }
+      : {}),
+  };
 }
 
 /** With the gate MemoryQoS, how early the kernel begins to throttle what nears its limit. */
