@@ -1,3 +1,7 @@
+/**
+ * What the pods' machines need to know of this node: derived once, in startup, from flags, configuration, the runtime
+ * and the machine. Plain JSON; durations in milliseconds.
+ */
 import type { SecretHandle } from '../kernel/xstate.ts';
 import type { EvictionSettings } from './node/eviction/policy.ts';
 import type { ShutdownSettings } from './node/shutdown/policy.ts';
@@ -13,10 +17,11 @@ export interface AdmissionSettings {
   readonly appArmor: boolean;
 }
 
-/**
- * What the pods' machines need to know of this node: derived once, in startup, from flags, configuration, the runtime
- * and the machine. Plain JSON; durations in milliseconds.
- */
+export interface RuntimeHandlerAbilities {
+  readonly userNamespaces: boolean;
+  readonly recursiveReadOnlyMounts: boolean;
+}
+
 export interface NodeSettings {
   /** Lower-case name of the node, as registered. */
   readonly nodeName: string;
@@ -29,6 +34,10 @@ export interface NodeSettings {
   readonly podLogsDir: string;
   /** Folder of the legacy log symlinks, `/var/log/containers`; empty where it could not be made. */
   readonly containerLogsDir: string;
+  /** What the runtime can do, by handler; the default one is empty. Absent: none of it. */
+  readonly runtimeHandlers?: Readonly<Record<string, RuntimeHandlerAbilities>>;
+  /** Ids in the user namespace of a pod. */
+  readonly idsPerPod?: number;
   /** When the log of a container is rotated (see `operations/logs.ts`); absent: logs are left alone. */
   readonly containerLogs?: {
     readonly maxBytes: number;

@@ -59,6 +59,10 @@ const WATCH_MS = 3;
 export class PodsWorld implements Performer {
   readonly runtime: RuntimeModel;
   readonly calls: Call[] = [];
+  /** What running containers were told of their resources. */
+  readonly resizes: InputOf<Operations['cri.updateContainerResources']>[] = [];
+  /** Bytes that every cgroup uses. */
+  memoryUsage = '0';
   readonly folders = new Set<string>();
   /** Cgroups by path, with what they are held to. */
   readonly groups = new Map<string, CgroupResources>();
@@ -299,6 +303,13 @@ function criHandlers(world: PodsWorld): Handlers {
     },
     'cri.stopContainer': ({ containerId, timeoutSeconds }, done) =>
       runtime.stopContainer(containerId, timeoutSeconds, () => done(null)),
+    'cri.updateContainerResources': ({ containerId, linux }, done) => {
+      if (!runtime.containers.has(containerId))
+        throw new RuntimeError('NOT_FOUND', `container ${containerId} not found`);
+      world.resizes.push({ containerId, linux });
+      done(null);
+    },
+    'cri.updatePodSandboxResources': (_, done) => done({ isSupported: false }),
     'cri.removeContainer': ({ containerId }, done) => {
       runtime.removeContainer(containerId);
       done(null);
@@ -353,6 +364,7 @@ function hostHandlers(world: PodsWorld): Handlers {
     'host.terminationMessage': ({ file }, done) => done({ message: world.messages.get(file) ?? '' }),
     'host.symlink': (_, done) => done(null),
     'logs.podFolders': (_, done) => done({ pods: world.logFolders }),
+    'users.map': (_, done) => done({ hostId: 131_072, length: 65_536 }),
     'logs.unlink': (_, done) => done(null),
     'logs.remove': (_, done) => done(null),
     'cri.reopenContainerLog': (_, done) => done(null),
@@ -393,7 +405,7 @@ function cgroupHandlers(world: PodsWorld): Handlers {
       });
       done({ pods });
     },
-    'cgroup.memoryUsage': (_, done) => done({ bytes: '0' }),
+    'cgroup.memoryUsage': (_, done) => done({ bytes: world.memoryUsage }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { line, now, type PlainError, random, to } from '../../kernel/xstate.ts';
+import type { UserMapping } from '../operations/users.ts';
 import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../reasons.ts';
 import { withAllocation } from './admission/request.ts';
 import { retryDelay, runsInOrder } from './container-policy.ts';
@@ -9,6 +10,7 @@ import { permission } from './pod-files.ts';
 import {
   addressesOf,
   containerInput,
+  graceLeft,
   membersOf,
   mergedKill,
   nextToStop,
@@ -87,6 +89,10 @@ export const beginWriting = s.assign({
 /** What came of binding the sub-paths of those whose turn it is. */
 export const noteSubPaths = s.assign({
   unbound: ({ event }) => (event as unknown as { output: { failed: Record<string, string> } }).output.failed,
+});
+
+export const noteUsers = s.assign({
+  users: ({ event }) => (event as unknown as { output: UserMapping }).output,
 });
 
 /** The files are there: those whose turn it is may be created. */
@@ -204,7 +210,7 @@ const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
 
 export const noteKill = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
-  const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF);
+  const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF, now(args));
   const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
   settle(enqueue, context, { kill }, now(args));
   if (!isNew) return;
@@ -229,7 +235,9 @@ const stopOrder = (name: string, graceSeconds: number): ContainerOrder => ({
 });
 
 /** Level-triggered: whoever should stop and does not yet stop is told to. */
-export const stopContainers = s.enqueueActions(({ context, enqueue }) => {
+export const stopContainers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));
   const adopted = adoptStrangers(enqueue, context);
   const next = { ...context, ...adopted };
   enqueue.assign(adopted);
@@ -237,7 +245,7 @@ export const stopContainers = s.enqueueActions(({ context, enqueue }) => {
   for (const name of [...nextToStop(next), ...strangers]) {
     const phase = next.containers[name]?.view.phase;
     if (strangers.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
-      order(enqueue, name, stopOrder(name, context.kill?.graceSeconds ?? 1));
+      order(enqueue, name, stopOrder(name, graceSeconds));
     }
   }
 });

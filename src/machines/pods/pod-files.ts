@@ -7,7 +7,7 @@ import type { Pod } from '../api/pod.ts';
 import { servicesKey } from '../objects/keys.ts';
 import type { SubPath } from '../operations/volume.ts';
 import { waitingReasons } from '../reasons.ts';
-import { unavailable } from './pod-objects.ts';
+import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 import { factsOf } from './runtime-facts.ts';
 import {
@@ -64,6 +64,16 @@ export const logPaths = (context: PodContext) => ({
   paths: [podLogDirectory(podOrName(context), context.node)],
 });
 
+/** Ids of a pod, as upstream counts them unless the configuration says otherwise. */
+const IDS_PER_POD = 65_536;
+
+export const usersPlace = ({ uid, node }: PodContext) => ({
+  root: node.rootDir,
+  uid,
+  idsPerPod: node.idsPerPod ?? IDS_PER_POD,
+  maxPods: node.maxPods,
+});
+
 export const linksOf = (context: PodContext) => ({
   links: context.node.containerLogsDir,
   folder: podLogDirectory(podOrName(context), context.node),
@@ -99,6 +109,8 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     references: environmentReferences(context.objects, unavailable(context)),
     serviceVariables: serviceVariables(context),
     ...(targetId === undefined ? {} : { targetId }),
+    users: context.users,
+    handler: runtimeHandler(context) ?? '',
   };
 }
 
@@ -153,7 +165,7 @@ export function permission(context: PodContext, member: Member): Permission | Re
   return {
     podSandboxId: sandbox?.id ?? '',
     config: result.config,
-    sandboxConfig: sandboxConfig(podOrName(context), sandbox?.metadata?.attempt ?? 0, context.node),
+    sandboxConfig: sandboxConfig(podOrName(context), sandbox?.metadata?.attempt ?? 0, context.node, context.users),
     secrets: handlesIn(JSON.stringify(result.config), context.objects),
   };
 }

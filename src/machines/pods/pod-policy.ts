@@ -12,6 +12,7 @@ import {
 } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
+import type { UserMapping } from '../operations/users.ts';
 import type { ResizeRefusal } from './admission/admit.ts';
 import type { Rejection } from './admission/predicates.ts';
 import type { Allocation } from './admission/request.ts';
@@ -30,6 +31,7 @@ import type {
   ProbedInstance,
   PullMemory,
 } from './messages.ts';
+import { runtimeHandler } from './pod-objects.ts';
 import { probeResults } from './probe-plan.ts';
 import { httpRequest, type ProbedState } from './prober-policy.ts';
 import { factsOf, isAlive, milliseconds } from './runtime-facts.ts';
@@ -127,6 +129,8 @@ export interface PodContext extends PodInput {
   readonly probes: Readonly<Record<string, ProbedState>>;
   /** By actor of a probe, the instance that it probes. */
   readonly probers: Readonly<Record<string, string>>;
+  /** The ids of its own users; `null`: it has none, or they are not known yet. */
+  readonly users: UserMapping | null;
   /** By actor of a log, the instance that writes it. */
   readonly logs: Readonly<Record<string, string>>;
   readonly kill: Kill | null;
@@ -136,7 +140,11 @@ export interface PodContext extends PodInput {
   readonly status: PodStatus | null;
 }
 
-export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & { readonly graceSeconds: number };
+export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & {
+  readonly graceSeconds: number;
+  /** When this grace began. */
+  readonly sinceMs: number;
+};
 
 export const initialPod = (input: PodInput): PodContext => ({
   ...input,
@@ -163,6 +171,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   untilMs: 0,
   probes: {},
   probers: {},
+  users: null,
   logs: {},
   kill: null,
   stage: 'sync',
@@ -278,19 +287,25 @@ export const changedFacts = (
 /** Grace never grows, and is never less than a second. */
 const MIN_GRACE_SECONDS = 1;
 
-export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>): Kill {
+export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, nowMs: number): Kill {
   const { pod, kill } = context;
   const own = pod?.metadata.deletionGracePeriodSeconds ?? pod?.spec.terminationGracePeriodSeconds;
   const bounds = [asked.graceSeconds, kill?.graceSeconds, pod?.metadata.deletionGracePeriodSeconds].filter(
     (seconds): seconds is number => typeof seconds === 'number',
   );
   const shortest = bounds.length > 0 ? Math.min(...bounds) : (own ?? DEFAULT_GRACE_SECONDS);
+  const graceSeconds = Math.max(MIN_GRACE_SECONDS, shortest);
   return {
-    graceSeconds: Math.max(MIN_GRACE_SECONDS, shortest),
+    graceSeconds,
+    sinceMs: kill !== null && kill.graceSeconds <= graceSeconds ? kill.sinceMs : nowMs,
     remove: asked.remove || (kill?.remove ?? false),
     verdict: kill?.verdict ?? asked.verdict,
   };
 }
+
+/** What those before have left of the pod's grace for the containers whose turn it is to stop. */
+export const graceLeft = ({ graceSeconds, sinceMs }: Kill, nowMs: number): number =>
+  Math.max(MIN_GRACE_SECONDS, graceSeconds - Math.floor((nowMs - sinceMs) / 1_000));
 
 const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
 
@@ -326,14 +341,17 @@ export function deadlineOf({ pod, runtime, status }: PodContext): number | null 
 export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
 
 export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
-  const { pod, node, containers, memory, stage, rejection, kill } = context;
+  const { pod, node, containers, memory, stage, rejection, kill, runtime } = context;
   if (pod === null) return null;
-  if (rejection !== null && kill === null) return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
+  const neverRan = runtime === null || runtime.containers.length === 0;
+  if (rejection !== null && (kill === null || neverRan))
+    return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
   const entries = Object.entries(containers);
   const waiting = entries
     .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
     .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }]);
   return podStatus({
+    handler: runtimeHandler(context) ?? '',
     pod,
     node,
     nowMs,
@@ -361,9 +379,9 @@ const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
 
 /** What was said with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
 function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
-  const verdict = kill?.verdict;
-  if (!verdict) return {};
-  if (verdict.said === 'always') return { failure: verdict };
+  if (!kill?.verdict) return {};
+  const { said, ...verdict } = kill.verdict;
+  if (said === 'always') return { failure: verdict };
   return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
 }
 

@@ -80,6 +80,7 @@ export const podSetup = setup({
       'cgroup.memoryUsage',
       'cgroup.destroy',
       'logs.unlink',
+      'users.map',
     ),
     volumes: volumesMachine,
     token: serviceAccountTokenMachine,
@@ -128,6 +129,7 @@ export const podSetup = setup({
       Object.values(context.containers).every(({ view }) => view.phase === 'waiting' || view.phase === 'ended'),
     allGone: ({ context }) => allGone(context),
     isFreshAndStopped: ({ context }) => context.looked && !anyAlive(context) && !anyReadySandbox(context),
+    needsUsers: ({ context }) => context.pod?.spec.hostUsers === false && context.users === null,
     isEmpty: ({ context }) => !context.runtime?.sandboxes.length && !context.runtime?.containers.length,
     isFreshAndEmpty: ({ context }) =>
       context.looked &&

@@ -6,11 +6,11 @@
  */
 import type { Pod } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
-import { missingRuntimeClass } from './pod-objects.ts';
+import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
 import { type Member, membersOf, type PodContext } from './pod-policy.ts';
 import { hasStarted } from './probe-plan.ts';
 import { factsOf, sandboxesOf } from './runtime-facts.ts';
-import { sandboxConfig } from './spec/index.ts';
+import { sandboxConfig, usersRefusal } from './spec/index.ts';
 import { needsSandbox, shouldRestart } from './status/index.ts';
 
 const hasSucceeded = (context: PodContext, name: string): boolean => {
@@ -85,6 +85,8 @@ export function impossibility(context: PodContext): string | null {
   if (pod === null) return null;
   const missing = missingRuntimeClass(context);
   if (missing !== null) return missing;
+  const refusal = usersRefusal(pod, runtimeHandler(context) ?? '', node);
+  if (refusal !== null) return refusal;
   try {
     sandboxConfig(pod, 0, node);
     return null;

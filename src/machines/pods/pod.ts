@@ -28,6 +28,7 @@ import {
   noteContainer,
   noteKill,
   noteSubPaths,
+  noteUsers,
   noteWish,
   permit,
   record,
@@ -44,7 +45,7 @@ import {
   takeGrant,
 } from './pod-allocation.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { foldersOf, logFoldersOf, subPathsOf, turnFiles } from './pod-files.ts';
+import { foldersOf, logFoldersOf, subPathsOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askImage, askImagesAgain } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
@@ -179,6 +180,7 @@ const sync = s.createStateConfig({
     deciding: {
       always: [
         { guard: 'isBlocked', target: 'blocked' },
+        { guard: 'needsUsers', target: 'mappingUsers' },
         { guard: 'hasSandbox', target: 'active' },
         { guard: 'isFinished', target: '#terminating', actions: noteKill },
         { guard: 'mustReplace', target: 'replacing' },
@@ -195,12 +197,25 @@ const sync = s.createStateConfig({
     },
     replacing,
     preparing,
+    /** Waits for ids that no other pod has. */
+    mappingUsers: {
+      invoke: {
+        id: 'users',
+        src: 'users.map',
+        input: ({ context }) => usersPlace(context),
+        onDone: { target: 'deciding', actions: noteUsers },
+        onError: {
+          target: 'backingOff',
+          actions: [failed, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
+        },
+      },
+    },
     creatingSandbox: {
       invoke: {
         id: 'runSandbox',
         src: 'cri.runPodSandbox',
         input: ({ context }) => ({
-          config: sandboxConfig(podOrName(context), nextAttempt(context), context.node),
+          config: sandboxConfig(podOrName(context), nextAttempt(context), context.node, context.users),
           runtimeHandler: runtimeHandler(context) ?? '',
         }),
         onDone: { target: 'awaitingSandbox', actions: acted },

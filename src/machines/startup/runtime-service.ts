@@ -5,13 +5,15 @@
  * for a certain one), and whether the runtime is up.
  * Owns: the endpoint, the runtime's name and version, its last known conditions.
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` from its watch; `runtime.statusWanted` from `runtimeState`.
- * Asks: `runtime.exists`, `runtime.startEmbedded`, `runtime.connect`, `cri.runtimeConfig`, `runtime.watchStatus`.
+ * Asks: `runtime.exists`, `runtime.startEmbedded`, `runtime.connect`, `cri.runtimeConfig`, `cri.status`,
+ *   `runtime.watchStatus`.
  * Tells: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
  * Invariants: R1 the embedded runtime is used only where no endpoint was named and no socket exists. R2 what the
  * runtime says of its cgroup driver wins over the configuration. R3 a runtime that goes away later never ends the node.
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import type { RuntimeHandler } from '../api/cri.ts';
 import { operations } from '../operations/index.ts';
 import type { RuntimeAbilities, RuntimeCondition } from '../operations/runtime.ts';
 import type { RuntimeFacts } from './types.ts';
@@ -55,6 +57,7 @@ export const runtimeServiceMachine = setup({
     'runtime.connect',
     'runtime.watchStatus',
     'cri.runtimeConfig',
+    'cri.status',
   ),
   guards: { isNamed: ({ context }) => context.endpointNamed },
   delays: { runtimeConfigRetry: RUNTIME_CONFIG_RETRY_MS },
@@ -62,7 +65,7 @@ export const runtimeServiceMachine = setup({
   id: 'runtimeService',
   context: ({ input }) => ({
     ...input,
-    facts: { endpoint: input.endpoint, embedded: false, name: '', version: '', cgroupDriver: null },
+    facts: { endpoint: input.endpoint, embedded: false, name: '', version: '', cgroupDriver: null, handlers: {} },
   }),
   initial: 'choosing',
   states: {
@@ -130,7 +133,23 @@ export const runtimeServiceMachine = setup({
         third: { invoke: runtimeConfigAttempt('given') },
         given: { type: 'final' },
       },
-      onDone: 'connected',
+      onDone: 'learningAbilities',
+    },
+    learningAbilities: {
+      meta: { waitsFor: 'the runtime to say what its handlers can do' },
+      invoke: {
+        id: 'abilities',
+        src: 'cri.status',
+        input: {},
+        onDone: {
+          target: 'connected',
+          actions: assign({
+            facts: ({ context, event }) => ({ ...context.facts, handlers: abilitiesOf(event.output.handlers) }),
+          }),
+        },
+        // What it cannot say now it cannot do; its watch tells why.
+        onError: 'connected',
+      },
     },
     connected: {
       entry: [
@@ -165,6 +184,17 @@ export const runtimeServiceMachine = setup({
     failed: { after: { [STATUS_PERIOD_MS]: 'connecting' } },
   },
 });
+
+const abilitiesOf = (handlers: readonly RuntimeHandler[]): RuntimeFacts['handlers'] =>
+  Object.fromEntries(
+    handlers.map(({ name, features }) => [
+      name,
+      {
+        userNamespaces: features?.user_namespaces ?? false,
+        recursiveReadOnlyMounts: features?.recursive_read_only_mounts ?? false,
+      },
+    ]),
+  );
 
 const failure = (message: string) => ({ type: 'runtimeService.failed', message }) as const;
 

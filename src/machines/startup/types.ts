@@ -1,7 +1,7 @@
 /** What the supervisor is told, what it knows, and what it hears. */
 
 import type { NodeResources } from '../node/allocatable.ts';
-import type { NodeSettings } from '../node-settings.ts';
+import type { NodeSettings, RuntimeHandlerAbilities } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
 import type { CertificateReport } from './certificate-setup.ts';
 import type { KubeClients } from './client-builder.ts';
@@ -46,6 +46,8 @@ export interface RuntimeFacts {
   readonly version: string;
   /** As the runtime says, or `null` where it cannot say (containerd 1.6). */
   readonly cgroupDriver: 'cgroupfs' | 'systemd' | null;
+  /** What its handlers can do; empty where it does not say. */
+  readonly handlers: Readonly<Record<string, RuntimeHandlerAbilities>>;
 }
 
 export interface NodeIdentity {

@@ -104,6 +104,11 @@ export const HEALTHY: Answers = {
   'runtime.startEmbedded': ok({ endpoint: 'unix:///var/lib/kubelet/embedded.sock' }),
   'runtime.connect': ok({ runtimeName: 'containerd', runtimeVersion: '2.1.0', runtimeApiVersion: 'v1' }),
   'cri.runtimeConfig': ok({ cgroupDriver: 'systemd' }),
+  'cri.status': ok({
+    conditions: [],
+    handlers: [{ name: '', features: { user_namespaces: true, recursive_read_only_mounts: false } }],
+    features: null,
+  }),
   'runtime.watchStatus': 'stream',
   'server.healthz': 'stream',
   'stats.diskLayout': ok({ dedicatedImageFs: false, splitContainerFs: false }),

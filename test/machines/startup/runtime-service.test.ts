@@ -17,6 +17,11 @@ const world: Answers = {
   'runtime.connect': version,
   'runtime.watchStatus': 'stream',
   'cri.runtimeConfig': ok({ cgroupDriver: 'systemd' }),
+  'cri.status': ok({
+    conditions: [],
+    handlers: [{ name: '', features: { user_namespaces: true, recursive_read_only_mounts: false } }],
+    features: null,
+  }),
 };
 const start = (named: boolean, answers: Answers = {}) =>
   runUnder(runtimeServiceMachine, input(named), { ...world, ...answers }, ['runtimeState']);
@@ -24,7 +29,7 @@ const start = (named: boolean, answers: Answers = {}) =>
 describe('the runtime service', () => {
   it('uses a named endpoint without looking for it, and takes the cgroup driver from the runtime', () => {
     const run = start(true);
-    expect(run.asked()).toEqual(['runtime.connect', 'cri.runtimeConfig', 'runtime.watchStatus']);
+    expect(run.asked()).toEqual(['runtime.connect', 'cri.runtimeConfig', 'cri.status', 'runtime.watchStatus']);
     expect(run.told()).toMatchObject([
       { type: 'runtimeService.ready', runtime: { name: 'containerd', cgroupDriver: 'systemd', embedded: false } },
     ]);

@@ -7,6 +7,7 @@
 import type { ContainerConfig, Image, KeyValue, LinuxContainerSecurityContext, Mount } from '../../api/cri.ts';
 import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { UserMapping } from '../../operations/users.ts';
 import type { SubPath } from '../../operations/volume.ts';
 import { waitingReasons } from '../../reasons.ts';
 import { containerAnnotations } from './annotations.ts';
@@ -38,6 +39,10 @@ export interface ContainerConfigInput {
   readonly references?: References;
   /** Of an ephemeral container: the instance whose processes it sees. */
   readonly targetId?: string;
+  /** What of the runtime runs the pod; empty for its default. */
+  readonly handler?: string;
+  /** Of a pod with users of its own. */
+  readonly users?: UserMapping | null;
 }
 
 export type ContainerConfigResult =
@@ -85,7 +90,10 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     ...stopSignal(container),
     linux: {
       resources: containerResources(pod, container, node),
-      security_context: targeted(input, containerSecurityContext(pod, container, imageUser(input.image), node)),
+      security_context: targeted(
+        input,
+        containerSecurityContext(pod, container, imageUser(input.image), node, input.users ?? null),
+      ),
     },
   };
 }
@@ -100,6 +108,10 @@ function targeted(
   return { ...context, namespace_options: { ...namespaces, pid: 'TARGET', target_id: targetId } };
 }
 
+const abilities = ({ node, handler = '' }: ContainerConfigInput) => ({
+  recursiveReadOnly: node.runtimeHandlers?.[handler]?.recursiveReadOnlyMounts === true,
+});
+
 function mounts(input: ContainerConfigInput, lookup: (name: string) => string | undefined): readonly Mount[] {
   const { pod, container, node } = input;
   const hosts: readonly Mount[] = wantsManagedHosts(input)
@@ -107,7 +119,11 @@ function mounts(input: ContainerConfigInput, lookup: (name: string) => string | 
     : [];
   const path = container.terminationMessagePath ?? DEFAULT_TERMINATION_MESSAGE_PATH;
   const messages: readonly Mount[] = path === '' ? [] : [{ container_path: path, host_path: input.terminationLogFile }];
-  return [...volumeMounts({ pod, container, node, volumes: input.volumes, lookup }), ...hosts, ...messages];
+  return [
+    ...volumeMounts({ pod, container, node, volumes: input.volumes, lookup, ...abilities(input) }),
+    ...hosts,
+    ...messages,
+  ];
 }
 
 /** The parts of volumes that have to be bound first; none where the configuration is an error anyway. */
@@ -115,7 +131,14 @@ export function subPaths(input: ContainerConfigInput): readonly SubPath[] {
   try {
     const variables = new Map(environment(input).map(({ key, value }) => [key, value]));
     const { pod, container, node, volumes } = input;
-    return volumeSubPaths({ pod, container, node, volumes, lookup: (name) => variables.get(name) });
+    return volumeSubPaths({
+      pod,
+      container,
+      node,
+      volumes,
+      lookup: (name) => variables.get(name),
+      ...abilities(input),
+    });
   } catch {
     return [];
   }

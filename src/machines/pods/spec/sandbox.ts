@@ -6,6 +6,7 @@
 import type { PodSandboxConfig, PortMapping } from '../../api/cri.ts';
 import type { Container, ContainerPort, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { UserMapping } from '../../operations/users.ts';
 import { podDns } from './dns.ts';
 import { podHostname } from './hostname.ts';
 import { podLogDirectory } from './paths.ts';
@@ -14,10 +15,12 @@ import { isSidecar, sandboxOverhead, sandboxResources } from './resources.ts';
 import { sandboxSecurityContext } from './security.ts';
 
 /** Throws with upstream's text where a pod asks for what cannot be (a host name that is too long, user namespaces). */
-export function sandboxConfig(pod: Pod, attempt: number, node: NodeSettings): PodSandboxConfig {
-  if (pod.spec.hostUsers === false) {
-    throw new Error("can't set `spec.hostUsers: false`, runtime does not support user namespaces");
-  }
+export function sandboxConfig(
+  pod: Pod,
+  attempt: number,
+  node: NodeSettings,
+  users: UserMapping | null = null,
+): PodSandboxConfig {
   const { name, namespace, uid } = pod.metadata;
   const hostname = pod.spec.hostNetwork === true ? undefined : podHostname(pod, node).kernelHostname;
   const mappings = portMappings(pod);
@@ -31,7 +34,7 @@ export function sandboxConfig(pod: Pod, attempt: number, node: NodeSettings): Po
     annotations: { ...pod.metadata.annotations },
     linux: {
       cgroup_parent: cgroupParent(pod, node),
-      security_context: sandboxSecurityContext(pod),
+      security_context: sandboxSecurityContext(pod, users),
       ...sysctls(pod),
       overhead: sandboxOverhead(pod, node),
       resources: sandboxResources(pod, node),

@@ -11,9 +11,11 @@ import type {
   NamespaceOption,
   SELinuxOption,
   SecurityProfile,
+  UserNamespace,
 } from '../../api/cri.ts';
 import type { Container, Pod, SeccompProfile } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { UserMapping } from '../../operations/users.ts';
 import { podLongName } from './paths.ts';
 import { podContainers } from './qos.ts';
 
@@ -60,14 +62,28 @@ export function nonRootViolation(pod: Pod, container: Container, user: ImageUser
 }
 
 /** Zero values are left out: a namespace of the pod is CRI's default. */
-export function namespaceOptions(pod: Pod): NamespaceOption {
+export function namespaceOptions(pod: Pod, users: UserMapping | null): NamespaceOption {
   const { hostNetwork, hostPID, hostIPC, shareProcessNamespace } = pod.spec;
   return {
     ...(hostNetwork === true ? { network: 'NODE' } : {}),
     ...(hostPID === true ? { pid: 'NODE' } : shareProcessNamespace === true ? {} : { pid: 'CONTAINER' }),
     ...(hostIPC === true ? { ipc: 'NODE' } : {}),
-    userns_options: { mode: 'NODE' },
+    userns_options: pod.spec.hostUsers === false ? podUsers(users) : { mode: 'NODE' },
   };
+}
+
+/** Why it cannot have users of its own; `null` when it can, or does not want them. */
+export function usersRefusal(pod: Pod, handler: string, node: Pick<NodeSettings, 'runtimeHandlers'>): string | null {
+  if (pod.spec.hostUsers !== false || node.runtimeHandlers?.[handler]?.userNamespaces === true) return null;
+  const who = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
+  return `can't set \`spec.hostUsers: false\`, ${who} does not support user namespaces`;
+}
+
+/** Root of the pod is nobody on the node. */
+function podUsers(users: UserMapping | null): UserNamespace {
+  if (users === null) return { mode: 'POD' };
+  const mapping = [{ host_id: users.hostId, container_id: 0, length: users.length }];
+  return { mode: 'POD', uids: mapping, gids: mapping };
 }
 
 const int64 = (value: number): { value: string } => ({ value: String(value) });
@@ -78,11 +94,11 @@ export function supplementalGroups(pod: Pod): readonly string[] {
   return [...new Set([...(fsGroup === undefined ? [] : [fsGroup]), ...(groups ?? [])])].map(String);
 }
 
-export function sandboxSecurityContext(pod: Pod): LinuxSandboxSecurityContext {
+export function sandboxSecurityContext(pod: Pod, users: UserMapping | null): LinuxSandboxSecurityContext {
   const { securityContext } = pod.spec;
   const groups = supplementalGroups(pod);
   return {
-    namespace_options: namespaceOptions(pod),
+    namespace_options: namespaceOptions(pod, users),
     ...seLinux(securityContext?.seLinuxOptions),
     ...(securityContext?.runAsUser === undefined ? {} : { run_as_user: int64(securityContext.runAsUser) }),
     ...(securityContext?.runAsGroup === undefined ? {} : { run_as_group: int64(securityContext.runAsGroup) }),
@@ -104,6 +120,7 @@ export function containerSecurityContext(
   container: Container,
   user: ImageUser,
   node: Pick<NodeSettings, 'seccompDefault' | 'rootDir'>,
+  users: UserMapping | null = null,
 ): LinuxContainerSecurityContext {
   const own = container.securityContext;
   const shared = pod.spec.securityContext;
@@ -113,7 +130,7 @@ export function containerSecurityContext(
   return {
     ...capabilities(container),
     ...(own?.privileged === true ? { privileged: true } : {}),
-    namespace_options: namespaceOptions(pod),
+    namespace_options: namespaceOptions(pod, users),
     ...seLinux(own?.seLinuxOptions ?? shared?.seLinuxOptions),
     ...runAs(own?.runAsUser ?? shared?.runAsUser, user),
     ...(runAsGroup === undefined ? {} : { run_as_group: int64(runAsGroup) }),

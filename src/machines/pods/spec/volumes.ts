@@ -26,6 +26,8 @@ interface MountsInput {
   readonly container: Container;
   readonly node: Pick<NodeSettings, 'rootDir'>;
   readonly volumes: MountedVolumes;
+  /** The runtime can make a mount read-only with everything that is mounted below it. */
+  readonly recursiveReadOnly: boolean;
   /** The variables of the container. */
   readonly lookup: (name: string) => string | undefined;
 }
@@ -47,7 +49,7 @@ export function volumeMounts(input: MountsInput): readonly Mount[] {
   return (input.container.volumeMounts ?? []).map((mount, at) => {
     const volume = mountedVolume(mount, input);
     const path = subPath(mount, input.lookup) === '' ? volume.hostPath : subPathTarget(mount, at, input);
-    return criMount(mount, volume, path);
+    return criMount(mount, volume, path, input.recursiveReadOnly);
   });
 }
 
@@ -71,7 +73,7 @@ function mountedVolume(mount: VolumeMount, { container, volumes }: MountsInput):
 const subPathTarget = ({ name }: VolumeMount, at: number, { pod, container, node }: MountsInput): string =>
   `${podDirectory(pod, node)}/volume-subpaths/${name}/${container.name}/${at}`;
 
-function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string): Mount {
+function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string, canRecurse: boolean): Mount {
   const propagation = PROPAGATION[mount.mountPropagation ?? ''];
   const readOnly = mount.readOnly === true || volume.readOnly === true;
   return {
@@ -79,11 +81,20 @@ function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string): 
     host_path: hostPath,
     ...(readOnly ? { readonly: true } : {}),
     ...(propagation === undefined ? {} : { propagation }),
-    ...(readOnly && isRecursive(mount) ? { recursive_read_only: true } : {}),
+    ...(isRecursive(mount, canRecurse) ? { recursive_read_only: true } : {}),
   };
 }
 
-const isRecursive = ({ recursiveReadOnly }: VolumeMount): boolean => recursiveReadOnly === 'Enabled';
+/** Throws where it is asked for and cannot be. */
+export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
+  const { name, readOnly, mountPropagation = 'None', recursiveReadOnly: wanted = 'Disabled' } = mount;
+  if (wanted === 'Disabled') return false;
+  const asked = `volume "${name}" requested recursive read-only mode, but it is not`;
+  if (readOnly !== true) throw new Error(`${asked} read-only`);
+  if (mountPropagation !== 'None') throw new Error(`${asked} compatible with propagation "${mountPropagation}"`);
+  if (wanted === 'Enabled' && !canRecurse) throw new Error(`${asked} supported by the runtime`);
+  return canRecurse;
+}
 const absolute = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
 
 function subPath(mount: VolumeMount, lookup: (name: string) => string | undefined): string {

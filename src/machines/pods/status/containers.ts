@@ -24,6 +24,8 @@ export interface ContainerFacts {
   readonly pod: Pod;
   readonly runtime: PodRuntimeStatus | null;
   readonly runtimeName: string;
+  /** The runtime can make mounts recursively read-only. */
+  readonly canRecurse: boolean;
   /** Why a container that should run does not, by name. */
   readonly waiting: Readonly<Record<string, Waiting>>;
   /** Results of startup and readiness probes by name; absent: no such probe, or no result yet. */
@@ -69,7 +71,7 @@ function containerStatus(container: Container, facts: ContainerFacts, isInit: bo
 /** The runtime has nothing: not created yet, or lost. */
 function withoutInstance(
   container: Container,
-  { pod, restartCounts }: ContainerFacts,
+  { pod, restartCounts, canRecurse }: ContainerFacts,
   previous: ContainerStatus | undefined,
 ): ContainerStatus {
   if (previous?.state?.terminated !== undefined) return previous;
@@ -87,7 +89,7 @@ function withoutInstance(
     image: container.image ?? '',
     imageID: '',
     started: false,
-    ...mountStatuses(container),
+    ...mountStatuses(container, canRecurse),
   };
 }
 
@@ -102,6 +104,7 @@ function withInstance(
   current: CriContainerStatus,
   last: CriContainerStatus | undefined,
 ): ContainerStatus {
+  const { canRecurse } = facts;
   const containerID = `${facts.runtimeName}://${current.id}`;
   const isUnknown = current.state === 'CONTAINER_UNKNOWN';
   if (isUnknown && previous?.state?.terminated !== undefined && previous.containerID === containerID) return previous;
@@ -118,7 +121,7 @@ function withInstance(
     containerID,
     started: false,
     ...containerResourceStatus(container, current),
-    ...mountStatuses(container),
+    ...mountStatuses(container, canRecurse),
     ...userOf(current),
   };
 }

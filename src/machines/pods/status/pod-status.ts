@@ -39,6 +39,8 @@ export type PodStage =
   | 'terminated';
 
 export interface PodStatusFacts {
+  /** What of the runtime runs the pod; its default unless said. */
+  readonly handler?: string;
   readonly pod: Pod;
   readonly runtime: PodRuntimeStatus | null;
   readonly node: NodeSettings;
@@ -107,6 +109,7 @@ const containerFacts = (facts: PodStatusFacts): ContainerFacts => ({
   pod: facts.pod,
   runtime: facts.runtime,
   runtimeName: facts.node.runtimeName,
+  canRecurse: facts.node.runtimeHandlers?.[facts.handler ?? '']?.recursiveReadOnlyMounts === true,
   waiting: facts.waiting ?? {},
   started: facts.started ?? {},
   ready: facts.ready ?? {},

@@ -8,7 +8,7 @@ import type { Json } from '../../../kernel/json.ts';
 import type { ContainerState, PodCondition, PodStatus } from '../../api/pod.ts';
 import { strategicPatch } from '../../kube/strategic-patch.ts';
 import { waitingReasons } from '../../reasons.ts';
-import type { SeenPod } from '../messages.ts';
+import type { SeenPod } from '../api-messages.ts';
 import { isForeignCondition } from './conditions.ts';
 import { isTerminalPhase } from './phase.ts';
 import type { PodStage } from './pod-status.ts';
@@ -74,7 +74,7 @@ const isSharedAndUnsaid = ({ type }: PodCondition, own: readonly PodCondition[])
 export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): Readonly<Record<string, Json>> | null {
   const before = withoutNulls(seen.status) as PodStatus;
   const after = mergedStatus(own, before, stage);
-  const patch = strategicPatch({ status: before as never }, { status: after as never }, MERGE_KEYS);
+  const patch = strategicPatch({ status: before as Json }, { status: after as Json }, MERGE_KEYS);
   return patch === null ? null : { metadata: { uid: seen.uid }, ...patch };
 }
 

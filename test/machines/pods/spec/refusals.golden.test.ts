@@ -1,6 +1,6 @@
 /** What the recorded kubelet refused before it asked the runtime, and the hosts files that it wrote. */
 import { describe, expect, it } from 'vitest';
-import { containerConfig, podFiles, sandboxConfig } from '../../../../src/machines/pods/spec/index.ts';
+import { containerConfig, podFiles, usersRefusal } from '../../../../src/machines/pods/spec/index.ts';
 import { volumePlan } from '../../../../src/machines/pods/volumes/plan.ts';
 import { node, type Recorded, recordings } from './recordings.ts';
 
@@ -66,8 +66,7 @@ it('refuses user namespaces with the text of sc-procmount-userns', () => {
   const pod = recording?.podAt('<uid:p>', LATE);
   const event = recording?.writes.find(({ body }) => body?.reason === 'FailedCreatePodSandBox')?.body;
   if (pod === undefined) throw new Error('no such object');
-  const refuse = (): unknown => sandboxConfig(pod, 0, node);
-  expect(refuse).toThrow(event.message.replace('Failed to create pod sandbox: ', ''));
+  expect(usersRefusal(pod, '', node)).toBe(event.message.replace('Failed to create pod sandbox: ', ''));
 });
 
 it.each(['p', 'q'])('writes the hosts file of host-aliases-hostname/%s', (name) => {
