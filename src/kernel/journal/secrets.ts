@@ -100,7 +100,7 @@ function readKey(file: string): Buffer | undefined {
 function makeKey(file: string): Buffer {
   const unfinished = `${file}.${process.pid}.tmp`;
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
     writeFileSync(unfinished, randomBytes(KEY_BYTES), { mode: PRIVATE, flush: true });
     linkSync(unfinished, file);
   } catch (error) {

@@ -30,6 +30,7 @@ import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { criOperations, type WatchImagesItem } from '../operations/cri.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import { type Ended, eventRecorded } from '../pods/messages.ts';
+import { namesOf } from '../startup/certificate-policy.ts';
 import { nodeRef } from './events.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { isUndecided, NOTHING_REPORTED, type NodeFacts, type NodeReports } from './object/facts.ts';
@@ -145,6 +146,10 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
   const message: NodeKnown = { type: 'node.known', node };
   enqueue.sendTo(to('pods'), message);
   enqueue.sendTo(to('podCIDR'), message);
+  const addresses = node.status?.addresses ?? [];
+  if (JSON.stringify(addresses) !== JSON.stringify(context.node?.status?.addresses ?? [])) {
+    enqueue.sendTo(to('servingCertificate'), { type: 'certificate.namesChanged', ...namesOf(addresses) });
+  }
 });
 
 /** The newest version of our Node that this event holds. */

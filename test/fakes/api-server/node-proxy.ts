@@ -54,12 +54,8 @@ export class NodeProxy {
       },
     );
     outgoing.on('error', (error) => {
-      const body = new Refusal(`error dialing backend: ${error.message}`, {
-        code: 500,
-        reason: 'InternalError',
-      }).status();
       response.writeHead(500, { 'content-type': 'application/json' });
-      response.end(JSON.stringify(body));
+      response.end(unreachable(error));
     });
     response.once('close', () => outgoing.destroy());
     request.pipe(outgoing);
@@ -78,7 +74,9 @@ export class NodeProxy {
       backend.pipe(socket).pipe(backend);
     });
     backend.on('error', (error) => {
-      socket.end(`HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\nerror dialing backend: ${error.message}`);
+      const body = unreachable(error);
+      const head = ['HTTP/1.1 500 Internal Server Error', 'content-type: application/json', 'connection: close'];
+      socket.end(`${head.join('\r\n')}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
     });
     socket.on('error', () => backend.destroy());
     socket.on('close', () => backend.destroy());
@@ -118,6 +116,9 @@ export class NodeProxy {
     return { host, port };
   }
 }
+
+const unreachable = ({ message }: Error): string =>
+  JSON.stringify(new Refusal(`error dialing backend: ${message}`, { code: 500, reason: 'InternalError' }).status());
 
 const withQuery = (path: string, query: URLSearchParams): string =>
   query.size > 0 ? `${path}?${query.toString()}` : path;
