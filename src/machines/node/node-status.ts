@@ -3,9 +3,9 @@
  *
  * Decides: when there is something to say of the node, and what; which changes of conditions are events.
  * Owns: what the subsystems reported, the Node as the API server last had it.
- * Hears: `node.reported` of every subsystem that knows a part; the watch of its own Node.
+ * Hears: `node.reported` of every subsystem that knows a part, `eviction.conditions`; the watch of its own Node.
  * Asks: `registration` first; then `kube.patch` of nodes/status by the heartbeat client.
- * Tells: `lease`, `csiNode` and the supervisor `node.registered`; `pods` and `podCIDR` `node.known` on each change of it.
+ * Tells: `lease` and `csiNode` `node.registered`; `pods` and `podCIDR` `node.known` on each change of it.
  * Invariants:
  *   O1 a changed condition is said at once, other news with the next period, and the time alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
@@ -13,18 +13,7 @@
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 import type { Json } from '../../kernel/json.ts';
-import {
-  assign,
-  line,
-  now,
-  type PlainError,
-  pick,
-  random,
-  sendParent,
-  sendTo,
-  setup,
-  to,
-} from '../../kernel/xstate.ts';
+import { assign, line, now, type PlainError, pick, random, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { Node, NodeStatus } from '../api/node.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { criOperations, type WatchImagesItem } from '../operations/cri.ts';
@@ -81,7 +70,13 @@ export interface NodeKnown {
   readonly node: Node;
 }
 
-type Event = NodeReported | ReflectorReport | WatchImagesItem | Ended;
+/** `eviction` tells it; the types of the conditions that are true. */
+interface EvictionConditions {
+  readonly type: 'eviction.conditions';
+  readonly conditions: readonly string[];
+}
+
+type Event = NodeReported | EvictionConditions | ReflectorReport | WatchImagesItem | Ended;
 
 const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
 const projected = (context: Context, nowMs: number): NodeStatus =>
@@ -113,9 +108,16 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
+const pressures = (conditions: readonly string[]): Partial<NodeReports> => ({
+  memoryPressure: conditions.includes('MemoryPressure'),
+  diskPressure: conditions.includes('DiskPressure'),
+  pidPressure: conditions.includes('PIDPressure'),
+});
+
 const take = s.assign({
   reports: ({ context, event }) => {
     if (event.type === 'node.reported') return { ...context.reports, ...event.reports };
+    if (event.type === 'eviction.conditions') return { ...context.reports, ...pressures(event.conditions) };
     if (event.type !== 'images.changed') return context.reports;
     return { ...context.reports, images: nodeImages(event.images, context.maxImages) };
   },
@@ -169,8 +171,7 @@ const remember = s.assign({
 
 const announce = s.enqueueActions(({ context, enqueue }) => {
   const registered = { type: 'node.registered', uid: context.node?.metadata?.uid ?? '' } as const;
-  for (const id of ['lease', 'csiNode', 'mirrorPods']) enqueue.sendTo(to(id), registered);
-  enqueue(sendParent(registered));
+  for (const id of ['lease', 'csiNode']) enqueue.sendTo(to(id), registered);
 });
 
 const compose = s.enqueueActions((args) => {
@@ -207,7 +208,11 @@ export const nodeStatusMachine = s.createMachine({
   }),
   entry: sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }),
   initial: 'choosing',
-  on: { 'node.reported': { actions: take }, 'images.changed': { actions: take } },
+  on: {
+    'node.reported': { actions: take },
+    'images.changed': { actions: take },
+    'eviction.conditions': { actions: take },
+  },
   states: {
     choosing: { always: [{ guard: 'registersItself', target: 'registering' }, { target: 'looking' }] },
     registering: {
@@ -274,6 +279,7 @@ export const nodeStatusMachine = s.createMachine({
           on: {
             'node.reported': { target: 'judging', actions: take },
             'images.changed': { target: 'judging', actions: take },
+            'eviction.conditions': { target: 'judging', actions: take },
           },
         },
         patching: {

@@ -19,6 +19,7 @@ const facts: NodeFacts = {
   externalCloud: false,
   providedNodeIP: '',
   enableControllerAttachDetach: true,
+  declaredFeatures: [],
 };
 const capacity = { cpu: '2', memory: '1Gi', pods: '110', 'ephemeral-storage': '1Gi' };
 const input = {
@@ -31,7 +32,7 @@ const input = {
 };
 const READY: Partial<NodeReports> = { runtimeErrors: [], storageError: '' };
 const reported = (reports: Partial<NodeReports>) => ({ type: 'node.reported', reports });
-const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'mirrorPods', 'pods', 'podCIDR'];
+const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'pods', 'podCIDR'];
 
 type Patch = { readonly status?: Record<string, unknown> };
 

@@ -16,6 +16,7 @@ const facts: NodeFacts = {
   externalCloud: false,
   providedNodeIP: '',
   enableControllerAttachDetach: true,
+  declaredFeatures: [],
 };
 const input = { facts, node: newNode(facts, {}) };
 const registered = { ...input.node, metadata: { ...input.node.metadata, uid: 'u1' } };

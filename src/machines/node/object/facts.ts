@@ -22,6 +22,8 @@ export interface NodeFacts {
   /** `--node-ip` as given; only an external cloud wants to see it. */
   readonly providedNodeIP: string;
   readonly enableControllerAttachDetach: boolean;
+  /** Sorted; of the features that a node declares (KEP-5328) those that this agent has. */
+  readonly declaredFeatures: readonly string[];
 }
 
 /** An image as the Node lists it. */

@@ -32,6 +32,7 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
     daemonEndpoints: { kubeletEndpoint: { Port: facts.port } },
     nodeInfo: facts.info,
     images: reports.images,
+    declaredFeatures: facts.declaredFeatures,
     ...(reports.volumesInUse.length === 0 ? {} : { volumesInUse: reports.volumesInUse }),
     ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
     ...(reports.features === null ? {} : { features: reports.features }),

@@ -32,6 +32,7 @@ const facts: NodeFacts = {
   externalCloud: false,
   providedNodeIP: '',
   enableControllerAttachDetach: false,
+  declaredFeatures: ['ExtendWebSocketsToKubelet'],
 };
 
 const reports: NodeReports = {
@@ -47,8 +48,8 @@ const reports: NodeReports = {
 
 const START_MS = 1_700_000_000_000;
 const timeless = (value: unknown) => JSON.parse(JSON.stringify(value).replaceAll(/"20[^"]*Z"/g, '"<time>"')) as unknown;
-/** Statelet implements none of the features that a scheduler would have to know of. */
-const { declaredFeatures: _features, ...comparable } = posted.status as NodeStatus & { declaredFeatures: unknown };
+/** Of what the recorded kubelet declares, Statelet has this. */
+const comparable = { ...posted.status, declaredFeatures: facts.declaredFeatures };
 
 test('a new Node is what the recorded kubelet posted', () => {
   const node = newNode(facts, nodeStatus(facts, reports, {}, START_MS));

@@ -1,0 +1,69 @@
+/** From flags, configuration, machine and runtime to the fixed part of the Node object. Needs a started RunKubelet. */
+import type { NodeAddress } from '../../api/node.ts';
+import type { KubeletConfiguration, KubeletFlags } from '../../startup/configuration/index.ts';
+import { millisecondsOf } from '../../startup/configuration/index.ts';
+import type { KubeletContext, NodeIdentity } from '../../startup/types.ts';
+import type { NodeStatusInput } from '../node-status.ts';
+import type { NodeFacts } from './facts.ts';
+
+/**
+ * Features of this agent that schedulers and the API server may build on. An API server hands WebSockets through only
+ * to nodes that say that they end them.
+ */
+const DECLARED_FEATURES = ['ExtendWebSocketsToKubelet'];
+
+/** What `nodeStatus` is given. */
+export function nodeStatusInput(context: KubeletContext): NodeStatusInput {
+  const { config, resources } = context;
+  return {
+    facts: nodeFacts(context),
+    reports: { capacity: resources!.capacity, allocatable: resources!.allocatable },
+    register: config!.registerNode,
+    updateFrequencyMs: millisecondsOf(config!.nodeStatusUpdateFrequency),
+    reportFrequencyMs: millisecondsOf(config!.nodeStatusReportFrequency),
+    maxImages: config!.nodeStatusMaxImages ?? DEFAULT_MAX_IMAGES,
+  };
+}
+
+/** Upstream's default of `nodeStatusMaxImages`. */
+const DEFAULT_MAX_IMAGES = 50;
+
+export function nodeFacts({ flags, config, node, machineInfo, runtime, input }: KubeletContext): NodeFacts {
+  if (!flags || !config || !node || !machineInfo || !runtime)
+    throw new Error('the Node was described before RunKubelet');
+  return {
+    nodeName: node.nodeName,
+    hostname: node.hostname,
+    addresses: addresses(node),
+    info: {
+      machineID: machineInfo.machineId,
+      systemUUID: machineInfo.systemUuid,
+      bootID: machineInfo.bootId,
+      kernelVersion: machineInfo.kernelVersion,
+      osImage: machineInfo.osImage,
+      containerRuntimeVersion: `${runtime.name}://${runtime.version}`,
+      kubeletVersion: input.version,
+      kubeProxyVersion: '',
+      operatingSystem: 'linux',
+      architecture: machineInfo.architecture,
+    },
+    port: config.port,
+    ...registration(flags, config),
+    declaredFeatures: DECLARED_FEATURES,
+  };
+}
+
+function registration(flags: KubeletFlags, config: KubeletConfiguration) {
+  return {
+    labels: flags.nodeLabels,
+    taints: config.registerWithTaints,
+    providerID: config.providerID,
+    externalCloud: flags.cloudProvider === 'external',
+    providedNodeIP: flags.nodeIP,
+    enableControllerAttachDetach: config.enableControllerAttachDetach,
+  };
+}
+
+function addresses({ nodeIPs, hostname }: NodeIdentity): NodeAddress[] {
+  return [...nodeIPs.map((address) => ({ type: 'InternalIP', address })), { type: 'Hostname', address: hostname }];
+}

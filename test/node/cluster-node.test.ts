@@ -1,0 +1,63 @@
+/** A daemon joins a cluster: the Node, its status and its lease as users see them, over real connections. */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
+import { eventually, TestNode } from '../support/daemon.ts';
+
+interface Condition {
+  readonly type: string;
+  readonly status: string;
+  readonly reason: string;
+  readonly message: string;
+}
+
+describe('a node of a cluster', () => {
+  let server: ApiServer;
+  let node: TestNode;
+  beforeEach(async () => {
+    server = await startApiServer();
+    node = new TestNode();
+  });
+  afterEach(async () => {
+    await node.close();
+    await server.close();
+  });
+
+  const known = () => server.store.get('v1', 'nodes', 'node1') as { status?: { conditions?: Condition[] } } | undefined;
+  const ready = () => known()?.status?.conditions?.find(({ type }) => type === 'Ready');
+  const start = async () => node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
+  const untilReady = () => eventually('Ready', () => (ready()?.status === 'True' ? true : undefined));
+  const writes = () => server.requests.filter(({ method }) => method !== 'GET');
+
+  test('registers, becomes ready, and holds a lease of its own Node', async () => {
+    await start();
+    await untilReady();
+    expect(ready()).toMatchObject({ reason: 'KubeletReady', message: 'kubelet is posting ready status' });
+    const lease = await eventually(
+      'the lease',
+      () => server.store.get('coordination.k8s.io/v1', 'leases', 'node1', 'kube-node-lease') ?? undefined,
+    );
+    expect(lease).toMatchObject({ spec: { holderIdentity: 'node1', leaseDurationSeconds: 40 } });
+    expect(server.store.get('storage.k8s.io/v1', 'csinodes', 'node1')).toMatchObject({ spec: {} });
+  });
+
+  test('after a restart writes nothing of the node but its lease', async () => {
+    await start();
+    await untilReady();
+    await node.stop('SIGKILL');
+    const before = writes().length;
+    await start();
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    const after = writes().slice(before);
+    expect(after.filter(({ path }) => !path.includes('/leases') && !path.includes('/events'))).toMatchObject([
+      { method: 'POST', path: '/api/v1/nodes' },
+    ]);
+  });
+
+  test('starts while the API server is away, and registers when it is back', async () => {
+    const kubeconfig = await server.kubeconfig('system:node:node1');
+    await server.stop();
+    await node.start([`--kubeconfig=${kubeconfig}`]);
+    await server.start();
+    await untilReady();
+  });
+});
