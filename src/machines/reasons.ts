@@ -74,6 +74,7 @@ export const conditionReasons = {
   podCompleted: 'PodCompleted',
   podFailed: 'PodFailed',
   terminationByKubelet: 'TerminationByKubelet',
+  resizeError: 'Error',
 } as const;
 
 const list = (names: readonly string[]): string => `[${names.join(' ')}]`;
@@ -181,6 +182,14 @@ export const podEvents = {
   networkNotReady: (error: string): EventText => warning('NetworkNotReady', `network is not ready: ${error}`),
   deadlineExceeded: (): EventText => normal('DeadlineExceeded', podMessages.deadlineExceeded),
   rejected: (reason: string, message: string): EventText => warning(reason, message),
+  /** `summary`: generation and resources of the pod as JSON; `cause`: the reason of what keeps it. */
+  resizeDeferred: (cause: string, summary: string): EventText =>
+    warning('ResizeDeferred', `Pod resize ${cause}: ${summary}`),
+  resizeInfeasible: (cause: string, summary: string): EventText =>
+    warning('ResizeInfeasible', `Pod resize ${cause}: ${summary}`),
+  resizeStarted: (summary: string): EventText => normal('ResizeStarted', `Pod resize started: ${summary}`),
+  resizeCompleted: (summary: string): EventText => normal('ResizeCompleted', `Pod resize completed: ${summary}`),
+  resizeError: (summary: string): EventText => warning('ResizeError', `Pod resize error: ${summary}`),
   missingClusterDNS: (pod: string): EventText =>
     warning(
       'MissingClusterDNS',

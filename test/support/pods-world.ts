@@ -76,6 +76,8 @@ export class PodsWorld implements Performer {
   logFolders: readonly PodLogs[] = [];
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
+  /** What the URL of static pods gives. */
+  fetched: { readonly manifests: readonly Manifest[] | null; readonly error: string } = { manifests: [], error: '' };
   objects: readonly ConfigObject[] = [];
   /** By name of a volume, why it cannot be set up. */
   readonly volumeFailures = new Map<string, string>();
@@ -98,6 +100,7 @@ export class PodsWorld implements Performer {
   private readonly counts = new Map<string, number>();
   private readonly watchers = new Map<number, (uid: string) => void>();
   private readonly manifestWatchers = new Set<() => void>();
+  private readonly urlWatchers = new Set<() => void>();
   private readonly open = new Set<() => void>();
   private readonly handlers: Handlers;
 
@@ -114,6 +117,11 @@ export class PodsWorld implements Performer {
     this.manifests = manifests;
     this.manifestErrors = errors;
     for (const tell of this.manifestWatchers) tell();
+  }
+
+  setFetched(manifests: readonly Manifest[] | null, error = ''): void {
+    this.fetched = { manifests, error };
+    for (const tell of this.urlWatchers) tell();
   }
 
   setObjects(objects: readonly ConfigObject[]): void {
@@ -160,6 +168,7 @@ export class PodsWorld implements Performer {
   ): void | (() => void) {
     if (name === 'cri.watchPods') return this.watch(id, emit);
     if (name === 'host.watchManifests') return this.watchManifests(emit);
+    if (name === 'host.watchManifestUrl') return this.watchUrl(emit);
     if (name.startsWith('kube.') && this.kube) return this.kube.handle(name, input, answer, emit);
     if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
     if (name === 'logs.keep') return this.keepLog((input as KeptLog).path, emit);
@@ -225,6 +234,13 @@ export class PodsWorld implements Performer {
     };
     attempt();
     return () => disarm();
+  }
+
+  private watchUrl(emit: (event: JsonEvent) => void): () => void {
+    const tell = () => emit({ type: 'manifests.fetched', ...this.fetched });
+    this.urlWatchers.add(tell);
+    tell();
+    return () => void this.urlWatchers.delete(tell);
   }
 
   private watchManifests(emit: (event: JsonEvent) => void): () => void {

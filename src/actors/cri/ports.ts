@@ -207,6 +207,23 @@ function containerPorts(adapter: Adapter) {
       const request = { container_id: containerId, timeout: String(timeoutSeconds) };
       return adapter.ending(containerId, 'exited', client.call('StopContainer', request, limits));
     },
+    'cri.updateContainerResources': async (call) => {
+      const { containerId, linux } = call.input;
+      const request = { container_id: containerId, linux };
+      await client.call('UpdateContainerResources', request, adapter.limits(call));
+      return null;
+    },
+    'cri.updatePodSandboxResources': async (call) => {
+      const { podSandboxId, overhead, resources } = call.input;
+      const request = { pod_sandbox_id: podSandboxId, overhead, resources };
+      try {
+        await client.call('UpdatePodSandboxResources', request, adapter.limits(call));
+        return { isSupported: true };
+      } catch (error) {
+        if ((error as { code?: string }).code === 'UNIMPLEMENTED') return { isSupported: false };
+        throw error;
+      }
+    },
     'cri.removeContainer': (call) => {
       const { containerId } = call.input;
       adapter.secrets.delete(containerId);

@@ -35,7 +35,7 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
 
 function decode(text: string): SoftState | null {
   try {
-    const { containers, probes = {}, pulls = {}, grants = {}, rejections = {} } = JSON.parse(text);
+    const { containers, probes = {}, pulls = {}, grants = {}, rejections = {}, resizes = {} } = JSON.parse(text);
     const entries: [string, ContainerState][] = Object.entries(containers);
     if (!entries.every(([, state]) => isContainerState(state))) return null;
     const probed: [string, ProbedState][] = Object.entries(probes);
@@ -46,7 +46,10 @@ function decode(text: string): SoftState | null {
     if (!given.every(([, grant]) => isGrant(grant))) return null;
     const refused: [string, Rejection][] = Object.entries(rejections);
     if (!refused.every(([, rejection]) => isRejection(rejection))) return null;
+    const resized: [string, Grant['allocation']][] = Object.entries(resizes);
+    if (!resized.every(([, allocation]) => isAllocation(allocation))) return null;
     return {
+      ...(resized.length === 0 ? {} : { resizes: Object.fromEntries(resized) }),
       ...(given.length === 0 ? {} : { grants: Object.fromEntries(given) }),
       ...(refused.length === 0 ? {} : { rejections: Object.fromEntries(refused) }),
       containers: Object.fromEntries(entries),
@@ -67,6 +70,9 @@ const isPulledState = ({ backoffMs, untilMs, message }: PulledState): boolean =>
 const isGrant = ({ demand, allocation }: Grant): boolean =>
   Array.isArray(demand.ports) &&
   Object.values(demand.requests).every((amount) => /^\d+$/.test(amount)) &&
+  isAllocation(allocation);
+
+const isAllocation = (allocation: Grant['allocation']): boolean =>
   Object.values(allocation).every((resources) => typeof resources === 'object');
 
 const isRejection = ({ reason, message }: Rejection): boolean =>

@@ -4,6 +4,7 @@ import type {
   ContainerConfig,
   ContainerStatus,
   Image,
+  LinuxContainerResources,
   PodSandboxConfig,
   PodSandboxStatus,
   RuntimeCondition,
@@ -76,6 +77,13 @@ export const criOperations = {
   >(),
   'cri.startContainer': once<{ containerId: string }, null>(),
   'cri.stopContainer': idempotent<{ containerId: string; timeoutSeconds: number }, null>(),
+  /** What a running container is held to, from now on. */
+  'cri.updateContainerResources': idempotent<{ containerId: string; linux: LinuxContainerResources }, null>(),
+  /** `false` where the runtime does not implement it (before containerd 2.2): then there is nothing that it keeps. */
+  'cri.updatePodSandboxResources': idempotent<
+    { podSandboxId: string; overhead: LinuxContainerResources; resources: LinuxContainerResources },
+    { isSupported: boolean }
+  >(),
   'cri.removeContainer': idempotent<{ containerId: string }, null>(),
   /** One pod, inspected now: sandboxes and containers with their full status. */
   'cri.podStatus': query<{ uid: string }, PodRuntimeStatus>(),

@@ -73,6 +73,8 @@ export interface SoftState {
   >;
   /** By pod uid: what a pod holds of the node and which resources it was given. */
   readonly grants?: Readonly<Record<string, Grant>>;
+  /** By pod uid, while a change of resources is under way: what the running instances have. */
+  readonly resizes?: Readonly<Record<string, Grant['allocation']>>;
   /** By pod uid: why this node did not take it. */
   readonly rejections?: Readonly<Record<string, { readonly reason: string; readonly message: string }>>;
   /** By the same key: what probes have said of the instance with this id. */

@@ -213,8 +213,7 @@ function change(w: Work, wish: Wish): void {
   const sinceMs = before?.sinceMs ?? now(w.args);
   const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wish, sinceMs } } : null;
   w.books.resizes = pending ?? without(w.books.resizes, uid);
-  reply(w, { type: 'allocation.granted', uid, allocation: w.books.grants[uid]!.allocation });
-  reply(w, { type: 'allocation.pending', uid, refusal });
+  reply(w, { type: 'allocation.pending', uid, allocation: w.books.grants[uid]!.allocation, refusal });
 }
 
 /** Something became free, or enough time went by: what waits is looked at again, the most urgent first. */

@@ -54,6 +54,14 @@ const noteGrant = s.assign(({ context, event }) => {
   return { state: { ...context.state, grants }, isDirty: true };
 });
 
+/** `null`: the change is done. */
+const noteResize = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.resized') return {};
+  const { [event.uid]: _before, ...others } = context.state.resizes ?? {};
+  const resizes = event.actuated === null ? others : { ...others, [event.uid]: event.actuated };
+  return { state: { ...context.state, resizes }, isDirty: true };
+});
+
 const noteRejection = s.assign(({ context, event }) => {
   if (event.type !== 'memory.rejected') return {};
   const rejections = { ...context.state.rejections, [event.uid]: event.rejection };
@@ -76,6 +84,7 @@ const forget = s.assign(({ context, event }) => {
     probes: without(context.state.probes, event.uid),
     pulls: without(context.state.pulls ?? {}, event.uid),
     grants: without(context.state.grants ?? {}, event.uid),
+    resizes: without(context.state.resizes ?? {}, event.uid),
     rejections: without(context.state.rejections ?? {}, event.uid),
   };
   const sizeOf = (tables: SoftState) =>
@@ -116,6 +125,7 @@ export const memoryMachine = s.createMachine({
         'memory.probed': { actions: noteProbes },
         'memory.pulled': { actions: notePull },
         'memory.allocated': { actions: noteGrant },
+        'memory.resized': { actions: noteResize },
         'memory.rejected': { actions: noteRejection },
         'memory.forgotten': { actions: forget },
         'memory.wanted': { actions: [sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)] },

@@ -365,6 +365,7 @@ export type MemoryMessage =
   | { readonly type: 'memory.pulled'; readonly key: string; readonly pull: PullMemory | null }
   | { readonly type: 'memory.probed'; readonly key: string; readonly probed: ProbedInstance }
   | { readonly type: 'memory.allocated'; readonly uid: string; readonly grant: Grant }
+  | { readonly type: 'memory.resized'; readonly uid: string; readonly actuated: Grant['allocation'] | null }
   | { readonly type: 'memory.rejected'; readonly uid: string; readonly rejection: Rejection }
   | { readonly type: 'memory.forgotten'; readonly uid: string }
   | { readonly type: 'memory.wanted' };

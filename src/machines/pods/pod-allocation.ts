@@ -15,6 +15,7 @@ import { configure, failed, noteKill } from './pod-actions.ts';
 import { podGroup, podGroupName } from './pod-cgroup.ts';
 import { anyAlive, anyReadySandbox, type PodContext, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
+import { resizeSummary } from './resize-policy.ts';
 
 const tell = (enqueue: Enqueue, message: AllocationMessage): void => enqueue.sendTo(to('allocation'), message);
 
@@ -39,7 +40,35 @@ export const takeGrant = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.granted' || context.asked === null) return;
   const { allocation } = event;
-  settle(enqueue, context, { allocation, refusal: null, pod: withAllocation(context.asked, allocation) }, now(args));
+  const pod = withAllocation(context.asked, allocation);
+  const isOther = context.allocation !== null && !isSame(context.allocation, allocation);
+  if (isOther) {
+    const text = podEvents.resizeStarted(resizeSummary(pod));
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  }
+  const actuated = context.actuated ?? allocation;
+  settle(enqueue, context, { allocation, actuated, refusal: null, pod }, now(args));
+});
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+/** It keeps what it has; said once for each reason. */
+export const notePending = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'allocation.pending' || context.asked === null) return;
+  const { allocation, refusal } = event;
+  if (!isSame(context.refusal, refusal)) {
+    const summary = resizeSummary(context.asked, refusal.message);
+    const said = refusal.reason === 'Deferred' ? podEvents.resizeDeferred : podEvents.resizeInfeasible;
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), said(refusal.cause, summary)));
+  }
+  const actuated = context.actuated ?? allocation;
+  settle(
+    enqueue,
+    context,
+    { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation) },
+    now(args),
+  );
 });
 
 export const noteRejection = s.enqueueActions((args) => {
@@ -64,6 +93,7 @@ export const admitting = s.createStateConfig({
   entry: askAllocation,
   on: {
     'allocation.granted': { target: 'sync', actions: takeGrant },
+    'allocation.pending': { target: 'sync', actions: notePending },
     'allocation.refused': [
       { guard: isStill, target: '#terminated', actions: noteRejection },
       { target: '#terminating', actions: [noteRejection, noteKill] },
@@ -90,7 +120,7 @@ export const grouping = s.createStateConfig({
       invoke: {
         id: 'group',
         src: 'cgroup.ensure',
-        input: ({ context }) => podGroup(context.pod!, context.node),
+        input: ({ context }) => podGroup(withAllocation(context.pod!, context.actuated), context.node),
         onDone: { target: 'made', actions: s.assign({ hasGroup: true }) },
         onError: { target: 'failing', actions: [failed, recordGroupFailure] },
       },

@@ -148,6 +148,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     memory: memoryOf(context.memory.containers, ref.uid),
     pulls: memoryOf(context.memory.pulls ?? {}, ref.uid),
     probed: memoryOf(context.memory.probes, ref.uid),
+    actuated: context.memory.resizes?.[ref.uid] ?? null,
     objects: withKeys(context.objects, objectKeys),
   };
   enqueue.spawnChild('pod', { id: idOf(ref.uid), input });

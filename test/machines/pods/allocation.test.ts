@@ -51,7 +51,7 @@ function apiPod(uid: string, { cpu, priority, spec = {}, generation = 1 }: Wante
       generation,
       annotations: { 'kubernetes.io/config.source': 'api' },
     },
-    spec: withDefaults({ containers, ...(priority === undefined ? {} : { priority }), ...spec } as never),
+    spec: withDefaults({ containers, ...(priority === undefined ? {} : { priority }), ...spec }),
     status: { phase: 'Pending' },
   };
 }

@@ -38,6 +38,11 @@ export type AllocationReport =
   | { readonly type: 'allocation.granted'; readonly uid: string; readonly allocation: Allocation }
   | { readonly type: 'allocation.refused'; readonly uid: string; readonly rejection: Rejection }
   /** It keeps what it has; what it wants has to wait, or cannot be. */
-  | { readonly type: 'allocation.pending'; readonly uid: string; readonly refusal: ResizeRefusal }
+  | {
+      readonly type: 'allocation.pending';
+      readonly uid: string;
+      readonly allocation: Allocation;
+      readonly refusal: ResizeRefusal;
+    }
   /** `allocation` starts anew: say again what you want. */
   | { readonly type: 'allocation.started' };

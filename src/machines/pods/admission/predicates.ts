@@ -136,8 +136,7 @@ export function shortagesOf(
 
 export const outOf = ({ resource, requested, used, capacity }: Shortage): Rejection => ({
   reason: `OutOf${resource}`,
-  message:
-    `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, ` + `capacity: ${capacity}`,
+  message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
 });
 
 // ---- the rest -------------------------------------------------------------------------------------------------------
