@@ -122,7 +122,7 @@ const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
 };
 
 async function followMaterial(
-  { signal, emit }: Call,
+  call: Call,
   files: MaterialFiles,
   known: Material | null,
   listener: Listener,
@@ -130,14 +130,14 @@ async function followMaterial(
   await watchMaterial(
     files,
     known,
-    signal,
+    call.signal,
     ({ material, isCertificateNew, isAuthorityNew }) => {
       listener.use(material);
-      if (isCertificateNew) emit({ type: 'server.certificateChanged', ...factsOf(material) });
-      if (isAuthorityNew) emit({ type: 'server.clientCAChanged' });
+      if (isCertificateNew) call.emit({ type: 'server.certificateChanged', ...factsOf(material) });
+      if (isAuthorityNew) call.emit({ type: 'server.clientCAChanged' });
     },
     (message) => {
-      if (!signal.aborted) emit({ type: 'server.reloadFailed', message });
+      if (!call.signal.aborted) call.emit({ type: 'server.reloadFailed', message });
     },
   );
 }

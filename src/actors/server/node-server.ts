@@ -3,7 +3,6 @@
  *
  * Owns: the read model of the kernel and the recorder of metrics, both kept current by `onTurn`.
  */
-import type { Json } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
@@ -62,8 +61,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
     stats: measurements,
     metrics: nodeMetrics({ view, recorder, measurements }),
     requests: new RequestMetrics(recorder.registry),
-    create: async ({ client: _client, body, ...target }, signal) =>
-      (await review(target, body as Json, signal)) as KubeObject,
+    create: async ({ client: _client, body, ...target }, signal) => (await review(target, body, signal)) as KubeObject,
     setVerbosity,
     flags: () => flags,
     program: { startedAt: Date.now(), version: version.replace(/^v/, '') },

@@ -2,21 +2,25 @@
  * The node on which the HTTP corpus was recorded, once more: its pods and their logs, its users and their rights, its
  * four configurations, behind the real server on real sockets.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { status } from '@grpc/grpc-js';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import type { Create } from '../../../src/actors/server/auth/reviews.ts';
 import { flagValues } from '../../../src/actors/server/flag-values.ts';
 import { healthzPorts } from '../../../src/actors/server/healthz.ts';
+import { ApiServer, type RequestLimits } from '../../../src/actors/server/http/api-server.ts';
 import { type ServerOptions, serverPorts } from '../../../src/actors/server/index.ts';
+import { kubeletApi } from '../../../src/actors/server/kubelet-api.ts';
 import { nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
 import type { NodePod, NodeView } from '../../../src/actors/server/node-view.ts';
 import { runtimeCalls } from '../../../src/actors/server/runtime-calls.ts';
 import { runtimeStreamUrls } from '../../../src/actors/server/streaming/stream-urls.ts';
+import { Listener } from '../../../src/actors/server/tls/listener.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import type { KubeObject } from '../../../src/machines/operations/kube.ts';
 import type { ServedPort, ServerItem } from '../../../src/machines/operations/server.ts';
@@ -142,7 +146,7 @@ const COMMANDS: Readonly<Record<string, readonly [stdout: string, stderr: string
   'echo uid': ['uid\n', '', 0],
   'ls /nonexistent': ['', 'ls: /nonexistent: No such file or directory\n', 1],
 };
-const UNKNOWN = 2;
+const UNKNOWN = status.UNKNOWN;
 const NOT_STARTED =
   'failed to exec in container: failed to start exec "<id>": OCI runtime exec failed: exec failed: ' +
   'unable to start container process:';
@@ -234,6 +238,7 @@ export class GoldenNode {
     for (const folder of ['containers', 'pods']) mkdirSync(join(this.logDirectory, folder));
     for (const name of ['a.log', 'b.log', 'history.log'])
       writeFileSync(join(this.logDirectory, 'apt', name), '\nStart\n');
+    symlinkSync('/etc/passwd', join(this.logDirectory, 'link'));
     writeFileSync(join(this.logDirectory, 'dpkg.log'), 'line of dpkg\n'.repeat(100));
   }
 
@@ -270,7 +275,8 @@ export class GoldenNode {
       checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
     };
     const recorder = new Recorder({ journalBytes: () => 0 });
-    const { call } = connectRuntime({ endpoint: this.fake.endpoint });
+    const client = connectRuntime({ endpoint: this.fake.endpoint });
+    const call: typeof client.call = (name, request, limits) => client.call(name, request, limits);
     const reader = new StatsReader({ call, root: this.machine });
     const place = {
       nodeName: 'node1',
@@ -344,6 +350,21 @@ export class GoldenNode {
     });
   }
 
+  /** Every endpoint of the kubelet's port to everybody, without TLS: as many requests as can be. */
+  async serveOpenly(limits?: RequestLimits): Promise<number> {
+    const { endpoints, slashed } = kubeletApi(SETTINGS, this.options);
+    const onAnswered = (method: string, route: string, _status: number, ms: number) =>
+      this.options.requests.answered('readwrite', method, route, ms);
+    const gate = async () => null;
+    const api = await new ApiServer({ endpoints, slashed, gate, onAnswered, ...(limits ? { limits } : {}) }).open();
+    const listener = new Listener({ address: '127.0.0.1', port: 0, accept: (socket) => api.accept(socket), tls: null });
+    this.closeOpenly = async () => {
+      await listener.close();
+      await api.close();
+    };
+    return await listener.listen();
+  }
+
   /** The port of /healthz alone. */
   async serveHealthz(): Promise<number> {
     return await new Promise((resolve) => {
@@ -363,8 +384,11 @@ export class GoldenNode {
     return shownBy(credential, this.issued);
   }
 
+  private closeOpenly = async (): Promise<void> => {};
+
   async close(): Promise<void> {
     this.closing.abort();
+    await this.closeOpenly();
     await Promise.allSettled(this.served);
     await Promise.all([this.fake.close(), this.api.close()]);
     rmSync(this.directory, { recursive: true, force: true });

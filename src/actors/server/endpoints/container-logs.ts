@@ -157,7 +157,10 @@ async function* body(
       .find((pod) => pod.uid === uid)
       ?.runtime?.containers.find((container) => container.id === id);
   const path = instance()?.log_path ?? '';
-  if (path === '') return yield Buffer.from(`unable to retrieve container logs for ${containerId}`);
+  if (path === '') {
+    yield Buffer.from(`unable to retrieve container logs for ${containerId}`);
+    return;
+  }
   const isRunning = () => instance()?.state === 'CONTAINER_RUNNING';
   try {
     yield* containerLog(path, query, query.follow ? { signal, isRunning } : undefined);

@@ -14,19 +14,23 @@ import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type Answer, methodNotAllowed, notFound, redirect, TAKEN, text } from './answer.ts';
 import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
-import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
+import { answerMalformed, isAnswerable, knownMethod, noteAnswering, sentMethod } from './malformed.ts';
 import { queryOf, type Target, targetOf } from './target.ts';
 
 /** Upstream's: its HTTP library takes a header of 1 MiB and a little more. */
 export const HEADER_MAX_BYTES = 1024 * 1024 + 4096;
-/** From the first byte to the last of a request's head. */
-const HEAD_TIMEOUT_MS = 30_000;
-/** A whole request with its body: no endpoint takes more than a few bytes. */
-const REQUEST_TIMEOUT_MS = 60_000;
+export interface RequestLimits {
+  /** From the first byte to the last of a request's head. */
+  readonly headMs: number;
+  /** A whole request with its body: no endpoint takes more than a few bytes. */
+  readonly requestMs: number;
+  /** How late a request that is too slow is noticed. */
+  readonly lookEveryMs: number;
+}
+
+const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, lookEveryMs: 10_000 };
 /** Upstream's: a connection that asks nothing is closed. */
 const IDLE_TIMEOUT_MS = 90_000;
-/** Connections at once: many times what an API server, a scraper and people need, and few enough for a small node. */
-const CONNECTIONS_MAX = 2_000;
 /** Upstream matches any length that the header's limit lets through. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
 /** Paths below which a client may leave HTTP; an upgrade to anything else is not heard. */
@@ -43,6 +47,7 @@ export interface ApiServerOptions {
   readonly slashed?: ReadonlySet<string>;
   /** Sees each request when it has been answered: method, route and status. */
   readonly onAnswered?: (method: string, route: string, status: number, durationMs: number) => void;
+  readonly limits?: RequestLimits;
   /** Hears of an endpoint that threw. */
   readonly onFailure?: (path: string, error: unknown) => void;
 }
@@ -53,7 +58,7 @@ export class ApiServer {
   private readonly options: ApiServerOptions;
   private readonly slashed: ReadonlySet<string>;
   private server!: Server;
-  private app!: FastifyInstance<Server>;
+  private app!: FastifyInstance;
   private dispatch!: (request: IncomingMessage, response: ServerResponse) => void;
 
   constructor(options: ApiServerOptions) {
@@ -69,7 +74,7 @@ export class ApiServer {
       rewriteUrl: (request) => this.rewrite(request),
       routerOptions: { maxParamLength: SEGMENT_MAX_CHARS },
       exposeHeadRoutes: false,
-      clientErrorHandler: (error, socket) => answerMalformed(error, socket as Socket, this.dispatch),
+      clientErrorHandler: (error, socket) => answerMalformed(error, socket, this.dispatch),
     });
     this.app.removeAllContentTypeParsers();
     this.app.addContentTypeParser('*', (_request, _payload, done) => done(null));
@@ -97,13 +102,16 @@ export class ApiServer {
     this.dispatch = (request, response) => {
       if (!isAnswerable(request)) return;
       request.method = knownMethod(request);
+      noteAnswering(request, response);
       handle(request, response);
     };
+    const { headMs, requestMs, lookEveryMs } = this.options.limits ?? LIMITS;
     this.server = createServer(
       {
         maxHeaderSize: HEADER_MAX_BYTES,
-        headersTimeout: HEAD_TIMEOUT_MS,
-        requestTimeout: REQUEST_TIMEOUT_MS,
+        headersTimeout: headMs,
+        requestTimeout: requestMs,
+        connectionsCheckingInterval: lookEveryMs,
         keepAliveTimeout: IDLE_TIMEOUT_MS,
         requireHostHeader: false,
         noDelay: true,
@@ -111,7 +119,6 @@ export class ApiServer {
       },
       (request, response) => this.dispatch(request, response),
     );
-    this.server.maxConnections = CONNECTIONS_MAX;
     this.server.on('upgrade', (request, socket, head) => this.upgraded(request, socket, head));
     // Nobody is connected to anywhere: to upstream it is a method like any other.
     this.server.on('connect', (request, socket) => this.detached(request, socket));

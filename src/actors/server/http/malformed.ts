@@ -29,11 +29,17 @@ const REFUSALS: Readonly<Record<string, string>> = {
   HPE_INVALID_HEADER_TOKEN: '400 Bad Request: invalid header name',
 };
 
+/** Upstream's: so long may a refused client go on sending, into nothing. */
+const LINGER_MS = 500;
 const UNSUPPORTED_VERSION = '505 HTTP Version Not Supported: unsupported protocol version';
 
 function end(socket: Socket, status: string): void {
-  if (socket.writable) socket.end(head(status) + status);
-  else socket.destroy();
+  if (!socket.writable) return void socket.destroy();
+  socket.end(head(status) + status);
+  // A client that is still sending would lose the answer if the connection were cut at once.
+  socket.removeAllListeners('data').on('data', () => {});
+  socket.resume();
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
 /** False when the request was refused here: it names no host, or two. */
@@ -56,9 +62,18 @@ export function isAnswerable(request: IncomingMessage): boolean {
 type ParserError = Error & { readonly code?: string; readonly rawPacket?: unknown };
 type Dispatch = (request: IncomingMessage, response: ServerResponse) => void;
 
+const answering = new WeakMap<Socket, ServerResponse>();
+
+/** Remembers what a connection is being answered, so that nothing else is written in between. */
+export function noteAnswering({ socket }: IncomingMessage, response: ServerResponse): void {
+  answering.set(socket, response);
+}
+
 /** For the event `clientError` of a server. */
 export function answerMalformed(error: ParserError, socket: Socket, dispatch: Dispatch): void {
   if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+  const underWay = answering.get(socket);
+  if (underWay && !underWay.writableFinished) return void underWay.once('close', () => socket.destroySoon());
   const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket.toString('latin1') : '';
   if (error.code === 'HPE_INVALID_METHOD' && serveUnknownMethod(packet, socket, dispatch)) return;
   if (/^[A-Z]+ \S+ HTTP\/[2-9]\.\d\r\n/.test(packet)) return end(socket, UNSUPPORTED_VERSION);

@@ -46,8 +46,7 @@ export async function journalQuery(request: ApiRequest, directory: string): Prom
   const signal = AbortSignal.any([request.signal, AbortSignal.timeout(QUERY_TIMEOUT_MS)]);
   const plain = Readable.from(answered(query, directory, signal));
   const headers = { 'content-type': 'text/plain;charset=UTF-8' };
-  if (!/\bgzip\b/.test(String(request.raw.headers['accept-encoding'] ?? '')))
-    return { status: 200, headers, body: plain };
+  if (!/\bgzip\b/.test(request.raw.headers['accept-encoding'] ?? '')) return { status: 200, headers, body: plain };
   return { status: 200, headers: { ...headers, 'content-encoding': 'gzip' }, body: plain.pipe(createGzip()) };
 }
 
@@ -116,7 +115,7 @@ function refusalOf({ services, files, options }: Query): string | null {
 /** The journal matches by itself; here a pattern is only known to be one. */
 function patternProblem(pattern: string): string | null {
   try {
-    new RegExp(pattern, 'u');
+    RegExp(pattern, 'u');
     return null;
   } catch {
     const missing = /\[[^\]]*$/.exec(pattern);

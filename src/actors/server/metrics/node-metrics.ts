@@ -3,7 +3,7 @@
  *
  * Invariant: nothing is measured unless somebody asks.
  */
-import { collectDefaultMetrics, type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client';
+import { collectDefaultMetrics, type MetricValue, Registry } from 'prom-client';
 import { isMirrorPod, isStaticPod, type Pod } from '../../../machines/api/pod.ts';
 import { FEATURE_GATES } from '../../../machines/startup/configuration/feature-gate-table.ts';
 import { isEnabled } from '../../../machines/startup/configuration/index.ts';
@@ -70,7 +70,7 @@ function startTime(): Family {
 
 /** A registry of Prometheus' client as plain families. */
 async function familiesOf(registry: Registry): Promise<Family[]> {
-  const metrics = (await registry.getMetricsAsJSON()) as MetricObjectWithValues<MetricValue<string>>[];
+  const metrics = await registry.getMetricsAsJSON();
   return metrics.map(({ name, help, type, values }) => ({
     name,
     help,

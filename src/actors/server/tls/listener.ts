@@ -99,11 +99,11 @@ export class Listener {
     socket.once('data', (first: Buffer) => {
       socket.setTimeout(0);
       socket.removeAllListeners('timeout');
-      if (first[0] !== TLS_HANDSHAKE) return void socket.end(PLAIN_ANSWER);
-      if (!this.tls) return void socket.end(INTERNAL_ERROR);
-      socket.pause();
-      socket.unshift(first);
-      this.tls.emit('connection', socket);
+      if (first[0] === TLS_HANDSHAKE && this.tls) {
+        socket.pause();
+        socket.unshift(first);
+        this.tls.emit('connection', socket);
+      } else socket.end(first[0] === TLS_HANDSHAKE ? INTERNAL_ERROR : PLAIN_ANSWER);
     });
   }
 

@@ -4,6 +4,7 @@
  * Files and contents are upstream's: `kubelet.crt` holds the certificate and its authority, `kubelet.key` the key, for
  * its owner alone. The authority's key is not kept: nothing else is ever signed by it.
  */
+// oxlint-disable-next-line import/no-unassigned-import -- what follows needs it to be there
 import 'reflect-metadata';
 import { webcrypto } from 'node:crypto';
 import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
