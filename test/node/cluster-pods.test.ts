@@ -42,13 +42,13 @@ const requests = (method: string, path: RegExp) =>
 describe('a pod that is bound to the node', () => {
   it('runs with its token and the address of the API server, and is gone when it is deleted', async () => {
     await boot();
-    await server.create({
+    server.create({
       apiVersion: 'v1',
       kind: 'Service',
       metadata: { name: 'kubernetes', namespace: 'default' },
       spec: { clusterIP: '10.96.0.1', ports: [{ name: 'https', port: 443, protocol: 'TCP' }] },
     });
-    await createPod('web');
+    createPod('web');
     await eventually('Running', isRunning('web'));
     expect(requests('PATCH', /pods\/web\/status/).length).toBeLessThanOrEqual(2);
     expect(requests('GET', /pods\/web/)).toEqual([]);

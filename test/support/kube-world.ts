@@ -98,7 +98,7 @@ export class KubeWorld {
 
   /** The connection of every watch breaks. */
   breakWatches(): void {
-    for (const end of [...this.watches]) end();
+    for (const end of this.watches) end();
   }
 
   handle(
@@ -154,13 +154,18 @@ export class KubeWorld {
       case 'delete':
         this.registry.delete(place, input);
         return null;
+      default:
+        throw new Error(`the API server of this test cannot ${String(verb)}`);
     }
   }
 
   private tokens = 0;
+  /** So many answers to requests for tokens have none. */
+  brokenTokens = 0;
 
   private token({ body }: Input): unknown {
     this.tokens += 1;
+    if (this.brokenTokens-- > 0) return { ...body, status: null };
     const expires = new Date(this.time.now() + body.spec.expirationSeconds * 1_000).toISOString();
     const token = this.vault.seal(`token-${this.tokens}`);
     return { ...body, status: { token, expirationTimestamp: expires.replace(/\.\d+Z$/, 'Z') } };

@@ -27,14 +27,15 @@ interface Fetched {
 
 export const manifestUrlPort =
   (vault: Vault): Port<Operation> =>
-  async ({ input, signal, emit }) => {
+  async (call) => {
+    const { input, signal } = call;
     let said = '';
     while (!signal.aborted) {
       const fetched = await fetchManifests(input, vault, signal);
       const text = JSON.stringify(fetched);
       if (text !== said && !signal.aborted) {
         said = text;
-        emit({ type: 'manifests.fetched', ...fetched });
+        call.emit({ type: 'manifests.fetched', ...fetched });
       }
       await sleep(input.periodMs, undefined, { signal }).catch(() => undefined);
     }

@@ -31,7 +31,7 @@ function dataOf(kind: string, object: KubeObject): ConfigObject['data'] | null {
       // The port has sealed them as `{ text: handle }` or `{ base64: handle }`.
       return isRecord(object['data']) ? (object['data'] as unknown as ConfigObject['data']) : {};
     case 'RuntimeClass':
-      return { handler: { text: String(object['handler'] ?? '') } };
+      return { handler: { text: typeof object['handler'] === 'string' ? object['handler'] : '' } };
     default:
       return null;
   }

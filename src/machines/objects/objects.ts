@@ -17,7 +17,7 @@ import type { ObjectFound, ObjectObserved, ObjectState, ObjectsReleased, Objects
 import { objectMachine } from './object.ts';
 import { servicesMachine } from './services.ts';
 
-export type ObjectsInput = Pick<NodeSettings, 'apiServer'>;
+export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
 
 /** Before the actor of an object that crashed starts again. */
 const RESPAWN_MS = 1_000;

@@ -32,7 +32,7 @@ export function serviceOf({ metadata, ...object }: KubeObject): Service | null {
   if (typeof clusterIP !== 'string' || clusterIP === '' || clusterIP === 'None') return null;
   if (!Array.isArray(ports) || ports.length === 0) return null;
   return {
-    namespace: String(metadata['namespace'] ?? ''),
+    namespace: typeof metadata['namespace'] === 'string' ? metadata['namespace'] : '',
     name: metadata.name,
     clusterIP,
     ports: ports.filter(isRecord).map(({ name, protocol, port }) => ({

@@ -40,7 +40,8 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-const nameOf = ({ metadata }: KubeObject): string => `${String(metadata['namespace'] ?? '')}/${metadata.name}`;
+const nameOf = ({ metadata: { namespace, name } }: KubeObject): string =>
+  `${typeof namespace === 'string' ? namespace : ''}/${name}`;
 
 /** Tells what changed under the wanted keys; with nothing listed yet, nothing. */
 function settle(enqueue: Enqueue, next: Context): void {

@@ -12,7 +12,7 @@ import {
   type PodStatus,
 } from '../api/pod.ts';
 import type { KubeObject } from '../operations/kube.ts';
-import type { SeenPod } from './messages.ts';
+import type { SeenPod } from './api-messages.ts';
 import { isRecord } from './validation/schema.ts';
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };

@@ -16,8 +16,9 @@ import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod } from '../api/pod.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { KubeObject } from '../operations/kube.ts';
+import type { MirrorSeen, StatusObserved } from './api-messages.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
-import type { ConfigWanted, Ended, MirrorSeen, PodRef, SourceReady, StatusObserved, StatusWanted } from './messages.ts';
+import type { ConfigWanted, Ended, PodRef, SourceReady, StatusWanted } from './messages.ts';
 import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
 
 const SOURCE = 'api';

@@ -20,9 +20,9 @@ import { rfc3339 } from './status/time.ts';
 const WRITERS_MAX = 1_000;
 
 export interface EventRecorderInput {
-  readonly nodeName?: string;
+  readonly nodeName: string;
   /** There is an API server. */
-  readonly publishes?: boolean;
+  readonly publishes: boolean;
 }
 
 interface Context extends Correlation {
@@ -89,8 +89,7 @@ export const eventRecorderMachine = s.createMachine({
   id: 'eventRecorder',
   context: ({ input }) => ({
     ...nothingSaid,
-    nodeName: input.nodeName ?? '',
-    publishes: input.publishes ?? false,
+    ...input,
     writing: [],
   }),
   on: {

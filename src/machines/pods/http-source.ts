@@ -14,7 +14,7 @@ import { line, now, type PlainError, pick, setup, to } from '../../kernel/xstate
 import type { NodeSettings } from '../node-settings.ts';
 import { hostOperations, type Manifest } from '../operations/host.ts';
 import type { ConfigWanted, Ended, SourceReady } from './messages.ts';
-import { tellMirrors } from './mirrors.ts';
+import { tellMirrors, tellMirrorsReady } from './mirrors.ts';
 import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 
@@ -76,6 +76,7 @@ const take = s.enqueueActions((args) => {
   const told = toldOf(pods);
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
+  if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
   enqueue.assign({ told, seen: Object.fromEntries(Object.values(told).map(({ uid, seen }) => [uid, seen])) });
 });
 

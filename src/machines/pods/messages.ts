@@ -12,6 +12,7 @@ import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons.ts';
 import type { Grant } from './admission/messages.ts';
 import type { Rejection } from './admission/predicates.ts';
+import type { StatusObserved } from './api-messages.ts';
 import type { HttpRequest } from './prober-policy.ts';
 import type { PodStage } from './status/pod-status.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
@@ -307,46 +308,6 @@ export type StatusMessage =
   | { readonly type: 'status.reclaimed'; readonly uid: string }
   | { readonly type: 'status.removed'; readonly uid: string }
   | StatusObserved;
-
-/** What the API server has of a pod; `null`: nothing any more. A mirror pod is told under its static pod's uid. */
-export interface StatusObserved {
-  readonly type: 'status.observed';
-  readonly pod: PodRef;
-  readonly seen: SeenPod | null;
-}
-
-/** Of an object of the API server, what its status is published by. */
-export interface SeenPod {
-  /** Of the object there; a mirror pod has another one than its static pod. */
-  readonly uid: string;
-  readonly isMirror: boolean;
-  readonly resourceVersion: string;
-  readonly isDeleting: boolean;
-  readonly status: PodStatus;
-}
-
-/** Of a mirror pod in the API server, what decides whether it stays. */
-export interface MirrorState {
-  /** Of the static pod that it was made from. */
-  readonly hash: string;
-  readonly isDeleting: boolean;
-}
-
-/** `null`: the API server has it no more. */
-export interface MirrorSeen {
-  readonly type: 'mirror.seen';
-  readonly pod: PodRef;
-  readonly seen: MirrorState | null;
-}
-
-export type MirrorMessage =
-  | { readonly type: 'mirror.wanted'; readonly pod: Pod }
-  | { readonly type: 'mirror.unwanted'; readonly pod: PodRef }
-  /** Nothing of the static pod is left on the node. */
-  | { readonly type: 'mirror.released'; readonly pod: PodRef }
-  | MirrorSeen
-  /** Every source of static pods has spoken. */
-  | { readonly type: 'mirror.judged' };
 
 /** `status` has lost what pods told it. */
 export interface StatusWanted {

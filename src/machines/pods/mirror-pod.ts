@@ -7,7 +7,8 @@
  *   `mirror.seen`, `mirror.judged`.
  * Asks: `kube.get` of the node that owns it, `kube.create`, `kube.delete`.
  * Invariants:
- *   I1 it carries the hash of its static pod; one with another hash, or that is being deleted, is deleted and made anew.
+ *   I1 it carries the hash of its static pod; one with another hash, or that is being deleted, is deleted and made
+ *   anew.
  *   I2 without a node object there is no mirror pod: it would belong to nobody.
  *   I3 the mirror of a static pod that ends stays until nothing of the pod is left, so that its end can be seen.
  *   I4 a delete names the uid that was seen.
@@ -15,7 +16,8 @@
 import { line, now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../api/pod.ts';
 import { kubeOperations } from '../operations/kube.ts';
-import type { Ended, MirrorMessage, MirrorState } from './messages.ts';
+import type { MirrorMessage, MirrorState } from './api-messages.ts';
+import type { Ended } from './messages.ts';
 
 const RETRY_BASE_MS = 500;
 /** A node that was not registered yet, or a server that refuses, is asked again at the latest after this. */

@@ -4,21 +4,23 @@
  * Decides: which static pod and which mirror pod belong together, and when a mirror pod that has no static pod may go.
  * Owns: the names.
  * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` of the API server,
- *   `mirror.released` of `pods`, `mirror.judged` when every source of static pods has spoken.
+ *   `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
  * Asks: nothing; its actors do. Asks `podConfig` to tell everything again when it starts anew.
  * Invariant: before every source has spoken no mirror pod is taken away for having no static pod.
  */
 import { type AnyActorRef, line, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
-import type { Ended, MirrorMessage, PodRef } from './messages.ts';
+import type { MirrorMessage } from './api-messages.ts';
+import type { Ended, PodRef } from './messages.ts';
 import { mirrorPodMachine } from './mirror-pod.ts';
 
-export type MirrorPodsInput = Pick<NodeSettings, 'nodeName'>;
+export type MirrorPodsInput = Pick<NodeSettings, 'nodeName' | 'staticPodURL'>;
 
 interface Context {
   readonly nodeName: string;
   readonly names: readonly string[];
-  readonly judges: boolean;
+  /** Sources of static pods that have not spoken yet. */
+  readonly silent: readonly ('file' | 'http')[];
 }
 
 const s = setup({
@@ -35,17 +37,19 @@ const route = s.enqueueActions(({ context, event, enqueue }) => {
   if (!context.names.includes(id)) {
     if (event.type === 'mirror.released' || (event.type === 'mirror.seen' && event.seen === null)) return;
     const { namespace, name } = ref;
-    const input = { namespace, name, nodeName: context.nodeName, judges: context.judges };
+    const input = { namespace, name, nodeName: context.nodeName, judges: context.silent.length === 0 };
     enqueue.spawnChild('mirror', { id, input });
     enqueue.assign({ names: [...context.names, id] });
   }
   enqueue.sendTo<AnyActorRef>(id, event);
 });
 
-const judge = s.enqueueActions(({ context, event, enqueue }) => {
-  if (context.judges) return;
-  enqueue.assign({ judges: true });
-  for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, event);
+const noteReady = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'mirror.ready' || !context.silent.includes(event.source)) return;
+  const silent = context.silent.filter((each) => each !== event.source);
+  enqueue.assign({ silent });
+  if (silent.length > 0) return;
+  for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, { type: 'mirror.judged' });
 });
 
 const nameIn = (event: Ended): string => event.type.replace(/^xstate\.(done|error)\.actor\./, '');
@@ -69,14 +73,18 @@ const bury = s.enqueueActions(({ event, enqueue }) => {
 
 export const mirrorPodsMachine = s.createMachine({
   id: 'mirrorPods',
-  context: ({ input }) => ({ nodeName: input.nodeName, names: [], judges: false }),
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    names: [],
+    silent: input.staticPodURL ? ['file', 'http'] : ['file'],
+  }),
   entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null })),
   on: {
     'mirror.wanted': { actions: route },
     'mirror.unwanted': { actions: route },
     'mirror.seen': { actions: route },
     'mirror.released': { actions: route },
-    'mirror.judged': { actions: judge },
+    'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: [bury, reap] },
   },

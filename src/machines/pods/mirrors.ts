@@ -1,10 +1,15 @@
 /** What sources of static pods tell about them to those who show them in the API server. */
 import { to } from '../../kernel/xstate.ts';
-import type { ConfigMessage, MirrorMessage } from './messages.ts';
+import type { MirrorMessage } from './api-messages.ts';
+import type { ConfigMessage } from './messages.ts';
 
 interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: MirrorMessage): void;
 }
+
+/** Everything that the source has was told. */
+export const tellMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
+  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
 
 export function tellMirrors(enqueue: Enqueue, message: ConfigMessage): void {
   const tell = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);

@@ -13,14 +13,14 @@
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
  */
-import { type AnyActorRef, line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, line, now, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { hostOperations, type Manifest, type ManifestError } from '../operations/host.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import { apiSourceMachine } from './api-source.ts';
 import { httpSourceMachine } from './http-source.ts';
 import type { ConfigWanted, Ended, ObjectsTold, SourceReady, StatusWanted } from './messages.ts';
-import { tellMirrors } from './mirrors.ts';
+import { tellMirrors, tellMirrorsReady } from './mirrors.ts';
 import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { objectKey } from './volumes/objects.ts';
@@ -97,6 +97,7 @@ const takeManifests = s.enqueueActions((args) => {
   }
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
+  if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
   const seen = Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen]));
   enqueue.assign({ told, seen, versions, errors: known });
 });
@@ -178,7 +179,10 @@ export const podConfigMachine = s.createMachine({
     choosing: { always: [{ guard: ({ context }) => context.path === '', target: 'empty' }, { target: 'watching' }] },
     /** No `staticPodPath`: the source is ready and has nothing. */
     empty: {
-      entry: sendTo(to('syncLoop'), { type: 'config.sourceReady', source: SOURCE, uids: [] } satisfies SourceReady),
+      entry: s.enqueueActions(({ context, enqueue }) => {
+        enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source: SOURCE, uids: [] } satisfies SourceReady);
+        if (context.settings.apiServer !== undefined) tellMirrorsReady(enqueue, SOURCE);
+      }),
     },
     watching: {
       invoke: {

@@ -8,7 +8,7 @@ export function runtimeHandler({ pod, node, objects, lookups }: PodContext): str
   const key = pod === null || node.apiServer === undefined ? null : runtimeClassKey(pod);
   if (key === null || lookups[key] === undefined) return '';
   const handler = objects[key]?.data['handler'];
-  return handler && 'text' in handler ? String(handler.text) : null;
+  return handler && 'text' in handler && typeof handler.text === 'string' ? handler.text : null;
 }
 
 /** Upstream's text when the class that the pod names does not exist; `null` when all is well. */

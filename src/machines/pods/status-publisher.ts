@@ -14,7 +14,8 @@
 import { now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
 import type { PodStatus } from '../api/pod.ts';
 import { kubeOperations } from '../operations/kube.ts';
-import type { Ended, PodRef, SeenPod, StatusMessage } from './messages.ts';
+import type { SeenPod } from './api-messages.ts';
+import type { Ended, PodRef, StatusMessage } from './messages.ts';
 import { isTerminalPhase } from './status/phase.ts';
 import type { PodStage } from './status/pod-status.ts';
 import { statusPatch, type Urgency, urgencyOf } from './status/publication.ts';

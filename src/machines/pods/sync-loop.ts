@@ -76,10 +76,6 @@ const keepHouse = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
 });
 
-const judgeMirrors = s.enqueueActions(({ context, enqueue }) => {
-  if (context.sources.api !== undefined) enqueue.sendTo(to('mirrorPods'), { type: 'mirror.judged' });
-});
-
 const askAgain = s.enqueueActions(({ enqueue }) => {
   enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
   enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
@@ -109,7 +105,7 @@ export const syncLoopMachine = s.createMachine({
   },
   states: {
     /** Waits until every source has spoken, the runtime is up and its pods were listed. */
-    starting: { always: { guard: 'isComplete', target: 'syncing', actions: judgeMirrors } },
+    starting: { always: { guard: 'isComplete', target: 'syncing' } },
     syncing: {
       entry: keepHouse,
       on: {

@@ -15,7 +15,8 @@ function booted(settings: Partial<NodeSettings> = {}): ClusterNode {
 const configMap = (name: string, data: Record<string, string>, more = {}) =>
   cluster.kube.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data, ...more });
 const isRunning = (name: string) => () => cluster.kube.pod(name)?.status?.phase === 'Running';
-const messages = () => cluster.node.logs('Event occurred').map(({ reason, message }) => `${reason}: ${message}`);
+const messages = () =>
+  cluster.node.logs('Event occurred').map(({ reason, message }) => `${String(reason)}: ${String(message)}`);
 const setUps = () =>
   cluster.node.sink.records.flatMap((record) =>
     record.k === 'effect' && record.name === 'volume.setUp' ? [record.input as { volumes: { files: object[] }[] }] : [],
@@ -109,7 +110,8 @@ describe('a ConfigMap', () => {
         : undefined;
     node.run(15_000);
     expect(messages()).toContain(
-      'FailedMount: MountVolume.SetUp failed for volume "v" : failed to sync configmap cache: timed out waiting for the condition',
+      'FailedMount: MountVolume.SetUp failed for volume "v" : failed to sync configmap cache: ' +
+        'timed out waiting for the condition',
     );
   });
 

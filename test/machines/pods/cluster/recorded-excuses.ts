@@ -7,7 +7,6 @@ interface Excuse {
 
 const PROBED = 'the model runs no processes that a probe could find wanting';
 const EVICTED = 'the model has no disk that fills up';
-const RESIZED = 'the model does not change what runs';
 const MOUNTS = 'the model has no disk whose files are of the wrong kind';
 
 const early = {
@@ -25,7 +24,10 @@ export const excuses: Readonly<Record<string, Excuse>> = {
   'init-fail-never': { differences: [early] },
   'kubelet-down-delete': {
     differences: [
-      { text: /^missing event node1|kube-node-lease|resourceslices|POST .api.v1.nodes/, reason: 'a new agent speaks for its node' },
+      {
+        text: /^missing event node1|kube-node-lease|resourceslices|POST .api.v1.nodes/,
+        reason: 'a new agent speaks for its node',
+      },
     ],
   },
   'poststart-fail': { skip: 'the model’s commands do not fail' },
@@ -41,8 +43,6 @@ export const excuses: Readonly<Record<string, Excuse>> = {
   'probe-startup-exec': { skip: PROBED },
   'probe-startup-fail': { skip: PROBED },
   'probe-tcp': { skip: PROBED },
-  'resize-deferred': { skip: RESIZED },
-  'resize-memory-restart': { skip: RESIZED },
   'restart-onfailure-exit1': {
     differences: [{ text: /Killing/, reason: 'it was deleted while a container ran; here it waits for its back-off' }],
   },

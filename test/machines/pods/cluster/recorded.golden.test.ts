@@ -15,7 +15,8 @@ afterAll(() => {
   const { cases, events, requests, statuses, excused, patches, recordedPatches } = figures;
   console.info(
     `API requests: ${cases} recordings: ${events} series of events, ${requests} POST and DELETE, ${statuses} last ` +
-      `statuses equal; ${excused} excused (recorded-excuses.ts); ${patches} PATCH of statuses, recorded ${recordedPatches}`,
+      `statuses equal; ${excused} excused (recorded-excuses.ts); ` +
+      `${patches} PATCH of statuses, recorded ${recordedPatches}`,
   );
 });
 

@@ -1,0 +1,45 @@
+/** What those who follow the API server say of the pods that it has. As in `messages.ts`. */
+import type { Pod, PodStatus } from '../api/pod.ts';
+import type { PodRef } from './messages.ts';
+
+/** What the API server has of a pod; `null`: nothing any more. A mirror pod is told under its static pod's uid. */
+export interface StatusObserved {
+  readonly type: 'status.observed';
+  readonly pod: PodRef;
+  readonly seen: SeenPod | null;
+}
+
+/** Of an object of the API server, what its status is published by. */
+export interface SeenPod {
+  /** Of the object there; a mirror pod has another one than its static pod. */
+  readonly uid: string;
+  readonly isMirror: boolean;
+  readonly resourceVersion: string;
+  readonly isDeleting: boolean;
+  readonly status: PodStatus;
+}
+
+/** Of a mirror pod in the API server, what decides whether it stays. */
+export interface MirrorState {
+  /** Of the static pod that it was made from. */
+  readonly hash: string;
+  readonly isDeleting: boolean;
+}
+
+/** `null`: the API server has it no more. */
+export interface MirrorSeen {
+  readonly type: 'mirror.seen';
+  readonly pod: PodRef;
+  readonly seen: MirrorState | null;
+}
+
+export type MirrorMessage =
+  | { readonly type: 'mirror.wanted'; readonly pod: Pod }
+  | { readonly type: 'mirror.unwanted'; readonly pod: PodRef }
+  /** Nothing of the static pod is left on the node. */
+  | { readonly type: 'mirror.released'; readonly pod: PodRef }
+  | MirrorSeen
+  /** This source of static pods has told all that it has. */
+  | { readonly type: 'mirror.ready'; readonly source: 'file' | 'http' }
+  /** Every source of static pods has spoken. */
+  | { readonly type: 'mirror.judged' };
