@@ -286,7 +286,7 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
   if (event.type === 'node.reported') {
     return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
   }
-  return event.type === 'node.shuttingDown' ? { isShuttingDown: true } : {};
+  return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
 });
 
 /** What was known before; what was decided since counts more. */

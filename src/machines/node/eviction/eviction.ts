@@ -5,7 +5,7 @@
  * Owns: thresholds, since when each is met, the node's pressure conditions, what it knows of pods.
  * Hears: `signals.*` of its watch, `node.podChanged` of pods, `storage.exceeded` of its children, `garbage.purged` of
  *   the collectors.
- * Asks: `stats.diskLayout`, `stats.observe`. Tells `nodeStatus` and `pods` `eviction.conditions` when they changed;
+ * Asks: `stats.diskLayout`, `stats.observe`. Tells `nodeStatus` and `allocation` the conditions when they changed;
  *   tells `pods` whom to kill, and the collectors to clear away what nobody needs.
  * Invariants:
  *   E1 nothing is cleared and nobody goes without a look at the machine that is newer than whatever went before.
@@ -109,7 +109,7 @@ function settle(enqueue: Enqueue, context: EvictionContext, change: Change): voi
   if (change.conditions.join() === context.conditions.join()) return;
   const message: ConditionsChanged = { type: 'eviction.conditions', conditions: change.conditions };
   enqueue.sendTo(to('nodeStatus'), message);
-  enqueue.sendTo(to('pods'), message);
+  enqueue.sendTo(to('allocation'), { type: 'node.pressed', pressures: change.conditions });
 }
 
 const noteSignals = s.enqueueActions((args) => {

@@ -6,7 +6,7 @@
  */
 import { isMirrorPod, isStaticPod, type Pod } from '../../api/pod.ts';
 import type { StorageLimits } from '../../operations/stats.ts';
-import { hasPodLevelResources, podContainers, podQOS } from '../../pods/spec/qos.ts';
+import { hasPodLevelResources, podContainers } from '../../pods/spec/qos.ts';
 import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../../pods/spec/quantity.ts';
 import { amountsOf, podLimits, podRequests } from '../../pods/spec/resources.ts';
 
@@ -101,6 +101,3 @@ function storageLimits(pod: Pod): StorageLimits | null {
 /** A sum is written in the family of its first part. */
 const sumText = (whole: Nano, first: string): string =>
   first.endsWith('i') ? formatBinary(whole) : formatDecimal(whole);
-
-/** Best effort pods are the first to be refused when memory is short. */
-export const isBestEffort = (pod: Pod): boolean => podQOS(pod) === 'BestEffort';

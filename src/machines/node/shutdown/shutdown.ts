@@ -103,7 +103,7 @@ const errorOf = (event: unknown): string => (event as { error?: PlainError }).er
 
 function tellNode(enqueue: Enqueue, active: boolean): void {
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { shuttingDown: active } });
-  enqueue.sendTo(to('allocation'), { type: 'shutdown.changed', active });
+  enqueue.sendTo(to('allocation'), { type: 'node.shuttingDown', active });
 }
 
 function recordEvent(enqueue: Enqueue, { nodeName }: Context, what: 'event' | 'cancellation'): void {

@@ -26,7 +26,7 @@ export type AllocationMessage =
     }
   /** The pressures under which it takes less. */
   | { readonly type: 'node.pressed'; readonly pressures: readonly string[] }
-  | { readonly type: 'node.shuttingDown' }
+  | { readonly type: 'node.shuttingDown'; readonly active: boolean }
   /** What the runtime can do. */
   | {
       readonly type: 'node.reported';

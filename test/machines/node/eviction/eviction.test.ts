@@ -13,7 +13,7 @@ import { type Answers, fail, ok, runUnder } from '../../../support/answering-wor
 import { settings as node } from '../../../support/pods-node.ts';
 
 const MEBIBYTE = 1024 * 1024;
-const SIBLINGS = ['pods', 'nodeStatus', 'eventRecorder', 'containerGC', 'imageGC'];
+const SIBLINGS = ['pods', 'nodeStatus', 'allocation', 'eventRecorder', 'containerGC', 'imageGC'];
 
 const hard = (signal: EvictionSignal, quantity: string, minReclaim?: string): EvictionThreshold => ({
   signal,
@@ -94,6 +94,11 @@ describe('memory', () => {
     run.see(LOW);
     run.pass(0);
     expect(run.conditions()).toEqual([['MemoryPressure']]);
+    expect(run.told()).toContainEqual({
+      to: 'parent/allocation',
+      type: 'node.pressed',
+      pressures: ['MemoryPressure'],
+    });
     const message =
       'The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ' +
       'Container c was using 300Mi, request is 64Mi, has larger consumption of memory. ';

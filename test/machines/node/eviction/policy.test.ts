@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { admitUnderPressure } from '../../../../src/machines/node/eviction/admission.ts';
 import { nodePod } from '../../../../src/machines/node/eviction/facts.ts';
 import { type Candidate, rankedForEviction, reclaimable } from '../../../../src/machines/node/eviction/ranking.ts';
 import {
@@ -141,32 +140,5 @@ describe('facts of a pod', () => {
     expect(nodePod(pod()).isCritical).toBe(false);
     expect(nodePod(pod({ priority: 2_000_000_000 })).isCritical).toBe(true);
     expect(nodePod(pod({}, { annotations: { 'kubernetes.io/config.source': 'file' } })).isCritical).toBe(true);
-  });
-});
-
-describe('admission', () => {
-  const asking = pod({ containers: [container({ resources: { requests: { memory: '1Mi' } } })] });
-  const tolerant = pod({ tolerations: [{ key: 'node.kubernetes.io/memory-pressure', operator: 'Exists' }] });
-  const refused = (message: string) => ({ admit: false, reason: 'Evicted', message });
-
-  test('without pressure everybody, under any pressure the critical', () => {
-    expect(admitUnderPressure(pod(), [])).toEqual({ admit: true });
-    expect(admitUnderPressure(pod({ priority: 2_000_000_000 }), ['DiskPressure'])).toEqual({ admit: true });
-  });
-
-  test('while memory alone is short, whoever asked for some or tolerates it', () => {
-    expect(admitUnderPressure(asking, ['MemoryPressure'])).toEqual({ admit: true });
-    expect(admitUnderPressure(tolerant, ['MemoryPressure'])).toEqual({ admit: true });
-    const message = 'The node had condition: [MemoryPressure]. ';
-    expect(admitUnderPressure(pod(), ['MemoryPressure'])).toEqual(refused(message));
-    const elsewhere = pod({ tolerations: [{ key: 'node.kubernetes.io/disk-pressure', operator: 'Exists' }] });
-    expect(admitUnderPressure(elsewhere, ['MemoryPressure'])).toEqual(refused(message));
-    const otherEffect = pod({ tolerations: [{ operator: 'Exists', effect: 'NoExecute' }] });
-    expect(admitUnderPressure(otherEffect, ['MemoryPressure'])).toEqual(refused(message));
-  });
-
-  test('under disk pressure nobody else', () => {
-    const message = 'The node had condition: [MemoryPressure DiskPressure]. ';
-    expect(admitUnderPressure(asking, ['MemoryPressure', 'DiskPressure'])).toEqual(refused(message));
   });
 });
