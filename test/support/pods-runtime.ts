@@ -8,6 +8,7 @@ import type {
   ContainerConfig,
   ContainerStatus,
   Image,
+  LinuxContainerResources,
   PodSandboxConfig,
   PodSandboxStatus,
 } from '../../src/machines/api/cri.ts';
@@ -39,6 +40,7 @@ export interface Container {
   readonly id: string;
   readonly sandbox: Sandbox;
   readonly config: ContainerConfig;
+  resources: LinuxContainerResources | undefined;
   state: 'CONTAINER_CREATED' | 'CONTAINER_RUNNING' | 'CONTAINER_EXITED';
   readonly createdNs: string;
   startedNs: string;
@@ -138,6 +140,14 @@ export class RuntimeModel {
     return [...this.containers.values()].filter((container) => container.sandbox === sandbox);
   }
 
+  /** What it is held to from now on. */
+  resizeContainer(id: string, linux: LinuxContainerResources): void {
+    const container = this.containers.get(id);
+    if (!container) throw new RuntimeError('NOT_FOUND', `container ${id} not found`);
+    container.resources = { ...container.resources, ...linux };
+    this.changed(container.sandbox);
+  }
+
   // ---- containers ---------------------------------------------------------------------------------------------------
 
   createContainer(sandboxId: string, config: ContainerConfig): string {
@@ -163,6 +173,7 @@ export class RuntimeModel {
       id: this.id('c0'),
       sandbox,
       config,
+      resources: config.linux?.resources,
       state: 'CONTAINER_CREATED',
       createdNs: this.stamp(),
       startedNs: '0',
@@ -289,6 +300,7 @@ const sandboxStatus = (sandbox: Sandbox): PodSandboxStatus => ({
 
 const containerStatus = (container: Container): ContainerStatus => ({
   id: container.id,
+  ...(container.resources ? { resources: { linux: container.resources } } : {}),
   state: container.state,
   created_at: container.createdNs,
   started_at: container.startedNs,

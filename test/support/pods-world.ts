@@ -320,8 +320,7 @@ function criHandlers(world: PodsWorld): Handlers {
     'cri.stopContainer': ({ containerId, timeoutSeconds }, done) =>
       runtime.stopContainer(containerId, timeoutSeconds, () => done(null)),
     'cri.updateContainerResources': ({ containerId, linux }, done) => {
-      if (!runtime.containers.has(containerId))
-        throw new RuntimeError('NOT_FOUND', `container ${containerId} not found`);
+      runtime.resizeContainer(containerId, linux);
       world.resizes.push({ containerId, linux });
       done(null);
     },
