@@ -63,5 +63,4 @@ export const NOT_EQUAL: Readonly<Record<string, string>> = {
   'reserved-cfg-too-much-memory':
     'The kubelet prints a Go structure; this node names the amounts. The capacity is that of the recorded machine.',
   'val-enforce-kube-reserved-with-cgroup': 'This node names the group that is missing, not each of its folders.',
-  'val-tls-servertlsbootstrap-cert': 'The file is refused when it is served, not when it is named.',
 };

@@ -25,10 +25,7 @@ export function clientBuilderInput({ flags, config, node, input }: KubeletContex
   };
 }
 
-/** The serving certificate comes from the cluster. Standalone there is nobody to ask. */
-export const asksServingCertificate = ({ config, clients }: KubeletContext): boolean =>
-  config!.serverTLSBootstrap && clients?.mode === 'cluster';
-
+/** Standalone nobody says under which names the node is known: what is on disk serves, and nothing is asked for. */
 export function servingCertificateInput({ flags, config, node }: KubeletContext): CertificateManagerInput {
   return {
     purpose: 'serving',

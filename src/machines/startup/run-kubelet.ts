@@ -158,6 +158,9 @@ export const runKubelet = kubeletSetup.createStateConfig({
                 enqueue(line('info', ['Invalid clusterDNS IP', { IP }]));
             }),
             raise({ type: 'create.oomWatcher' }),
+            enqueueActions(({ context, enqueue }) => {
+              if (context.config!.serverTLSBootstrap) enqueue.raise({ type: 'create.servingCertificate' });
+            }),
             raise({ type: 'create.podConfig' }),
             raise({ type: 'create.images' }),
             raise({ type: 'create.status' }),

@@ -6,7 +6,6 @@
  */
 import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { nodeRef, setupFailed } from '../node/events.ts';
-import { asksServingCertificate } from './client-input.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { KubeletContext, KubeletEvent } from './types.ts';
 
@@ -102,9 +101,6 @@ const kubeletRun = kubeletSetup.createStateConfig({
           if (usesIptables(context)) enqueue.raise({ type: 'create.iptables' });
         }),
         raise({ type: 'create.resolver' }),
-        enqueueActions(({ context, enqueue }) => {
-          if (asksServingCertificate(context)) enqueue.raise({ type: 'create.servingCertificate' });
-        }),
         enqueueActions(({ context, enqueue }) => {
           if (isInCluster(context)) for (const id of NODE_PARTS) enqueue.raise({ type: `create.${id}` });
         }),

@@ -31,7 +31,16 @@ const COMPLETE = [
   '--read-only-port=10255',
 ];
 /** Subsystems that have no work without an API server. */
-const CLUSTER_ONLY = ['objects', 'mirrorPods', 'nodeStatus', 'nodeLease', 'csiNode'];
+const CLUSTER_ONLY = [
+  'clientCertificate',
+  'servingCertificate',
+  'objects',
+  'mirrorPods',
+  'nodeStatus',
+  'lease',
+  'podCIDR',
+  'csiNode',
+];
 /** Runs what is in the folder of pods and ends: here there is nothing in it. */
 const ONCE: BootOptions = { argv: COMPLETE, runOnce: { retries: 3 } };
 const BOOTS: readonly (readonly [name: string, argv: readonly string[]])[] = [
