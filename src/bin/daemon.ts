@@ -127,7 +127,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
         ...certificatePorts({ vault }),
         ...kube.ports,
         ...runtime.ports,
-        ...probePorts(runtime.ports),
+        ...probePorts(runtime.ports, server.onAttempt),
         ...logindPorts(),
         ...statsPorts(stats),
         ...server.ports,

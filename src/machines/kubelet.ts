@@ -223,7 +223,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
         const entries = logEntries(context.failure?.lines ?? commandFailed(err).lines);
         const last = entries.pop();
         for (const { text, klog } of entries) enqueue(line('error', [text, { klog }]));
-        enqueue(line('error', ['command failed', { err, klog: last?.klog }]));
+        enqueue(line('error', ['command failed', { err, phase: context.failure?.phase, klog: last?.klog }]));
       }),
     },
   },

@@ -61,7 +61,9 @@ describe('time', () => {
     const time = startupTime(boot({ answers }).story);
     expect(time).toMatchObject({ complete: false, failure: 'failed to run Kubelet: no /proc' });
     expect(time.phases.at(-1)).toMatchObject({ name: 'run.cadvisor', tookMs: 2 });
-    expect(describeStartupTime(time)).toMatch(/^Startup failed after \d+ ms\nfailed to run Kubelet: no \/proc\n/);
+    expect(describeStartupTime(time)).toMatch(
+      /^Startup failed after \d+ ms\nrun\.cadvisor: failed to run Kubelet: no \/proc\n/,
+    );
   });
 
   it('says that a phase waits still', () => {
@@ -88,14 +90,14 @@ describe('blame', () => {
   });
 
   it('counts what failed, and what has no answer yet', () => {
-    const { story } = boot({ answers: { 'host.setOomScoreAdj': fail('EPERM') } }, ({ world }) => {
+    const { story } = boot({ answers: { 'host.permissions': fail('EPERM') } }, ({ world }) => {
       world.pods.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);
     });
     const report = blame(story);
-    expect(report.operations.find(({ name }) => name === 'host.setOomScoreAdj')).toMatchObject({ failures: 1 });
+    expect(report.operations.find(({ name }) => name === 'host.permissions')).toMatchObject({ failures: 1 });
     expect(report.operations[0]).toMatchObject({ name: 'cri.pullImage', open: 1 });
     expect(report.slowest[0]).toMatchObject({ name: 'cri.pullImage', end: 'open' });
-    expect(describeBlame(report, story)).toMatch(/host.setOomScoreAdj +kubelet +failed: EPERM/);
+    expect(describeBlame(report, story)).toMatch(/host.permissions +kubelet +failed: EPERM/);
   });
 
   it('takes a time that was measured for a percentile', () => {
@@ -169,7 +171,10 @@ describe('why', () => {
     const report = whyOf({ node, story }, 'startup');
     expect(report.summary).toBe('run.hostname has waited 45.0 s for the host name');
     expect(report.waits).toContainEqual(expect.objectContaining({ kind: 'operation', what: 'host.hostname' }));
-    expect(report.decisions.at(-1)).toMatchObject({ actor: 'kubelet', because: ['host.permissions answered'] });
+    expect(report.decisions.at(-1)).toMatchObject({
+      actor: 'kubelet',
+      because: ['watchdog.ready', 'watchdog: host.watchdogSettings answered'],
+    });
   });
 
   it('startup failed: in which phase, and why', () => {
@@ -244,7 +249,7 @@ describe('diff', () => {
     expect(report.phases).toContainEqual({ name: 'run.lockFile', bMs: 2, onlyIn: 'b' });
     expect(report.phases).toContainEqual(expect.objectContaining({ name: 'run.containerManager', onlyIn: 'a' }));
     const names = report.phases.map(({ name }) => name);
-    expect(names.indexOf('run.lockFile')).toBe(names.indexOf('command.checkingPermissions') + 1);
+    expect(names.indexOf('run.lockFile')).toBe(names.indexOf('run.watchdog') + 1);
     expect(report.firstDifference).toMatchObject({
       actor: 'kubelet',
       a: 'alive.startup.run.hostname',

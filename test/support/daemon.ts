@@ -17,6 +17,14 @@ export interface DaemonOptions {
   readonly flags?: readonly string[];
 }
 
+interface OnceOptions {
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly podLogs?: string;
+}
+
+/** A command that should end by itself and has not. */
+const ONCE_TIMEOUT_MS = 50_000;
+
 /** How every test node is called. */
 /** Of a node that serves nothing: a port has to be named. */
 const UNUSED_PORT = 10_250;
@@ -107,11 +115,20 @@ export class TestNode {
   }
 
   /** A whole `statelet <verb>` with this node's configuration that ends by itself. */
-  async once(verb: string, extra: readonly string[] = []): Promise<{ code: number; stdout: string; stderr: string }> {
+  async once(
+    verb: string,
+    extra: readonly string[] = [],
+    { environment = {}, podLogs = this.logs }: OnceOptions = {},
+  ): Promise<{ code: number; stdout: string; stderr: string }> {
     const config = join(this.directory, 'config.yaml');
-    writeFileSync(config, this.configuration());
+    writeFileSync(config, this.configuration().replace(`podLogsDir: ${this.logs}`, `podLogsDir: ${podLogs}`));
     const argv = [STATELET, verb, `--config=${config}`, ...this.folders(), ...NAMES, ...extra];
-    const child = spawn(process.execPath, argv, { cwd: this.directory, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, argv, {
+      cwd: this.directory,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...environment },
+      timeout: ONCE_TIMEOUT_MS,
+    });
     const said = { stdout: '', stderr: '' };
     child.stdout.on('data', (chunk) => (said.stdout += String(chunk)));
     child.stderr.on('data', (chunk) => (said.stderr += String(chunk)));

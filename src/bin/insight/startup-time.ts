@@ -28,6 +28,8 @@ export interface StartupTime {
   readonly complete: boolean;
   /** Why it ended, if it failed. */
   readonly failure?: string;
+  /** The phase that failed, which may have begun and ended within one turn. */
+  readonly failedIn?: string;
   readonly healthzMs?: number;
   readonly synchronizingMs?: number;
   readonly firstPod?: { readonly name: string; readonly runningMs: number };
@@ -67,6 +69,7 @@ export function startupTime(story: Story): StartupTime {
     totalMs,
     complete,
     ...(story.failure ? { failure: story.failure.message } : {}),
+    ...(story.failure?.phase ? { failedIn: story.failure.phase } : {}),
     ...(story.healthz ? { healthzMs: since(story.healthz.t) } : {}),
     ...(synchronizing ? { synchronizingMs: since(synchronizing.entered) } : {}),
     ...(pod ? { firstPod: { name: `${pod.namespace}/${pod.name}`, runningMs: since(pod.running!.t) } } : {}),
@@ -99,7 +102,8 @@ export function describeStartupTime(time: StartupTime): string {
     ...(firstPod ? [`${duration(firstPod.runningMs)} to the first pod running (${firstPod.name})`] : []),
   ];
   const head = time.complete ? 'Startup finished' : time.failure === undefined ? 'Startup goes on' : 'Startup failed';
-  const reason = time.complete || time.failure === undefined ? '' : `${time.failure}\n`;
+  const reason =
+    time.complete || time.failure === undefined ? '' : `${time.failedIn ? `${time.failedIn}: ` : ''}${time.failure}\n`;
   const rows = time.phases.map(({ name, enteredMs, tookMs, share, open, waitsFor }) => [
     `+${duration(enteredMs)}`,
     tookMs === undefined ? 'reached' : duration(tookMs),

@@ -80,7 +80,7 @@ export class Story implements CauseSource {
   readonly pods = new Map<string, PodStory>();
   healthz: { readonly t: number; readonly n: number } | undefined;
   /** The supervisor's last words. */
-  failure: { readonly n: number; readonly message: string } | undefined;
+  failure: { readonly n: number; readonly message: string; readonly phase: string | undefined } | undefined;
   private readonly phaseVisits = new Phases();
   /** Causes within the turn that is being read. */
   private history = new History(this);
@@ -145,7 +145,8 @@ export class Story implements CauseSource {
       this.settle(record.id, { end: record.error ? 'failed' : 'done', ...failed });
     } else if (record.k === 'cancel') this.settle(record.id, { end: 'cancelled' });
     else if (record.k === 'log' && record.at === ROOT && record.text === 'command failed') {
-      this.failure = { n: record.n, message: String(record.fields?.['err']) };
+      const { err, phase } = record.fields ?? {};
+      this.failure = { n: record.n, message: String(err), phase: typeof phase === 'string' ? phase : undefined };
     } else if (record.k === 'message') this.heard(record.to, record.event, record.n);
   }
 

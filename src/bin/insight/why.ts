@@ -92,7 +92,7 @@ function whyStartup(story: Story, timers: KnownTimers): Why {
 
 function startupSummary(story: Story, states: readonly ActiveSince[]): string {
   const names = states.map(({ state }) => state).join(' and ');
-  if (story.failure) return `Starting failed in ${names}: ${story.failure.message}`;
+  if (story.failure) return `Starting failed in ${story.failure.phase ?? names}: ${story.failure.message}`;
   if (story.actors.get(ROOT)?.status !== 'active') return `The node stopped; starting had come to ${names}`;
   const waiting = states.filter(({ waitsFor }) => waitsFor !== undefined);
   if (waiting.length === 0) return `Starting is complete: ${names}`;

@@ -1,0 +1,154 @@
+/**
+ * Starts that fail, as processes: upstream's sentence and exit code, a journal that is whole, a last record that says
+ * which phase and why, and what `time` and `why startup` tell of it afterwards. And a start with a large configuration.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { readJournal } from '../../src/kernel/journal/index.ts';
+import { TestNode } from '../support/daemon.ts';
+
+let node: TestNode;
+const newNode = (configuration = '') => (node = new TestNode({ configuration }));
+afterEach(() => node.close());
+
+const lastLine = (stderr: string) => stderr.trimEnd().split('\n').at(-1)!;
+
+interface Failing {
+  readonly flags?: (directory: string) => readonly string[];
+  readonly configuration?: string;
+  readonly podLogs?: string;
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly phase: string;
+  readonly message: (directory: string) => string;
+}
+
+const RUN = 'failed to run Kubelet: ';
+
+const FAILING: Readonly<Record<string, Failing>> = {
+  'an invalid configuration': {
+    configuration: 'maxPods: -1',
+    phase: 'command.loadingConfiguration',
+    message: () => 'maxPods (--max-pods) -1 must not be a negative number',
+  },
+  'a watchdog that cannot be understood': {
+    environment: { WATCHDOG_USEC: 'soon' },
+    phase: 'run.watchdog',
+    message: () =>
+      `${RUN}create health checker: configure watchdog: error converting WATCHDOG_USEC: strconv.Atoi: parsing "soon": ` +
+      'invalid syntax',
+  },
+  'a lock file in a folder that is not there': {
+    flags: (directory) => [`--lock-file=${directory}/none/lock`],
+    phase: 'run.lockFile',
+    message: (directory) => `${RUN}unable to acquire file lock on "${directory}/none/lock"`,
+  },
+  'a kubeconfig that is not there': {
+    flags: (directory) => [`--kubeconfig=${directory}/kc`],
+    phase: 'run.clients',
+    message: (directory) => `${RUN}invalid kubeconfig: stat ${directory}/kc: no such file or directory`,
+  },
+  'authorities of clients that are not there': {
+    flags: (directory) => [`--client-ca-file=${directory}/ca.crt`],
+    phase: 'run.clientCA',
+    message: (directory) => `${RUN}open ${directory}/ca.crt: no such file or directory`,
+  },
+  'webhook authentication without an API server': {
+    flags: () => ['--authentication-token-webhook=true'],
+    phase: 'run.auth',
+    message: () => `${RUN}no client provided, cannot use webhook authentication`,
+  },
+  'a runtime that is not there': {
+    flags: (directory) => [`--container-runtime-endpoint=unix://${directory}/no.sock`],
+    phase: 'run.runtimeService',
+    message: (directory) =>
+      `${RUN}validate service connection: validate CRI v1 runtime API for endpoint "unix://${directory}/no.sock": ` +
+      'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: ' +
+      `dial unix ${directory}/no.sock: connect: no such file or directory"`,
+  },
+  'reserved CPUs that the machine does not have': {
+    configuration: 'reservedSystemCPUs: 0-999',
+    phase: 'run.containerManager',
+    message: () => `${RUN}reserved-cpus: 0-999 is not a subset of online-cpus: `,
+  },
+  'a bad --node-ip': {
+    flags: () => ['--node-ip=192.0.2.1,192.0.2.2'],
+    phase: 'runKubelet.nodeIPs',
+    message: () => `${RUN}bad --node-ip "192.0.2.1,192.0.2.2": must contain either a single IP or a dual-stack pair`,
+  },
+  'a folder of pod logs that cannot be made': {
+    podLogs: '/proc/none/logs',
+    phase: 'startKubelet.initializingModules',
+    message: () => RUN,
+  },
+};
+
+describe('a start that fails', () => {
+  test.each(Object.entries(FAILING))('%s', async (_, failing) => {
+    const { phase, message, configuration, environment = {} } = failing;
+    newNode(configuration);
+    const flags = failing.flags?.(node.directory) ?? [];
+    const podLogs = failing.podLogs ?? node.logs;
+    const { code, stderr } = await node.once('run', ['--visualizer-port=off', ...flags], { environment, podLogs });
+    const words = JSON.stringify(message(node.directory)).slice(1, -1);
+    expect(lastLine(stderr)).toContain('"command failed" err="');
+    expect(lastLine(stderr)).toContain(words);
+    expect(stderr).not.toMatch(/^\s+at .+:\d+:\d+/m);
+    expect(code).toBe(1);
+    expect(lastState()).toMatchObject({ value: 'failed', status: 'done' });
+    expect(node.statelet('verify', node.journal).code).toBe(0);
+    const time = node.statelet('time', node.journal);
+    expect(time.stdout).toMatch(/^Startup failed after /);
+    expect(time.stdout).toContain(phase);
+    const why = node.statelet('why', node.journal, 'startup');
+    expect(why.stdout).toContain(phase);
+    expect(why.stdout.replaceAll('\\"', '"')).toContain(message(node.directory));
+  });
+});
+
+function lastState(): unknown {
+  const states = [...readJournal(node.journal, {}).records].filter(({ k }) => k === 'state');
+  return states.findLast((record) => 'at' in record && record.at === 'kubelet');
+}
+
+describe('a start that cannot write anything down', () => {
+  test.each([
+    ['a root directory that is a file', (at: string) => ['--root-dir', `${at}/afile`, `--journal-dir=${at}/journal`]],
+    ['a root directory below /proc', (at: string) => ['--root-dir=/proc/none', `--journal-dir=${at}/journal`]],
+    ['a journal that is no folder', (at: string) => [`--journal-dir=${at}/afile`]],
+  ])('%s', async (_, flags) => {
+    newNode();
+    writeFileSync(join(node.directory, 'afile'), 'x');
+    const { code, stderr } = await node.once('run', ['--visualizer-port=off', ...flags(node.directory)]);
+    expect(code).toBe(1);
+    expect(lastLine(stderr)).toMatch(/"command failed" err="failed to run Kubelet: .+"/);
+    expect(stderr).not.toMatch(/^\s+at .+:\d+:\d+/m);
+  });
+});
+
+test('a configuration of 1 MB in 200 drop-ins costs little', async () => {
+  newNode();
+  const directory = join(node.directory, 'conf.d');
+  mkdirSync(directory);
+  let bytes = 0;
+  for (let i = 0; i < 200; i++) {
+    const padding = `# ${'x'.repeat(97)}\n`.repeat(48);
+    const head = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
+    const text = `${head}maxPods: ${100 + i}\nevictionMinimumReclaim:\n  memory.available: "${i + 1}Mi"\n${padding}`;
+    bytes += text.length;
+    writeFileSync(join(directory, `${String(i).padStart(3, '0')}.conf`), text);
+  }
+  const normalMs = await node.start();
+  await node.stop();
+  const largeMs = await node.start([`--config-dir=${directory}`]);
+  expect(((await node.context('kubelet'))!['config'] as { maxPods: number }).maxPods).toBe(299);
+  await node.stop();
+  const again = await node.start();
+  const cost = largeMs - Math.min(normalMs, again);
+  const mb = (bytes / 1_000_000).toFixed(2);
+  process.stdout.write(
+    `start with ${mb} MB in 200 drop-ins: ${largeMs.toFixed(0)} ms, without: ${Math.min(normalMs, again).toFixed(0)} ms\n`,
+  );
+  expect(bytes).toBeGreaterThan(950_000);
+  expect(cost / Math.max(normalMs, again), 'as a share of a start without').toBeLessThan(2);
+});
