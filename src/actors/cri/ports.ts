@@ -16,6 +16,7 @@ import type { criOperations } from '../../machines/operations/cri.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { inspectPod } from './inspect.ts';
+import { Looks } from './looks.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
 import { authOf, discreet, withoutLogin, withoutSecrets, withSecrets } from './secrets.ts';
 import { watchImages } from './watch-images.ts';
@@ -60,6 +61,7 @@ class Adapter {
   /** By container, the secrets that it was created with. */
   readonly secrets = new Map<string, readonly SecretHandle[]>();
   readonly watchers = new Set<PodWatcher>();
+  readonly looks = new Looks();
   readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
 
   constructor(options: CriOptions) {
@@ -346,13 +348,16 @@ function runtimePorts(adapter: Adapter) {
         throw error;
       }
     },
-    'cri.podStatus': (call) =>
-      inspectPod(client, call.input.uid, { ...adapter.limits(call), observedAtMs: adapter.now() }),
+    'cri.podStatus': (call) => {
+      const { uid } = call.input;
+      const options = { ...adapter.limits(call), observedAtMs: adapter.now() };
+      return adapter.looks.take(uid, () => inspectPod(client, uid, options));
+    },
     'cri.watchPods': async (call) => {
-      const { client, periods, now, warn, timeoutMs: requestTimeoutMs } = adapter;
+      const { client, looks, periods, now, warn, timeoutMs: requestTimeoutMs } = adapter;
       const { input, signal } = call;
       const emit = call.emit.bind(call);
-      const options = { ...input, client, emit, signal, requestTimeoutMs, periods, now, warn };
+      const options = { ...input, client, looks, emit, signal, requestTimeoutMs, periods, now, warn };
       const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);
       await watcher.run().finally(() => adapter.watchers.delete(watcher));

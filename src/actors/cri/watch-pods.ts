@@ -14,6 +14,7 @@ import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, stillOpen } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { inspectPod } from './inspect.ts';
+import type { Looks } from './looks.ts';
 import { groupByPod, type ListedPod, PodLedger } from './relist.ts';
 
 export interface RelistPeriods {
@@ -24,8 +25,13 @@ export interface RelistPeriods {
 }
 export const DEFAULT_RELIST_PERIODS: RelistPeriods = { settledMs: 10_000, quietMs: 60_000 };
 
+/** A hint waits this long for a look of the pod's own to share; containerd's CRI part is behind its events as much. */
+const GATHER_MS = 10;
+
 export interface WatchOptions {
   readonly client: RuntimeClient;
+  /** Of the pods' own looks. */
+  readonly looks: Looks;
   readonly emit: (item: WatchPodsItem) => void;
   readonly signal: AbortSignal;
   /** While the event stream has not proved itself, and the least time between two relists. */
@@ -44,6 +50,8 @@ interface Inspection {
   again: boolean;
   done: Promise<void> | null;
   timer: NodeJS.Timeout | null;
+  /** Moment of the last hint that nobody has looked after. */
+  hintedAt: number | null;
 }
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
@@ -111,7 +119,9 @@ export class PodWatcher {
     }
     const inspection = this.#inspectionOf(pod);
     inspection.expectations = expecting(inspection.expectations, id, outcome);
-    void this.#inspect(pod, inspection);
+    inspection.hintedAt = this.#options.looks.moment();
+    if (inspection.done) inspection.again = true;
+    else inspection.timer ??= setTimeout(() => void this.#inspect(pod, inspection), GATHER_MS);
   }
 
   /** An id that a call of our own got from the runtime. */
@@ -191,7 +201,13 @@ export class PodWatcher {
   #inspectionOf(uid: string): Inspection {
     const known = this.#inspections.get(uid);
     if (known) return known;
-    const inspection: Inspection = { expectations: new Map(), again: false, done: null, timer: null };
+    const inspection: Inspection = {
+      expectations: new Map(),
+      again: false,
+      done: null,
+      timer: null,
+      hintedAt: null,
+    };
     this.#inspections.set(uid, inspection);
     return inspection;
   }
@@ -212,16 +228,31 @@ export class PodWatcher {
   }
 
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
-    let status = await this.#limit(() => this.#look(uid, ids, listedAtMs));
+    const look = () => this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid, ids, listedAtMs));
+    let status = await look();
     while (inspection.again && !this.#options.signal.aborted) {
       inspection.again = false;
-      status = await this.#limit(() => this.#look(uid));
+      status = await (this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid)));
     }
     if (!status || this.#options.signal.aborted) return;
     const { open, waitMs } = stillOpen(inspection.expectations, status);
     inspection.expectations = open;
     if (waitMs === null) return;
     inspection.timer = setTimeout(() => void this.#inspect(uid, inspection), waitMs);
+  }
+
+  /** The pod's own look, when it began after the last hint; undefined when it must be looked at. */
+  #shared(uid: string, inspection: Inspection): Promise<PodRuntimeStatus | null> | undefined {
+    const { hintedAt } = inspection;
+    inspection.hintedAt = null;
+    const status = hintedAt === null ? undefined : this.#options.looks.after(uid, hintedAt);
+    return status?.then(
+      (seen) => {
+        this.#tell(this.#ledger.inspected(seen));
+        return seen;
+      },
+      () => this.#limit(() => this.#look(uid)),
+    );
   }
 
   async #look(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {

@@ -353,8 +353,15 @@ describe('init containers and sidecars', () => {
     node.world.runtime.running('app')!.program = { stopsMs: 1_000 };
     node.world.setManifests([]);
     until('gone', gone('u1'));
-    const [app, side] = node.world.callsOf('cri.stopContainer').map(({ atMs }) => atMs);
-    expect(side! - app!).toBeGreaterThanOrEqual(1_000);
+    const [app, side] = node.world.callsOf('cri.stopContainer');
+    expect(side!.atMs - app!.atMs).toBeGreaterThanOrEqual(1_000);
+    const inputs = node.sink.records.flatMap((record) =>
+      record.k === 'effect' && record.name === 'cri.stopContainer' ? [record.input] : [],
+    );
+    expect(inputs, 'the second that the first one took is gone').toMatchObject([
+      { timeoutSeconds: 30 },
+      { timeoutSeconds: 29 },
+    ]);
   });
 });
 

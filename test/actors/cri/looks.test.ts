@@ -1,0 +1,77 @@
+/** One look for all who ask for it, and none for who asked later. */
+import { expect, onTestFinished, test } from 'vitest';
+import { connectRuntime } from '../../../src/actors/cri/client.ts';
+import { inspectPod } from '../../../src/actors/cri/inspect.ts';
+import { Looks } from '../../../src/actors/cri/looks.ts';
+import { DEFAULT_RELIST_PERIODS, PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
+import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/operations/cri.ts';
+import { FakeRuntime, fakePod } from './fake-runtime.ts';
+
+const seen = (observedAtMs: number): PodRuntimeStatus => ({
+  uid: 'u',
+  name: 'p',
+  namespace: 'ns',
+  sandboxes: [],
+  containers: [],
+  observedAtMs,
+});
+
+test('serves who asked before it began', async () => {
+  const looks = new Looks();
+  const moment = looks.moment();
+  const own = looks.take('u', () => Promise.resolve(seen(1)));
+  expect(await looks.after('u', moment)).toEqual(seen(1));
+  expect(await own).toEqual(seen(1));
+});
+
+test('serves nobody who asked while it ran, and nobody who asks for another pod', () => {
+  const looks = new Looks();
+  const moment = looks.moment();
+  void looks.take('u', () => new Promise(() => {}));
+  expect(looks.after('u', looks.moment())).toBeUndefined();
+  expect(looks.after('other', moment)).toBeUndefined();
+});
+
+test('is forgotten soon, whether it saw something or failed', async () => {
+  const looks = new Looks();
+  const moment = looks.moment();
+  await looks.take('u', () => Promise.resolve(seen(1)));
+  await expect(looks.take('v', () => Promise.reject(new Error('no runtime')))).rejects.toThrow('no runtime');
+  await expect.poll(() => [looks.after('u', moment), looks.after('v', moment)]).toEqual([undefined, undefined]);
+});
+
+test('an event and the look that the pod takes after it are one inspection', async () => {
+  const fake = await FakeRuntime.start();
+  fake.pods.set('a', fakePod('a'));
+  const client = connectRuntime({ endpoint: fake.endpoint });
+  const aborter = new AbortController();
+  const items: WatchPodsItem[] = [];
+  const looks = new Looks();
+  const watcher = new PodWatcher({
+    client,
+    looks,
+    emit: (item) => void items.push(item),
+    signal: aborter.signal,
+    relistPeriodMs: 600_000,
+    inspectDeadlineMs: 1_000,
+    inspectParallel: 4,
+    requestTimeoutMs: 1_000,
+    periods: DEFAULT_RELIST_PERIODS,
+    now: Date.now,
+    warn: () => {},
+  });
+  const running = watcher.run();
+  onTestFinished(async () => {
+    aborter.abort();
+    await running;
+    client.close();
+    await fake.close();
+  });
+  await expect.poll(() => items.map(({ type }) => type)).toContain('runtime.relisted');
+  const before = fake.count('ListPodSandbox');
+  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  watcher.hint({ id: 'container-a', outcome: 'exited' });
+  await looks.take('a', () => inspectPod(client, 'a', { timeoutMs: 1_000, observedAtMs: Date.now() }));
+  await expect.poll(() => items.filter(({ type }) => type === 'runtime.podChanged')).toHaveLength(2);
+  expect(fake.count('ListPodSandbox') - before).toBe(1);
+});
