@@ -93,9 +93,9 @@ ${auth}
     mkdirSync(layout, { recursive: true });
     await buildTestImages(join(layout, 'images.tar'));
     await run('tar', ['-C', layout, '-xf', join(layout, 'images.tar')]);
-    const [first] = json<{ manifests: Descriptor[] }>(join(layout, 'index.json')).manifests;
-    const manifest = json<{ config: Descriptor; layers: Descriptor[] }>(blobOf(layout, first!));
-    const config = { ...json<object>(blobOf(layout, manifest.config)), author: repository };
+    const [first] = (json(join(layout, 'index.json')) as { manifests: Descriptor[] }).manifests;
+    const manifest = json(blobOf(layout, first!)) as { config: Descriptor; layers: Descriptor[] };
+    const config = { ...(json(blobOf(layout, manifest.config)) as object), author: repository };
     for (const layer of manifest.layers) await this.#upload(repository, readFileSync(blobOf(layout, layer)));
     const uploaded = await this.#upload(repository, Buffer.from(JSON.stringify(config)));
     const body = JSON.stringify({ ...manifest, config: { ...manifest.config, ...uploaded } });
@@ -124,6 +124,6 @@ ${auth}
   }
 }
 
-const json = <T>(path: string): T => JSON.parse(readFileSync(path, 'utf8')) as T;
+const json = (path: string): unknown => JSON.parse(readFileSync(path, 'utf8'));
 const blobOf = (layout: string, { digest }: Descriptor): string =>
   join(layout, 'blobs/sha256', digest.slice('sha256:'.length));

@@ -28,7 +28,7 @@ function addEphemeral(...containers: readonly Record<string, unknown>[]): void {
     ephemeralContainers: containers.map((each) => ({ image: 'debug:1', imagePullPolicy: 'IfNotPresent', ...each })),
   };
   const pods = [{ ...built.pod, spec }];
-  node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op: 'UPDATE', source: 'file', pods } as never, 'test');
+  node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op: 'UPDATE', source: 'file', pods }, 'test');
 }
 
 const configs = (name: string): ContainerConfig[] =>

@@ -26,7 +26,7 @@ interface Asked {
 }
 const runs = () => node.phase('u1') === 'Running';
 const sandboxUsers = (config: PodSandboxConfig) => config.linux?.security_context?.namespace_options?.userns_options;
-const containerOf = (): ContainerConfig => inputs('cri.createContainer')[0]!.config as ContainerConfig;
+const containerOf = (): ContainerConfig => inputs('cri.createContainer')[0]!.config;
 
 describe('users of its own', () => {
   it('are those that no other pod has, for the sandbox and all containers', () => {

@@ -1,0 +1,126 @@
+/**
+ * Pods that ask for too much, or for what would open the node (bad inputs 29 to 33, CVE-2019-11245, CVE-2023-2431), on
+ * real runtimes: each is refused or contained, its neighbours live, and the journal replays.
+ */
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+
+const MEGABYTE = 1_048_576;
+const TEN_YEARS = 315_360_000;
+
+describe.each(runtimes)('bad pods on $name', (choice) => {
+  const isContainerd = choice.name === 'containerd';
+  const { skip } = requirement('containerd', isContainerd ? choice.unavailable : null);
+  let runtime: RuntimeInUse;
+  let node: ObservedNode;
+
+  beforeAll(async () => {
+    if (skip) return;
+    runtime = await choice.start();
+    node = new ObservedNode(runtime);
+    await node.start();
+    node.write('neighbour.json', shellPod('neighbour', node.image, SLEEP));
+    await node.running('neighbour');
+  });
+  afterAll(async () => {
+    if (skip) return;
+    for (const name of readdirSync(node.manifests)) node.remove(name);
+    await node.close();
+    await runtime.close();
+  });
+
+  function write(name: string, script: string, container: object, spec: object = {}): void {
+    const pod = shellPod(name, node.image, script, spec);
+    const [only] = pod.spec.containers;
+    node.write(`${name}.json`, { ...pod, spec: { ...pod.spec, containers: [{ ...only, ...container }] } });
+  }
+  const waits = (pod: string) =>
+    eventually(`${pod} waits`, async () => {
+      const waiting = (await node.status(pod))?.containerStatuses?.[0]?.state?.waiting;
+      return waiting?.message ? waiting : null;
+    });
+  const ended = (pod: string) =>
+    eventually(`${pod} has ended`, async () => {
+      const container = (await node.status(pod))?.containerStatuses?.[0];
+      return container?.state?.terminated ?? container?.lastState?.terminated;
+    });
+
+  test.skipIf(skip)('33 more arguments than the kernel takes end that container alone', async () => {
+    const args = Array.from({ length: 11 }, (_, at) => String(at).repeat(100_000));
+    write('wordy', 'true', { args }, { restartPolicy: 'Never' });
+    write('wordier', 'true', { args: ['x'.repeat(MEGABYTE)] }, { restartPolicy: 'Never' });
+    // The status of such a pod is more than the page of an actor shows: its log line tells.
+    const isOver = (pod: string) => new RegExp(`Pod status.*default/${pod}-node1.*(Failed|Succeeded)`).test(node.log);
+    await eventually('both are over', () => isOver('wordy') && isOver('wordier'));
+    const [instance] = await node.instances('wordier');
+    expect([undefined, 'CONTAINER_EXITED']).toContain(instance?.state);
+    expect(instance?.exitCode).not.toBe(0);
+  });
+
+  test.skipIf(skip)(
+    '29 a grace of ten years ends when the container does, and a grace of zero is one second',
+    async () => {
+      write('patient', SLEEP, {}, { terminationGracePeriodSeconds: TEN_YEARS });
+      write('hasty', "trap '' TERM; while :; do sleep 1; done", {}, { terminationGracePeriodSeconds: 0 });
+      await node.running('patient');
+      await node.running('hasty');
+      node.remove('patient.json');
+      node.remove('hasty.json');
+      await node.gone('patient');
+      await node.gone('hasty');
+    },
+  );
+
+  test.skipIf(skip)('30 last words of a gigabyte are cut, and a device is no place for them', async () => {
+    const script = 'printf %05000d 7 > /dev/termination-log; truncate -s 1G /dev/termination-log; exit 3';
+    write('talker', script, { terminationMessagePath: '/dev/termination-log' }, { restartPolicy: 'Never' });
+    const { message = '' } = await ended('talker');
+    expect(Buffer.byteLength(message)).toBeLessThanOrEqual(4_096);
+    write('zero', 'exit 3', { terminationMessagePath: '/dev/zero' }, { restartPolicy: 'Never' });
+    await eventually('it is over', async () => {
+      const status = await node.status('zero');
+      return status?.phase === 'Failed' || status?.containerStatuses?.[0]?.state?.waiting?.message;
+    });
+  });
+
+  test.skipIf(skip || !isContainerd)('a seccomp profile that is missing, or a folder, lets nothing run', async () => {
+    mkdirSync(join(node.rootDir, 'seccomp/folder'), { recursive: true });
+    writeFileSync(join(node.rootDir, 'seccomp/nonsense.json'), 'not json');
+    for (const [name, profile] of [
+      ['missing', 'nosuch.json'],
+      ['folder', 'folder'],
+      ['nonsense', 'nonsense.json'],
+    ]) {
+      const seccompProfile = { type: 'Localhost', localhostProfile: profile };
+      write(`seccomp-${name}`, SLEEP, { securityContext: { seccompProfile } });
+      const { reason } = await waits(`seccomp-${name}`);
+      expect(['CreateContainerError', 'RunContainerError']).toContain(reason);
+    }
+    expect(node.containerLog('seccomp-missing', 'c')).toBe('');
+  });
+
+  test.skipIf(skip)(
+    'CVE-2019-11245: a pod that must not be root is not, with the image there and after a restart',
+    async () => {
+      write('rootless', SLEEP, { securityContext: { runAsNonRoot: true } });
+      const text = /container has runAsNonRoot and image will run as root \(pod: ".+", container: c\)/;
+      expect((await waits('rootless')).message).toMatch(text);
+      await node.stop('SIGKILL');
+      await node.start();
+      expect((await waits('rootless')).message).toMatch(text);
+      expect(await node.instances('rootless')).toEqual([]);
+    },
+  );
+
+  test.skipIf(skip)('leave the neighbour alone, and a journal that verifies and replays', async () => {
+    const neighbour = await node.running('neighbour');
+    expect(neighbour.attempt).toBe(0);
+    expect(await node.instances('neighbour')).toHaveLength(1);
+    await node.stop();
+    expect(node.journalFaults()).toEqual([]);
+  });
+});
