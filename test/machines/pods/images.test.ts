@@ -100,7 +100,9 @@ describe('credentials', () => {
 
 it('no image is pulled for a pod that cannot run here', () => {
   const { spec, ...rest } = pod('u');
-  prepare({}, { ...rest, spec: { ...spec, hostUsers: false } }).boot().run(60_000);
+  prepare({}, { ...rest, spec: { ...spec, hostUsers: false } })
+    .boot()
+    .run(60_000);
   expect(pulls()).toEqual([]);
   expect(node.events()).toContain(
     "FailedCreatePodSandBox: Failed to create pod sandbox: can't set `spec.hostUsers: false`, " +
