@@ -120,6 +120,7 @@ export const HEALTHY: Answers = {
   'stats.watchStorage': 'stream',
   'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
   'server.serve': 'stream',
+  'certificate.load': ok({ certificate: null }),
 };
 
 /** What a stream says as soon as it is open. */

@@ -37,6 +37,7 @@ const model: WorldModel = ({ name, input }, emit) => {
   if (name === 'host.loadSoftState') return ok({ containers: {}, probes: {} });
   if (name === 'host.fileSystem') return ok({ capacityBytes: '1000', availableBytes: '900' });
   if (name === 'cri.imageFsInfo') return ok({ mountpoint: '/', usedBytes: '0', inodesUsed: '0' });
+  if (name === 'images.listIntents') return ok({ images: [] });
   const answer = HEALTHY[name as keyof Operations];
   if (answer === undefined || typeof answer === 'function' || answer === 'hangs') throw new Error(`no answer: ${name}`);
   return answer;
