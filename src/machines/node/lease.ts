@@ -2,11 +2,12 @@
  * The node's lease: says every few seconds that this node lives.
  *
  * Decides: when the lease is renewed and what a refused renewal means. Owns: the lease as last seen.
- * Asks: `kube.get`, `kube.create`, `kube.update` of its Lease by the heartbeat client.
+ * Asks: `kube.get`, `kube.create`, `kube.update` of its Lease by the heartbeat client; `kube.closeConnections`.
  * Invariants:
  *   E1 a renewal is based on the newest version that was seen; a conflict reads again.
  *   E2 a lease that somebody deleted is made again; one without an owner gets the Node as owner once that is known.
  *   E3 renewals never stop: what fails is tried again with the next period at the latest.
+ *   E4 the second renewal in a row that fails breaks the connections once: nobody waits for one that is dead (S058).
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../kernel/json.ts';
@@ -25,6 +26,8 @@ const RENEWALS = 4;
 const JITTER = 0.04;
 /** Renewals that fail at once before the next period, as upstream. */
 const TRIES_MAX = 5;
+/** The failure after which upstream calls OnHeartbeatFailure. */
+const REPEATED_TRIES = 2;
 /** Upstream's pauses while there is no lease at all. */
 const ENSURE_BASE_MS = 100;
 const ENSURE_MAX_MS = 7_000;
@@ -44,8 +47,11 @@ export const microTime = (ms: number): string => new Date(ms).toISOString().repl
 
 const s = setup({
   types: { input: {} as LeaseInput, context: {} as Context, events: {} as Event },
-  actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.update'),
-  guards: { mayTryAgain: ({ context }) => context.tries < TRIES_MAX },
+  actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.update', 'kube.closeConnections'),
+  guards: {
+    isRepeated: ({ context }) => context.tries === REPEATED_TRIES,
+    mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
+  },
   delays: {
     ensure: ({ context }) => context.ensureMs,
     renew: (args) => ((args.context.durationSeconds * 1_000) / RENEWALS) * (1 + JITTER * random(args)),
@@ -148,9 +154,19 @@ export const leaseMachine = s.createMachine({
         onError: [
           { guard: isCode('Conflict'), target: 'reading', actions: failed('Failed to update lease') },
           { guard: isCode('NotFound'), target: 'creating' },
+          { guard: 'isRepeated', target: 'reconnecting', actions: failed('Failed to update lease') },
           { guard: 'mayTryAgain', target: 'renewing', reenter: true, actions: failed('Failed to update lease') },
           { target: 'holding', actions: failed('Failed to update lease using latest lease, fallback to ensure lease') },
         ],
+      },
+    },
+    reconnecting: {
+      invoke: {
+        id: 'reconnect',
+        src: 'kube.closeConnections',
+        input: {},
+        onDone: 'renewing',
+        onError: 'renewing',
       },
     },
   },

@@ -70,9 +70,11 @@ test('reads again after a conflict and makes a deleted lease again', () => {
 
 test('tries five times at once, then with the next period, for ever', () => {
   const { answers } = leaseStore();
-  const world = runUnder(leaseMachine, input, { ...answers, 'kube.update': fail('connect ECONNREFUSED') });
+  const refusing = { 'kube.update': fail('connect ECONNREFUSED'), 'kube.closeConnections': ok(null) };
+  const world = runUnder(leaseMachine, input, { ...answers, ...refusing });
   world.time.advanceTo(1_000_000 + 11_000);
   expect(world.asked().filter((name) => name === 'kube.update')).toHaveLength(5);
+  expect(world.asked().filter((name) => name === 'kube.closeConnections')).toHaveLength(1);
   expect(world.said().at(-1)).toBe('Failed to update lease using latest lease, fallback to ensure lease');
   world.time.advanceTo(1_000_000 + 22_000);
   expect(world.asked().filter((name) => name === 'kube.update')).toHaveLength(10);
