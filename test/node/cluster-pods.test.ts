@@ -1,4 +1,6 @@
 /** Pods that an API server gives to a daemon, as a user of the cluster sees them. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
@@ -8,14 +10,19 @@ let server: ApiServer;
 let node: TestNode;
 
 afterEach(async () => {
+  if (!node.isRunning) await node.start();
+  for (const { metadata } of server.store.list('v1', 'pods')) {
+    server.delete('v1', 'pods', metadata.name, metadata.namespace, 1);
+  }
+  await eventually('no pod is left', () => server.store.list('v1', 'pods').length === 0);
   await node.close();
   await server.close();
 });
 
-async function boot(): Promise<void> {
-  server = await startApiServer();
+async function boot(configuration = ''): Promise<void> {
+  server = await startApiServer({ tokenMinSeconds: 1 });
   const kubeconfig = await server.kubeconfig(`system:node:${NODE}`);
-  node = new TestNode({ flags: [`--kubeconfig=${kubeconfig}`] });
+  node = new TestNode({ flags: [`--kubeconfig=${kubeconfig}`], configuration });
   await node.start();
 }
 
@@ -30,7 +37,7 @@ const createPod = (name: string, spec = {}) =>
     metadata: { name },
     spec: {
       nodeName: NODE,
-      terminationGracePeriodSeconds: 2,
+      terminationGracePeriodSeconds: 1,
       containers: [{ name: 'app', image: 'busybox', command: ['sleep', '3600'] }],
       ...spec,
     },
@@ -38,9 +45,16 @@ const createPod = (name: string, spec = {}) =>
 
 const requests = (method: string, path: RegExp) =>
   server.requests.filter((request) => request.method === method && path.test(request.path));
+const reasons = () => server.store.list('v1', 'events', 'default').map(({ reason }) => reason);
+const saidOfPods = () =>
+  server.store
+    .list('v1', 'events', 'default')
+    .filter((event) => (event['involvedObject'] as { kind: string }).kind === 'Pod')
+    .map((event) => [event.metadata.name, event['reason'], event['count']]);
+const replays = () => expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 
 describe('a pod that is bound to the node', () => {
-  it('runs with its token and the address of the API server, and is gone when it is deleted', async () => {
+  it('runs with its token, costs two writes and no read, and is gone when it is deleted', async () => {
     await boot();
     server.create({
       apiVersion: 'v1',
@@ -52,10 +66,96 @@ describe('a pod that is bound to the node', () => {
     await eventually('Running', isRunning('web'));
     expect(requests('PATCH', /pods\/web\/status/).length).toBeLessThanOrEqual(2);
     expect(requests('GET', /pods\/web/)).toEqual([]);
-    await eventually('events', () =>
-      server.store.list('v1', 'events', 'default').some(({ reason }) => reason === 'Started'),
-    );
+    expect(requests('POST', /serviceaccounts\/default\/token/)).toHaveLength(1);
+    await eventually('events', () => reasons().includes('Started'));
     server.delete('v1', 'pods', 'web');
     await eventually('gone', () => pod('web') === undefined);
+    await node.stop();
+    replays();
+  });
+
+  it('sees the change of a ConfigMap, and of a Secret in its volume', async () => {
+    await boot();
+    const make = (kind: string, data: object) =>
+      server.create({ apiVersion: 'v1', kind, metadata: { name: 'settings' }, ...data });
+    make('ConfigMap', { data: { a: 'one' } });
+    make('Secret', { stringData: { s: 'canary-one' } });
+    const volumes = [
+      { name: 'c', configMap: { name: 'settings' } },
+      { name: 's', secret: { secretName: 'settings' } },
+    ];
+    createPod('web', { volumes, automountServiceAccountToken: false });
+    await eventually('Running', isRunning('web'));
+    const file = (plugin: string, path: string) =>
+      readFileSync(
+        join(node.rootDir, `pods/${pod('web').metadata.uid}/volumes/kubernetes.io~${plugin}/${path}`),
+        'utf8',
+      );
+    expect([file('configmap', 'c/a'), file('secret', 's/s')]).toEqual(['one', 'canary-one']);
+    server.patch({ apiVersion: 'v1', resource: 'configmaps', name: 'settings' }, { data: { a: 'two' } });
+    await eventually('the new text', () => file('configmap', 'c/a') === 'two');
+    server.patch({ apiVersion: 'v1', resource: 'secrets', name: 'settings' }, { data: { s: btoa('canary-two') } });
+    await eventually('the new secret', () => file('secret', 's/s') === 'canary-two');
+    const files = readdirSync(node.journal, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
+    const written = files.map(({ parentPath, name }) => readFileSync(join(parentPath, name), 'latin1')).join('');
+    expect(written).not.toMatch(/canary-|Y2FuYXJ5L/);
+  });
+
+  it('outlives a restart of the agent, of which the API server hears nothing', async () => {
+    await boot();
+    createPod('web', { automountServiceAccountToken: false });
+    await eventually('Running', isRunning('web'));
+    await eventually('events', () => reasons().includes('Started'));
+    const { containerStatuses } = pod('web').status;
+    const { resourceVersion } = pod('web').metadata;
+    await node.stop('SIGTERM');
+    const said = saidOfPods();
+    const before = server.requests.length;
+    await node.start();
+    await eventually('its list', () => server.requests.slice(before).some(({ path }) => /\/pods\?/.test(path)));
+    await new Promise((done) => setTimeout(done, 3_000));
+    expect(pod('web').metadata.resourceVersion).toBe(resourceVersion);
+    expect(pod('web').status.containerStatuses).toEqual(containerStatuses);
+    const later = server.requests.slice(before);
+    expect(later.filter(({ method, path }) => method !== 'GET' && /\/pods/.test(path))).toEqual([]);
+    expect(saidOfPods()).toEqual(said);
+  });
+});
+
+describe('a static pod', () => {
+  it('has a mirror pod, which somebody deletes in vain', async () => {
+    await boot();
+    node.write('web.yaml', {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'web' },
+      spec: {
+        terminationGracePeriodSeconds: 1,
+        containers: [{ name: 'app', image: 'busybox', command: ['sleep', '3600'] }],
+      },
+    });
+    await eventually('a running mirror', isRunning(`web-${NODE}`));
+    const { uid } = pod(`web-${NODE}`).metadata;
+    server.delete('v1', 'pods', `web-${NODE}`, 'default', 0);
+    await eventually('another one', () => isRunning(`web-${NODE}`)() && pod(`web-${NODE}`).metadata.uid !== uid);
+    node.remove('web.yaml');
+    await eventually('no mirror', () => pod(`web-${NODE}`) === undefined);
+    await node.stop();
+    replays();
+  });
+});
+
+describe('an API server that is away', () => {
+  it('finds its pods as they are when it is back', async () => {
+    await boot();
+    createPod('web', { automountServiceAccountToken: false });
+    await eventually('Running', isRunning('web'));
+    const { containerID } = pod('web').status.containerStatuses[0];
+    await server.stop();
+    await new Promise((done) => setTimeout(done, 2_000));
+    await server.start();
+    createPod('later', { automountServiceAccountToken: false });
+    await eventually('Running', isRunning('later'), 60_000);
+    expect(pod('web').status.containerStatuses[0].containerID).toBe(containerID);
   });
 });

@@ -53,7 +53,7 @@ describe('httpSource', () => {
       log_directory: '',
       labels: {},
       annotations: {},
-    } as never);
+    });
     node.boot().run(120_000);
     expect(node.podState('old')).toBe('unclaimed');
     node.world.setFetched([]);
