@@ -28,6 +28,8 @@ export const LEFT_OUT: Readonly<Record<string, string>> = {
   'spec-image-update': 'a changed manifest is another pod',
   'static-pod': 'shows the mirror pod, which is an object of an API server',
   'vol-downward-update': 'a changed manifest is another pod',
+  'vol-emptydir-evict': 'static pods are critical and never evicted; test/machines/node/eviction holds the rest',
+  'vol-emptydir-evict-killed': 'static pods are critical and never evicted; test/machines/node/eviction holds the rest',
   'vol-projected-downward': 'tokens of service accounts come from an API server',
 };
 
