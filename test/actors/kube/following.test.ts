@@ -1,0 +1,208 @@
+/**
+ * Following a collection and keeping a lease through everything that an API server can do to its clients: whatever
+ * happens, what the reflector told is in the end what the server has, and nothing was told twice or lost.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type ReflectorReport, reflectorMachine } from '../../../src/machines/kube/reflector.ts';
+import { leaseMachine } from '../../../src/machines/node/lease.ts';
+import type { FaultKind } from '../../fakes/api-server/faults.ts';
+import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
+import { runForReal, until } from '../../support/real-machine.ts';
+import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { bench, settings } from './support.ts';
+
+let server: ApiServer;
+let node: ReturnType<typeof bench>;
+let running: ReturnType<typeof runForReal>[] = [];
+let relay: TcpRelay | undefined;
+
+beforeEach(async () => {
+  server = await startApiServer();
+  node = bench();
+  await node.ask('kube.connect', settings(await server.kubeconfig()));
+});
+afterEach(async () => {
+  for (const each of running) each.stop();
+  running = [];
+  await node.connection.close();
+  await relay?.close();
+  relay = undefined;
+  await server.close();
+});
+
+const start = (machine: Parameters<typeof runForReal>[0], input: unknown) => {
+  const world = runForReal(machine, input, node.connection.ports);
+  running.push(world);
+  return world;
+};
+const configMaps = { client: 'kube', apiVersion: 'v1', resource: 'configmaps', namespace: 'default' } as const;
+const follow = () => start(reflectorMachine, { target: configMaps });
+const create = (name: string, value = 0) =>
+  server.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data: { value: String(value) } });
+const change = (name: string, value: number) =>
+  server.patch({ apiVersion: 'v1', resource: 'configmaps', name }, { data: { value: String(value) } });
+
+/** Name and version of everything, as what was told adds up. */
+function believed(world: ReturnType<typeof runForReal>): Record<string, string> {
+  const known = new Map<string, string>();
+  for (const event of world.told() as unknown as ReflectorReport[]) {
+    if (event.type === 'reflector.listed') {
+      known.clear();
+      for (const { metadata } of event.items) known.set(metadata.name, metadata.resourceVersion!);
+    } else if (event.type === 'reflector.changed') {
+      const { name, resourceVersion } = event.object.metadata;
+      if (event.change === 'DELETED') known.delete(name);
+      else known.set(name, resourceVersion!);
+    }
+  }
+  return Object.fromEntries([...known].toSorted());
+}
+
+const actual = (): Record<string, string> =>
+  Object.fromEntries(
+    server.store.list('v1', 'configmaps', 'default').map(({ metadata }) => [metadata.name, metadata.resourceVersion]),
+  );
+const agrees = (world: ReturnType<typeof runForReal>) => JSON.stringify(believed(world)) === JSON.stringify(actual());
+const settled = (world: ReturnType<typeof runForReal>) =>
+  until(
+    () => agrees(world),
+    () => [believed(world), actual()],
+    30_000,
+  );
+const kinds = (world: ReturnType<typeof runForReal>) => world.told().map(({ type }) => type);
+
+describe('a reflector', () => {
+  it('lists in pages, tells them as one, and follows', async () => {
+    for (let index = 0; index < 1_100; index += 1) create(`c-${index}`);
+    const world = follow();
+    await settled(world);
+    expect(kinds(world)).toEqual(['reflector.listed']);
+    expect(server.requests.filter(({ path }) => path.includes('limit=500'))).toHaveLength(3);
+    await until(
+      () => server.load.watches === 1,
+      () => server.load,
+    );
+    change('c-7', 1);
+    server.delete('v1', 'configmaps', 'c-8');
+    await settled(world);
+    expect(kinds(world)).toEqual(['reflector.listed', 'reflector.changed', 'reflector.changed']);
+    expect(world.divergence()).toBeNull();
+  });
+
+  it.each(['close', 'break'] as const)(
+    'goes on after a watch that ended by "%s" without listing again',
+    async (how) => {
+      const world = follow();
+      await until(
+        () => server.load.watches === 1,
+        () => server.load,
+      );
+      server.faults.dropWatches(how);
+      await until(
+        () => server.load.watches === 0,
+        () => server.load,
+      );
+      create('while-away');
+      await settled(world);
+      expect(kinds(world)).toEqual(['reflector.listed', 'reflector.changed']);
+      expect(server.requests.filter(({ watch }) => !watch)).toHaveLength(1);
+    },
+  );
+
+  it('lists again when the server has forgotten where it was', async () => {
+    const world = follow();
+    await until(
+      () => server.load.watches === 1,
+      () => server.load,
+    );
+    server.faults.dropWatches('close');
+    await until(
+      () => server.load.watches === 0,
+      () => server.load,
+    );
+    create('while-away');
+    server.store.compact();
+    await settled(world);
+    expect(kinds(world)).toEqual(['reflector.listed', 'reflector.listed']);
+  });
+
+  const faults: readonly (readonly [string, FaultKind])[] = [
+    ['a 429 that says when', { kind: 'status', code: 429, reason: 'TooManyRequests', retryAfterSeconds: 1 }],
+    ['a 429 that does not', { kind: 'status', code: 429, reason: 'TooManyRequests' }],
+    ['a 500', { kind: 'status', code: 500, reason: 'InternalError' }],
+    ['half a JSON', { kind: 'halfJson' }],
+    ['a JSON that breaks off', { kind: 'brokenJson' }],
+    ['no answer at all', { kind: 'drop' }],
+    ['a slow answer', { kind: 'slow', bytes: 64, everyMs: 5 }],
+  ];
+  it.each(faults)('begins in spite of %s', async (_name, fault) => {
+    create('there');
+    server.faults.add({ ...fault, path: '/configmaps?limit' });
+    const world = follow();
+    await settled(world);
+    await until(
+      () => server.load.watches === 1,
+      () => server.load,
+    );
+    create('later');
+    await settled(world);
+    expect(kinds(world)).toEqual(['reflector.listed', 'reflector.changed']);
+  });
+
+  it('waits for a server that is away, and finds what happened meanwhile', async () => {
+    create('kept');
+    create('gone');
+    const world = follow();
+    await until(
+      () => server.load.watches === 1,
+      () => server.load,
+    );
+    await server.stop();
+    server.delete('v1', 'configmaps', 'gone');
+    change('kept', 1);
+    create('new');
+    await server.start();
+    await settled(world);
+    expect(kinds(world).filter((type) => type === 'reflector.listed')).toHaveLength(1);
+    expect(world.divergence()).toBeNull();
+  });
+
+  it('leaves nothing open when it is stopped', async () => {
+    const world = follow();
+    await until(
+      () => server.load.watches === 1,
+      () => server.load,
+    );
+    world.stop();
+    await until(
+      () => server.load.watches === 0,
+      () => server.load,
+    );
+  });
+});
+
+describe('a connection on which nothing passes any more', () => {
+  it('is found by the lease, and every watch goes on over another one', async () => {
+    relay = await startRelay(Number(new URL(server.url).port));
+    const kubeconfig = await server.kubeconfig('relayed');
+    writeFileSync(kubeconfig, readFileSync(kubeconfig, 'utf8').replace(server.url, `https://127.0.0.1:${relay.port}`));
+    await node.ask('kube.connect', settings(kubeconfig, { heartbeatTimeoutMs: 300 }));
+    const world = follow();
+    const lease = start(leaseMachine, { nodeName: 'n1', durationSeconds: 1 });
+    const renewals = () =>
+      server.requests.filter(({ method, path }) => method === 'PUT' && path.includes('/leases/n1')).length;
+    await until(
+      () => server.load.watches === 1 && renewals() > 0,
+      () => server.load,
+    );
+
+    relay.freeze();
+    const before = renewals();
+    create('behind-the-wall');
+    await settled(world);
+    await until(() => renewals() > before + 2, lease.said);
+    expect(lease.said()).toContain('Failed to update lease');
+    expect(kinds(world)).toEqual(['reflector.listed', 'reflector.changed']);
+  });
+});
