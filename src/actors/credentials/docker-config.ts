@@ -1,8 +1,8 @@
 /**
  * The docker configuration of a node and of pull secrets: which login belongs to which registry.
  *
- * Decides where the node's own file is looked for, in upstream's order; the first that can be decoded counts. Invariant:
- * no error quotes what a file holds.
+ * Decides where the node's own file is looked for, in upstream's order; the first that can be decoded counts.
+ * Invariant: no error quotes what a file holds.
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
