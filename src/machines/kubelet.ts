@@ -16,7 +16,7 @@
  */
 import { assign, enqueueActions, line, raise, sendTo, to } from '../kernel/xstate.ts';
 import { nodeStatusInput } from './node/object/identity.ts';
-import { apiPort, readOnlyPort } from './node/server-ports.ts';
+import { apiPort, localSocket, readOnlyPort } from './node/server-ports.ts';
 import { clientCertificateInput } from './startup/client-builder.ts';
 import { clientBuilderInput, servingCertificateInput } from './startup/client-input.ts';
 import { command } from './startup/command.ts';
@@ -114,6 +114,7 @@ const subsystems = {
   oomWatcher: subsystem('oomWatcher', ({ context }) => oomWatcherInput(context)),
   server: subsystem('server', ({ context }) => apiPort(context)),
   readOnlyServer: subsystem('readOnlyServer', ({ context }) => readOnlyPort(context)),
+  localServer: subsystem('localServer', ({ context }) => localSocket(context)),
   healthz: subsystem('healthz', ({ context }) => ({
     address: context.config!.healthzBindAddress,
     port: context.config!.healthzPort,

@@ -13,6 +13,7 @@ import { accessReviewer, type Create, tokenReviewer } from './auth/reviews.ts';
 import { ApiServer, type Gate } from './http/api-server.ts';
 import { sentMethod } from './http/malformed.ts';
 import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts';
+import { serveLocal } from './local.ts';
 import type { RequestMetrics } from './metrics/request-metrics.ts';
 import { Listener } from './tls/listener.ts';
 import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
@@ -30,6 +31,7 @@ export function serverPorts(options: ServerOptions): Ports<typeof serverOperatio
   return {
     'server.selfSign': ({ input }) => selfSigned(input.directory, input.hostname),
     'server.serve': (call) => serve(call, options),
+    'server.serveLocal': (call) => serveLocal(call, options),
   };
 }
 
@@ -48,6 +50,7 @@ async function serve(call: Call, options: ServerOptions): Promise<null> {
     endpoints,
     slashed,
     gate,
+    onAnswering: (method, route) => options.requests.began(serverType, method, route),
     onAnswered: (method, route, _status, ms) => options.requests.answered(serverType, method, route, ms),
     onFailure: (path, error) => options.warn(`the answer to ${path} failed: ${(error as Error).message}`),
   }).open();

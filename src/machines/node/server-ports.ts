@@ -1,9 +1,11 @@
 /** Decides what the node's two ports serve, and to whom: a projection of the configuration. Pure. */
-import type { ApiSettings, AuthSettings, ServedPort } from '../operations/server.ts';
+import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../operations/server.ts';
 import { isEnabled, type KubeletConfiguration, millisecondsOf } from '../startup/configuration/index.ts';
 import type { KubeletContext } from '../startup/types.ts';
 import type { ServerInput } from './server.ts';
 
+/** Below the root directory. */
+export const LOCAL_SOCKET = 'statelet.sock';
 const CERTIFICATE = 'kubelet.crt';
 /** Where the certificate is kept that the API server has issued. */
 const ISSUED = 'kubelet-server-current.pem';
@@ -55,6 +57,12 @@ export function apiPort(context: KubeletContext): ServerInput {
     selfSign: isOwn ? { directory: certDir, hostname: node!.hostname } : null,
   };
 }
+
+/** The socket for people on the node. */
+export const localSocket = (context: KubeletContext): LocalSocket => ({
+  path: `${context.settings!.rootDir}/${LOCAL_SOCKET}`,
+  settings: apiSettings(context),
+});
 
 /** The port that asks nobody who they are. */
 export function readOnlyPort(context: KubeletContext): ServerInput {

@@ -45,6 +45,9 @@ export type ServedPort = {
   readonly secure: { readonly tls: ServingTls; readonly auth: AuthSettings } | null;
 };
 
+/** A socket for people on the node: the whole API, for whoever may open the file. */
+export type LocalSocket = { readonly path: string; readonly settings: ApiSettings };
+
 export type ServerItem =
   | { readonly type: 'server.listening'; readonly address: string; readonly port: number }
   /** A file changed and is in force for new connections. */
@@ -67,4 +70,6 @@ export const serverOperations = {
   >(),
   /** Serves a port until it is cancelled. Fails with upstream's text when it cannot listen or has no certificate. */
   'server.serve': stream<ServedPort, ServerItem>(),
+  /** Serves a unix socket until it is cancelled. */
+  'server.serveLocal': stream<LocalSocket, ServerItem>(),
 };

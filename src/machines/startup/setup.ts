@@ -7,6 +7,7 @@ import { csiNodeMachine } from '../node/csi-node.ts';
 import { evictionMachine } from '../node/eviction/eviction.ts';
 import { healthzMachine } from '../node/healthz.ts';
 import { leaseMachine } from '../node/lease.ts';
+import { localServerMachine } from '../node/local-server.ts';
 import { nodeStatusMachine } from '../node/node-status.ts';
 import { oomWatcherMachine } from '../node/oom-watcher.ts';
 import { podCIDRMachine } from '../node/pod-cidr.ts';
@@ -82,6 +83,7 @@ export const SUBSYSTEMS = [
   'readOnlyServer',
   'healthz',
   'configReload',
+  'localServer',
 ] as const;
 
 /** What every phase says of itself, for the visualizer and for `statelet why startup`. */
@@ -138,6 +140,7 @@ export const kubeletSetup = setup({
     shutdown: shutdownMachine as AnyStateMachine,
     server: serverMachine as AnyStateMachine,
     readOnlyServer: serverMachine as AnyStateMachine,
+    localServer: localServerMachine as AnyStateMachine,
     healthz: healthzMachine as AnyStateMachine,
     ...pick(
       operations,

@@ -120,6 +120,8 @@ export const HEALTHY: Answers = {
   'stats.watchStorage': 'stream',
   'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
   'server.serve': 'stream',
+  'server.serveLocal': 'stream',
+  'server.serveLocal': 'stream',
   'certificate.load': ok({ certificate: null }),
 };
 

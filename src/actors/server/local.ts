@@ -1,0 +1,44 @@
+/** `server.serveLocal`: the whole API of the node on a unix socket that only its owner may open. */
+import { chmod, unlink } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
+import { OperationError } from '../../kernel/json.ts';
+import type { PortCall } from '../../kernel/operation.ts';
+import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
+import { ApiServer } from './http/api-server.ts';
+import { type ApiDependencies, kubeletApi } from './kubelet-api.ts';
+
+/** The kernel's limit on the path of a socket. */
+const PATH_MAX_BYTES = 107;
+const OWNER_ONLY = 0o600;
+
+export async function serveLocal(call: PortCall<LocalSocket, ServerItem>, options: ApiDependencies): Promise<null> {
+  const { path, settings } = call.input;
+  if (Buffer.byteLength(path) > PATH_MAX_BYTES) {
+    throw new OperationError(`the path of a socket has at most ${PATH_MAX_BYTES} bytes: choose a shorter --root-dir`);
+  }
+  const { endpoints, slashed } = kubeletApi(settings, options);
+  const api = await new ApiServer({ endpoints, slashed, gate: async () => null }).open();
+  const server = createServer((socket) => api.accept(socket));
+  try {
+    await unlink(path).catch(() => {});
+    await listen(server, path);
+    await chmod(path, OWNER_ONLY);
+    call.emit({ type: 'server.listening', address: path, port: 0 });
+    await new Promise<void>((resolve) => call.signal.addEventListener('abort', () => resolve(), { once: true }));
+  } finally {
+    server.close();
+    await api.close();
+  }
+  return null;
+}
+
+function listen(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path, () => {
+      server.removeListener('error', reject);
+      server.on('error', () => {});
+      resolve();
+    });
+  });
+}

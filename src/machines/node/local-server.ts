@@ -1,0 +1,41 @@
+/**
+ * The local server: the node's API on a unix socket, for people on the node itself.
+ *
+ * Decides: that a socket which cannot be had is said and tried again, and never the node's end. Owns: nothing.
+ * Hears: `server.listening` of its socket. Asks: `server.serveLocal`.
+ * Invariant: W1 who may use it is decided by the rights on the socket's file alone.
+ */
+import { line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
+import { type LocalSocket, type ServerItem, serverOperations } from '../operations/server.ts';
+
+/** Pause before the socket is tried again. */
+const RETRY_MS = 30_000;
+
+const s = setup({
+  types: { input: {} as LocalSocket, context: {} as LocalSocket, events: {} as ServerItem },
+  actors: pick(serverOperations, 'server.serveLocal'),
+});
+
+export const localServerMachine = s.createMachine({
+  id: 'localServer',
+  context: ({ input }) => input,
+  initial: 'open',
+  states: {
+    open: {
+      invoke: {
+        id: 'serve',
+        src: 'server.serveLocal',
+        input: ({ context }) => context,
+        onDone: 'closed',
+        onError: {
+          target: 'closed',
+          actions: line('warn', ({ context, event }) => [
+            'Cannot serve the local socket; statelet get, describe, logs and exec will not work',
+            { path: context.path, err: (event.error as PlainError).message },
+          ]),
+        },
+      },
+    },
+    closed: { after: { [RETRY_MS]: 'open' } },
+  },
+});
