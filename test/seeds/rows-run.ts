@@ -6,9 +6,12 @@ const CONFIGURATION = 'src/machines/startup/configuration';
 const SETTINGS = 'src/machines/startup/derive-settings.ts';
 const MANAGER = 'src/machines/startup/container-manager.ts';
 const CLIENTS = 'kubelet: alive.startup.run.clients';
+const BUILDER = 'src/machines/startup/client-builder.ts';
+const clients = 'test/machines/startup/client-builder.test.ts';
+const kube = 'test/actors/kube/client.test.ts';
 
 export const RUN_ROWS: readonly Row[] = [
-  built('S052', 'standalone detection', 'clientBuilder: detectingMode', refusals),
+  built('S052', 'standalone detection', 'clientBuilder: detectingMode', clients),
   instead(
     'S053',
     'cloud provider',
@@ -22,14 +25,37 @@ export const RUN_ROWS: readonly Row[] = [
     [`${failures}::an empty host name`, kubelet],
   ),
   built('S055', 'node name', 'src/machines/startup/run.ts#nodeNameOf', `${kubelet}::other-name`),
-  built('S056', 'standalone clients absent', ['clientBuilder: standalone', CLIENTS], `${refusals}::in standalone mode`),
-  planned('S057', 'client configuration', 'cluster', 'clientBuilder: refused'),
-  planned('S058', 'closeAllConns', 'cluster'),
-  planned('S059', 'KubeClient', 'cluster', CLIENTS),
-  planned('S060', 'EventClient', 'cluster'),
-  planned('S061', 'HeartbeatClient', 'cluster'),
-  planned('S062', 'heartbeat timeout', 'cluster'),
-  planned('S063', 'heartbeat client error', 'cluster'),
+  built('S056', 'standalone clients absent', ['clientBuilder: standalone', CLIENTS], `${clients}::in standalone mode`),
+  built(
+    'S057',
+    'client configuration',
+    ['clientBuilder: connecting', 'src/actors/kube/kubeconfig.ts#loadKubeconfig', 'certificateManager: working'],
+    [clients, 'test/actors/kube/certificates.test.ts', 'test/node/configuration-elsewhere.test.ts'],
+  ),
+  built(
+    'S058',
+    'closeAllConns',
+    ['kube.closeConnections', 'lease: reconnecting'],
+    ['test/actors/kube/following.test.ts::is found by the lease', 'test/machines/node/lease.test.ts'],
+  ),
+  built(
+    'S059',
+    'KubeClient',
+    [CLIENTS, 'kube.connect', 'src/actors/kube/client.ts#KubeClient'],
+    [clients, `${kube}::keeps the rate of one client`],
+  ),
+  built('S060', 'EventClient', `${BUILDER}#kubeSettings`, `${clients}::connects the three clients`),
+  built('S061', 'HeartbeatClient', 'src/actors/kube/index.ts#clientsOf', `${kube}::without holding up another`),
+  built('S062', 'heartbeat timeout', `${BUILDER}#kubeSettings`, [
+    `${clients}::gives a heartbeat the shorter of`,
+    `${kube}::ends a heartbeat when its time is over`,
+  ]),
+  built(
+    'S063',
+    'heartbeat client error',
+    'clientBuilder: refused',
+    `${clients}::says as upstream why there are no clients`,
+  ),
   built(
     'S064',
     'BuildAuth',

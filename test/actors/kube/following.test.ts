@@ -56,7 +56,7 @@ function believed(world: ReturnType<typeof runForReal>): Record<string, string> 
       else known.set(name, resourceVersion!);
     }
   }
-  return Object.fromEntries([...known].toSorted());
+  return Object.fromEntries([...known].toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 const actual = (): Record<string, string> =>
