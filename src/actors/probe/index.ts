@@ -26,8 +26,14 @@ const STATUS_ERROR = 400;
 
 type ProbePorts = Ports<typeof probeOperations>;
 
+/** Hears of every attempt: the request of the kernel that it belongs to, what came of it, and how long it took. */
+export type OnAttempt = (request: number, result: Attempt['result'], durationMs: number) => void;
+
 /** Exec probes go through the runtime. */
-export function probePorts(runtime: Pick<Ports<typeof criOperations>, 'cri.execSync'>): ProbePorts {
+export function probePorts(
+  runtime: Pick<Ports<typeof criOperations>, 'cri.execSync'>,
+  onAttempt: OnAttempt = () => {},
+): ProbePorts {
   const execSync: ExecSync = (input, signal) =>
     runtime['cri.execSync']({ id: 0, input, resume: false, signal, emit: () => {} });
   return {
@@ -38,6 +44,7 @@ export function probePorts(runtime: Pick<Ports<typeof criOperations>, 'cri.execS
         const beganMs = performance.now();
         const attempt = await attemptPatiently(execSync, input, signal);
         if (signal.aborted) break;
+        onAttempt(call.id, attempt.result, performance.now() - beganMs);
         const { tally: next, items } = tally(state, input, attempt, performance.now());
         state = next;
         for (const item of items) call.emit(item);

@@ -10,6 +10,7 @@ import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
+import type { OnAttempt } from '../probe/index.ts';
 import type { StatsReader } from '../stats/reader.ts';
 import { flagValues } from './flag-values.ts';
 import { serverPorts } from './index.ts';
@@ -40,6 +41,8 @@ export interface NodeServer {
   readonly ports: Ports<typeof serverOperations>;
   /** For the kernel's option of this name. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  /** Hears of each attempt of a probe. */
+  readonly onAttempt: OnAttempt;
 }
 
 /** Where the machine's own logs are. */
@@ -70,6 +73,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   });
   return {
     ports,
+    onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),
     onTurn: (records, kernel) => {
       view.onTurn(records, kernel);
       recorder.onTurn(records, kernel);

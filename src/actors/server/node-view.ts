@@ -10,6 +10,7 @@ import type { Pod, PodStatus } from '../../machines/api/pod.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+import type { MachineInfo } from '../../machines/operations/host.ts';
 import type { PodContext } from '../../machines/pods/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/types.ts';
@@ -35,6 +36,8 @@ export interface NodeView {
   runtime(): RuntimeFacts | null;
   /** `null` before it is known. */
   cgroupVersion(): 1 | 2 | null;
+  /** `null` before it is known. */
+  machine(): MachineInfo | null;
   pods(): readonly NodePod[];
   readonly checks: Checks;
 }
@@ -87,6 +90,10 @@ export class KernelView implements NodeView {
 
   cgroupVersion(): 1 | 2 | null {
     return this.root.cgroups?.version ?? null;
+  }
+
+  machine(): MachineInfo | null {
+    return this.root.machineInfo;
   }
 
   /** Where this node's use is measured. Only when its settings are known. */

@@ -27,6 +27,7 @@ import type { ServedPort, ServerItem } from '../../../src/machines/operations/se
 import { applyDefaults } from '../../../src/machines/startup/configuration/index.ts';
 import { startApiServer } from '../../fakes/api-server/index.ts';
 import { Authority, type Credential } from '../../fakes/api-server/pki.ts';
+import { MACHINE_INFO } from '../../machines/startup/boot-node.ts';
 import { writeMachine } from '../../support/machine-files.ts';
 import { FakeRuntime, Refusal } from '../cri/fake-runtime.ts';
 import { corpusPods, goldenPods } from './golden-pods.ts';
@@ -271,6 +272,7 @@ export class GoldenNode {
       configuration: () => configuration,
       runtime: () => null,
       cgroupVersion: () => 1,
+      machine: () => MACHINE_INFO,
       pods: () => this.pods,
       checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
     };
@@ -356,7 +358,15 @@ export class GoldenNode {
     const onAnswered = (method: string, route: string, _status: number, ms: number) =>
       this.options.requests.answered('readwrite', method, route, ms);
     const gate = async () => null;
-    const api = await new ApiServer({ endpoints, slashed, gate, onAnswered, ...(limits ? { limits } : {}) }).open();
+    const onAnswering = (method: string, route: string) => this.options.requests.began('readwrite', method, route);
+    const api = await new ApiServer({
+      endpoints,
+      slashed,
+      gate,
+      onAnswering,
+      onAnswered,
+      ...(limits ? { limits } : {}),
+    }).open();
     const listener = new Listener({ address: '127.0.0.1', port: 0, accept: (socket) => api.accept(socket), tls: null });
     this.closeOpenly = async () => {
       await listener.close();

@@ -45,6 +45,8 @@ export interface ApiServerOptions {
   readonly gate: Gate;
   /** Paths that exist only with a last slash, besides those that always do. */
   readonly slashed?: ReadonlySet<string>;
+  /** Sees each request when its answer begins. */
+  readonly onAnswering?: (method: string, route: string) => void;
   /** Sees each request when it has been answered: method, route and status. */
   readonly onAnswered?: (method: string, route: string, status: number, durationMs: number) => void;
   readonly limits?: RequestLimits;
@@ -210,6 +212,7 @@ export class ApiServer {
     reply.code(status).headers(headers);
     if (!request.raw.complete) endAfter(request.raw, reply);
     const { onAnswered } = this.options;
+    this.options.onAnswering?.(sentMethod(request.raw), route);
     const time = () => onAnswered?.(sentMethod(request.raw), route, reply.raw.statusCode, reply.elapsedTime);
     reply.raw.once('close', time);
     if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : streamed(body, reply);

@@ -3,6 +3,7 @@
  *
  * Invariant: nothing is measured unless somebody asks.
  */
+import { dirname } from 'node:path';
 import { collectDefaultMetrics, type MetricValue, Registry } from 'prom-client';
 import { isMirrorPod, isStaticPod, type Pod } from '../../../machines/api/pod.ts';
 import { FEATURE_GATES } from '../../../machines/startup/configuration/feature-gate-table.ts';
@@ -11,7 +12,10 @@ import type { CgroupSample } from '../../stats/cgroup-samples.ts';
 import type { Summary } from '../../stats/summary-types.ts';
 import type { NodePod, NodeView } from '../node-view.ts';
 import { cadvisorFamilies } from './cadvisor.ts';
+import { bytesBelow } from './disk.ts';
 import type { Family, Sample } from './family.ts';
+import { machineFamilies } from './machine.ts';
+import { processFamilies } from './process.ts';
 import type { Recorder } from './recorder.ts';
 import { resourceFamilies } from './resource.ts';
 
@@ -45,10 +49,14 @@ export function nodeMetrics({ view, recorder, measurements }: MetricsOptions): N
       ...(await familiesOf(recorder.registry)),
       ...podGauges(view.pods()),
       ...nodeGauges(view),
+      ...processFamilies(),
     ],
-    cadvisor: async () => cadvisorFamilies(await measurements.cgroups().catch(() => null)),
+    cadvisor: async () => [
+      ...cadvisorFamilies(await measurements.cgroups().catch(() => null)),
+      ...machineFamilies(view.machine()),
+    ],
     resource: async () => resourceFamilies(await measurements.summary({ onlyCpuAndMemory: true }).catch(() => null)),
-    probes: async () => [startTime()],
+    probes: async () => [...(await familiesOf(recorder.probeRegistry)), startTime()],
     slis: async () => [...healthchecks.families(view), startTime()],
   };
 }
@@ -91,6 +99,24 @@ async function familiesOf(registry: Registry): Promise<Family[]> {
 // ---- pods -----------------------------------------------------------------------------------------------------------
 
 const isFinished = ({ status }: NodePod): boolean => status?.phase === 'Succeeded' || status?.phase === 'Failed';
+const isResizing = (status: NodePod['status']): boolean =>
+  status?.conditions?.some(({ type, status: value }) => type === 'PodResizeInProgress' && value === 'True') === true;
+
+/** Of each container the files in the folder of its log. */
+function logSizes(pods: readonly NodePod[]): Family {
+  const samples = pods.flatMap(({ uid, namespace, name, runtime }) => {
+    const folders = new Map(
+      (runtime?.containers ?? []).map((each) => [each.metadata?.name ?? '', dirname(each.log_path)]),
+    );
+    return [...folders].map(([container, folder]) => one(bytesBelow(folder), { container, namespace, pod: name, uid }));
+  });
+  return gauge(
+    'kubelet_container_log_filesystem_used_bytes',
+    "[ALPHA] Bytes used by the container's logs on the filesystem.",
+    samples,
+  );
+}
+
 const isSandboxed = ({ runtime }: NodePod): boolean =>
   runtime?.sandboxes.some(({ state }) => state === 'SANDBOX_READY') === true;
 
@@ -128,6 +154,10 @@ function podGauges(pods: readonly NodePod[]): Family[] {
       '[ALPHA] Current number of ephemeral containers in pods managed by this kubelet.',
       [one(wanted.reduce((sum, { pod }) => sum + (pod!.spec.ephemeralContainers?.length ?? 0), 0))],
     ),
+    logSizes(pods),
+    gauge('kubelet_pod_in_progress_resizes', '[ALPHA] Number of in-progress resizes for pods.', [
+      one(wanted.filter(({ status }) => isResizing(status)).length),
+    ]),
     gauge('kubelet_running_pods', '[ALPHA] Number of pods that have a running pod sandbox', [
       one(pods.filter(isSandboxed).length),
     ]),

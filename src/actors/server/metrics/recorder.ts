@@ -42,7 +42,16 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   'cri.removeImage': 'remove_image',
   'cri.imageFsInfo': 'image_fs_info',
 };
+/** Upstream's names of what is done to control groups. */
+const CGROUP_OPERATIONS: Readonly<Record<string, string>> = {
+  'cgroup.ensure': 'create',
+  'cgroup.update': 'update',
+  'cgroup.destroy': 'destroy',
+};
 const MS_PER_SECOND = 1_000;
+const PROBER_ADDRESS =
+  /^(?<pod>kubelet\/pods\/pod-[^/]+)\/prober-(?<container>.+)-(?<kind>liveness|readiness|startup)\//;
+const PROBE_RESULTS: Readonly<Record<string, string>> = { success: 'successful', failure: 'failed' };
 const POD_ADDRESS = /^(?<pod>kubelet\/pods\/pod-[^/]+)\/container-(?<container>[^/]+)/;
 
 interface UnderWay {
@@ -59,11 +68,18 @@ export interface RecorderOptions {
 
 export class Recorder {
   readonly registry = new Registry();
+  /** What `/metrics/probes` serves. */
+  readonly probeRegistry = new Registry();
+  readonly probes = probeMetrics(this.probeRegistry);
   readonly #underWay = new Map<number, UnderWay>();
+  /** Instances of containers whose end was counted, by pod uid. */
+  readonly #ended = new Map<string, Set<string>>();
+  #kernel: Kernel | undefined;
   /** By pod uid, when it was first seen and is not running yet. */
   readonly #starting = new Map<string, number>();
   readonly #counters = counters(this.registry);
   readonly #histograms = histograms(this.registry);
+  readonly #gauges = gauges(this.registry);
 
   constructor({ journalBytes }: RecorderOptions) {
     const underWay = this.#underWay;
@@ -86,6 +102,7 @@ export class Recorder {
 
   /** For the kernel's option of this name. */
   readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel): void => {
+    this.#kernel = kernel;
     this.#counters.turns.inc();
     for (const record of records) {
       this.#counters.records.inc({ kind: record.k });
@@ -95,6 +112,19 @@ export class Recorder {
       else if (record.k === 'message') this.#told(record, kernel);
     }
   };
+
+  /** An attempt of the probe that this request runs. */
+  probed(request: number, result: string, durationMs: number): void {
+    const address = this.#underWay.get(request)?.address ?? '';
+    const { pod = '', container = '', kind = '' } = PROBER_ADDRESS.exec(address)?.groups ?? {};
+    const context = this.#kernel && podContext(pod, this.#kernel);
+    if (!context) return;
+    const { namespace, name, uid } = context;
+    const probe_type = kind.charAt(0).toUpperCase() + kind.slice(1);
+    const labels = { container, namespace, pod: name, probe_type };
+    this.probes.total.inc({ ...labels, pod_uid: uid, result: PROBE_RESULTS[result] ?? 'unknown' });
+    this.probes.duration.observe(labels, durationMs / MS_PER_SECOND);
+  }
 
   #requested({ id, name, at, input }: EffectRecord, kernel: Kernel): void {
     this.#underWay.set(id, { name, address: at, sinceMs: kernel.now, input });
@@ -109,6 +139,10 @@ export class Recorder {
   #settled({ id, error }: ResultRecord, kernel: Kernel): void {
     const request = this.#underWay.get(id);
     this.#underWay.delete(id);
+    const cgroups = request && CGROUP_OPERATIONS[request.name];
+    if (request && cgroups !== undefined) {
+      this.#histograms.cgroups.observe({ operation_type: cgroups }, (kernel.now - request.sinceMs) / MS_PER_SECOND);
+    }
     const operation_type = request && OPERATIONS[request.name];
     if (!request || operation_type === undefined) return;
     const seconds = (kernel.now - request.sinceMs) / MS_PER_SECOND;
@@ -130,7 +164,13 @@ export class Recorder {
     if (event.type === 'pod.configured') this.#podSeen(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.removed') {
-      this.#starting.delete((event as unknown as { uid: string }).uid);
+      const { uid } = event as unknown as { uid: string };
+      this.#starting.delete(uid);
+      this.#ended.delete(uid);
+    }
+    if (event.type === 'shutdown.changed') {
+      const { active } = event as unknown as { active: boolean };
+      this.#gauges[active ? 'shutdownStart' : 'shutdownEnd'].set(kernel.now / MS_PER_SECOND);
     }
   }
 
@@ -146,15 +186,38 @@ export class Recorder {
   ) {
     const since = this.#starting.get(pod.uid) ?? kernel.now;
     if (!this.#starting.has(pod.uid)) this.#starting.set(pod.uid, since);
+    this.#countEnds(pod.uid, status);
     if (status.phase !== 'Running' || since === Number.POSITIVE_INFINITY) return;
     this.#histograms.podStart.observe((kernel.now - since) / MS_PER_SECOND);
     this.#starting.set(pod.uid, Number.POSITIVE_INFINITY);
   }
+
+  /** Each instance that ended, once. */
+  #countEnds(uid: string, { containerStatuses = [], initContainerStatuses = [] }: PodStatus): void {
+    const counted = this.#ended.get(uid) ?? new Set();
+    this.#ended.set(uid, counted);
+    const ends = (container_type: string, statuses: typeof containerStatuses) =>
+      statuses.flatMap(({ state, lastState }) =>
+        [state?.terminated, lastState?.terminated].flatMap((end) => (end ? [{ container_type, end }] : [])),
+      );
+    for (const { container_type, end } of [
+      ...ends('container', containerStatuses),
+      ...ends('init_container', initContainerStatuses),
+    ]) {
+      const id = end.containerID ?? '';
+      if (id === '' || counted.has(id)) continue;
+      counted.add(id);
+      this.#counters.terminated.inc({ container_type, exit_code: String(end.exitCode), reason: end.reason ?? '' });
+    }
+  }
 }
+
+const podContext = (address: string, kernel: Kernel): PodContext | undefined =>
+  (kernel.snapshotOf(address) as { context?: PodContext } | undefined)?.context;
 
 function typeOfContainer(address: string, kernel: Kernel): string {
   const { pod = '', container = '' } = POD_ADDRESS.exec(address)?.groups ?? {};
-  const context = (kernel.snapshotOf(pod) as { context?: PodContext } | undefined)?.context;
+  const context = podContext(pod, kernel);
   const isInit = context?.pod?.spec.initContainers?.some(({ name }) => name === container) === true;
   return isInit ? 'init_container' : 'container';
 }
@@ -186,6 +249,11 @@ function counters(registry: Registry) {
       '[ALPHA] Cumulative number of errors when starting containers',
       ['container_type', 'code'],
     ),
+    terminated: counter('kubelet_terminated_containers_total', '[ALPHA] Cumulative number of container terminations.', [
+      'container_type',
+      'exit_code',
+      'reason',
+    ]),
     turns: counter('statelet_turns_total', 'Turns that the kernel took since it started: one input each.'),
     records: counter('statelet_journal_records_total', 'Records of the journal since the kernel started.', ['kind']),
   };
@@ -205,6 +273,12 @@ function histograms(registry: Registry) {
       OPERATION_BUCKETS,
       ['operation_type'],
     ),
+    cgroups: histogram(
+      'kubelet_cgroup_manager_duration_seconds',
+      '[ALPHA] Duration in seconds for cgroup manager operations. Broken down by method.',
+      DEFAULT_BUCKETS,
+      ['operation_type'],
+    ),
     sandboxes: histogram(
       'kubelet_run_podsandbox_duration_seconds',
       '[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
@@ -221,5 +295,38 @@ function histograms(registry: Registry) {
       '[ALPHA] The number of containers per pod.',
       CONTAINER_BUCKETS,
     ),
+  };
+}
+
+function gauges(registry: Registry) {
+  const gauge = (name: string, help: string) => new Gauge({ name, help, registers: [registry] });
+  return {
+    shutdownStart: gauge(
+      'kubelet_graceful_shutdown_start_time_seconds',
+      '[ALPHA] Last graceful shutdown start time since unix epoch in seconds',
+    ),
+    shutdownEnd: gauge(
+      'kubelet_graceful_shutdown_end_time_seconds',
+      '[ALPHA] Last graceful shutdown end time since unix epoch in seconds',
+    ),
+  };
+}
+
+function probeMetrics(registry: Registry) {
+  const labelNames = ['container', 'namespace', 'pod', 'probe_type'];
+  return {
+    total: new Counter({
+      name: 'prober_probe_total',
+      help: '[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.',
+      labelNames: [...labelNames, 'pod_uid', 'result'],
+      registers: [registry],
+    }),
+    duration: new Histogram({
+      name: 'prober_probe_duration_seconds',
+      help: '[ALPHA] Duration in seconds for a probe response.',
+      buckets: [...DEFAULT_BUCKETS],
+      labelNames,
+      registers: [registry],
+    }),
   };
 }

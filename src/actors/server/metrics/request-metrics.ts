@@ -1,5 +1,5 @@
 /** What was asked of the node's servers. Owns its counters; labels are routes, never paths as they were sent. */
-import { Counter, Histogram, type Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
@@ -9,6 +9,7 @@ const MS_PER_SECOND = 1_000;
 
 export class RequestMetrics {
   readonly #total: Counter<(typeof LABELS)[number]>;
+  readonly #inflight: Gauge<(typeof LABELS)[number]>;
   readonly #duration: Histogram<(typeof LABELS)[number]>;
 
   constructor(registry: Registry) {
@@ -18,6 +19,11 @@ export class RequestMetrics {
       name: 'kubelet_http_requests_total',
       help: '[ALPHA] Number of the http requests received since the server started',
     });
+    this.#inflight = new Gauge({
+      ...common,
+      name: 'kubelet_http_inflight_requests',
+      help: '[ALPHA] Number of the inflight http requests',
+    });
     this.#duration = new Histogram({
       ...common,
       name: 'kubelet_http_requests_duration_seconds',
@@ -26,18 +32,26 @@ export class RequestMetrics {
     });
   }
 
+  /** The answer to a request begins; {@link RequestMetrics.answered} ends it. */
+  began(serverType: ServerType, method: string, route: string): void {
+    this.#inflight.inc(labelsOf(serverType, method, route));
+  }
+
   /** `route` is an endpoint's path, or a word for requests that reached none. */
-  answered(serverType: 'readwrite' | 'readonly', method: string, route: string, durationMs: number): void {
-    const path = pathLabel(route);
-    const labels = {
-      method: METHODS.has(method) ? method : 'other',
-      path,
-      server_type: serverType,
-      long_running: String(LONG_RUNNING.has(path)),
-    };
+  answered(serverType: ServerType, method: string, route: string, durationMs: number): void {
+    const labels = labelsOf(serverType, method, route);
+    this.#inflight.dec(labels);
     this.#total.inc(labels);
     this.#duration.observe(labels, durationMs / MS_PER_SECOND);
   }
+}
+
+export type ServerType = 'readwrite' | 'readonly';
+
+function labelsOf(server_type: ServerType, method: string, route: string) {
+  const path = pathLabel(route);
+  const long_running = String(LONG_RUNNING.has(path));
+  return { method: METHODS.has(method) ? method : 'other', path, server_type, long_running };
 }
 
 /** As upstream's: the first part, two of metrics and health checks; everything unknown is `other`. */

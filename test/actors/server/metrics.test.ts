@@ -1,0 +1,243 @@
+/** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { connectRuntime } from '../../../src/actors/cri/client.ts';
+import { type Family, toProtobuf, toText } from '../../../src/actors/server/metrics/family.ts';
+import { type NodeMetrics, nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
+import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
+import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
+import { KernelView } from '../../../src/actors/server/node-view.ts';
+import { StatsReader } from '../../../src/actors/stats/reader.ts';
+import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
+import { NOT_HERE } from '../../golden/http-metrics-excused.ts';
+import { BootNode } from '../../machines/startup/boot-node.ts';
+import { writeMachine } from '../../support/machine-files.ts';
+import { image, manifest } from '../../support/pods-node.ts';
+import { FakeRuntime } from '../cri/fake-runtime.ts';
+import { golden } from './golden-node.ts';
+
+interface RecordedFamily {
+  readonly name: string;
+  readonly type: Family['type'];
+  readonly stability: string | null;
+  readonly help: string | null;
+  readonly labels: readonly string[];
+  readonly timestamps?: boolean;
+}
+
+const recorded = (
+  JSON.parse(golden('metrics-families.json')) as {
+    endpoints: Record<string, { families: readonly RecordedFamily[] }>;
+  }
+).endpoints;
+/** Labels that only show on a machine or a container that this test does not have. */
+const SAMPLED: Readonly<Record<string, keyof NodeMetrics>> = {
+  '/metrics': 'node',
+  '/metrics/cadvisor': 'cadvisor',
+  '/metrics/resource': 'resource',
+  '/metrics/probes': 'probes',
+  '/metrics/slis': 'slis',
+};
+const reasonOf = (name: string): string | undefined => NOT_HERE.find(([pattern]) => pattern.test(name))?.[1];
+
+let metrics: NodeMetrics;
+let fake: FakeRuntime;
+const directory = mkdtempSync(join(tmpdir(), 'statelet-metrics-'));
+
+const PROBE = { exec: { command: ['true'] }, periodSeconds: 1 };
+const CONTAINER = { name: 'app', image: 'app:1', livenessProbe: PROBE };
+
+/** What the reader says of a pod with one container. */
+const TIME = '2026-11-21T07:00:00Z';
+const USE = {
+  cpu: { time: TIME, usageCoreNanoSeconds: 9n },
+  memory: { time: TIME, workingSetBytes: 9n },
+  swap: { time: TIME, swapUsageBytes: 0n },
+};
+const MEASURED: PodStats = {
+  podRef: { name: 'web', namespace: 'default', uid: 'u1' },
+  startTime: TIME,
+  ...USE,
+  containers: [{ name: 'app', startTime: TIME, ...USE }],
+};
+
+/** A node that has started a pod, lost a container, and been asked for things. */
+beforeAll(async () => {
+  const view = new KernelView();
+  const recorder = new Recorder({ journalBytes: () => 1 });
+  const node = new BootNode({
+    onTurn: (records, kernel) => {
+      view.onTurn(records, kernel);
+      recorder.onTurn(records, kernel);
+    },
+  });
+  node.world.pods.registry.set('app:1', image('app:1'));
+  node.world.pods.setManifests([manifest({ uid: 'u1', containers: [CONTAINER] })]);
+  let faults = 1;
+  node.world.pods.fault = (name) =>
+    name === 'cri.startContainer' && faults-- > 0 ? { error: 'no such file' } : undefined;
+  node.boot().run(60_000);
+  const probe = node.effects('probe.watch').at(-1);
+  recorder.probed(probe?.id ?? -1, 'success', 12);
+  const [container] = [...node.world.pods.runtime.containers.values()];
+  node.world.pods.runtime.exit(container!, 3);
+  node.run(20_000);
+  fake = await FakeRuntime.start({});
+  const reader = new StatsReader({
+    call: connectRuntime({ endpoint: fake.endpoint }).call,
+    root: writeMachine(join(directory, 'machine')),
+  });
+  const measurements = {
+    summary: async (asked: { readonly onlyCpuAndMemory: boolean }) => ({
+      ...(await reader.summary(view.statsPlace(), asked)),
+      pods: [MEASURED],
+    }),
+    cgroups: async () => {
+      const [machine, ...rest] = await reader.cgroups(view.statsPlace());
+      const limited = { ...machine!, limits: { cpuShares: 2n, cpuQuotaUs: 10_000n, cpuPeriodUs: 100_000n } };
+      return [machine!, limited, ...rest];
+    },
+  };
+  const requests = new RequestMetrics(recorder.registry);
+  requests.began('readwrite', 'GET', '/pods');
+  requests.answered('readwrite', 'GET', '/pods', 3);
+  metrics = nodeMetrics({ view, recorder, measurements });
+}, 30_000);
+
+afterAll(async () => {
+  await fake.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+const labelsOf = ({ samples }: Family): string[] =>
+  [...new Set(samples.flatMap(({ labels }) => Object.keys(labels)))].toSorted();
+
+describe('families', () => {
+  test.each(Object.entries(SAMPLED))('of %s are those that were recorded', async (path, collect) => {
+    const here = new Map((await metrics[collect]()).map((family) => [family.name, family]));
+    const wrong: string[] = [];
+    const absent: string[] = [];
+    for (const { name, type, labels, stability, help } of recorded[path]!.families) {
+      const family = here.get(name);
+      if (!family || family.samples.length === 0) {
+        absent.push(name);
+        continue;
+      }
+      const missing = labels.filter((label) => !labelsOf(family).includes(label));
+      const wanted = `${stability === null ? '' : `[${stability}] `}${help ?? ''}`;
+      if (family.type !== type) wrong.push(`${name} is a ${family.type}, not a ${type}`);
+      if (missing.length > 0) wrong.push(`${name} lacks ${missing.join(', ')}`);
+      if (family.help !== wanted && !name.startsWith('process_')) wrong.push(`${name}: ${family.help} / ${wanted}`);
+    }
+    expect(wrong).toEqual([]);
+    expect(absent.filter((name) => reasonOf(name) === undefined)).toEqual([]);
+    const present = recorded[path]!.families.length - absent.length;
+    process.stdout.write(
+      `${path}: ${present} of ${recorded[path]!.families.length} families, ${absent.length} excused\n`,
+    );
+  });
+
+  test('have a reason only when they are not here', async () => {
+    const here = (await Promise.all(Object.values(SAMPLED).map((collect) => metrics[collect]()))).flat();
+    const present = here.filter(({ samples }) => samples.length > 0).map(({ name }) => name);
+    const names = Object.values(recorded).flatMap(({ families }) => families.map(({ name }) => name));
+    expect(NOT_HERE.filter(([pattern]) => !names.some((name) => pattern.test(name)))).toEqual([]);
+    expect(present.filter((name) => names.includes(name) && reasonOf(name) !== undefined)).toEqual([]);
+  });
+});
+
+describe('numbers', () => {
+  const value = async (name: string, labels: Readonly<Record<string, string>> = {}) => {
+    const all = [...(await metrics.node()), ...(await metrics.probes())];
+    const samples = all.find((family) => family.name === name)?.samples ?? [];
+    return samples.find((sample) => Object.entries(labels).every(([key, text]) => sample.labels[key] === text))?.value;
+  };
+
+  test('are what the records say', async () => {
+    expect(await value('kubelet_started_pods_total')).toBe(1);
+    expect(await value('kubelet_started_containers_total', { container_type: 'container' })).toBeGreaterThanOrEqual(1);
+    expect(await value('kubelet_terminated_containers_total', { exit_code: '3' })).toBe(1);
+    expect(await value('kubelet_runtime_operations_total', { operation_type: 'run_podsandbox' })).toBe(1);
+    expect(await value('kubelet_desired_pods', { static: 'true' })).toBe(1);
+    expect(await value('prober_probe_total', { probe_type: 'Liveness', result: 'successful' })).toBe(1);
+    expect(await value('kubelet_http_requests_total', { path: 'pods' })).toBe(1);
+    expect(await value('kubelet_http_inflight_requests', { path: 'pods' })).toBe(0);
+    expect(await value('statelet_turns_total')).toBeGreaterThan(10);
+  });
+});
+
+describe('the exposition', () => {
+  const families: Family[] = [
+    {
+      name: 'b_total',
+      help: 'a "help"\nof \\ two lines',
+      type: 'counter',
+      samples: [{ labels: { x: 'a"\\\n' }, value: 1.5, timestampMs: 9 }],
+    },
+    {
+      name: 'a',
+      help: 'h',
+      type: 'histogram',
+      samples: [
+        { labels: { le: '1' }, value: 1, suffix: '_bucket' },
+        { labels: { le: '+Inf' }, value: 2, suffix: '_bucket' },
+        { labels: {}, value: 3, suffix: '_sum' },
+        { labels: {}, value: 2, suffix: '_count' },
+      ],
+    },
+    { name: 'empty', help: '', type: 'gauge', samples: [] },
+  ];
+
+  test('is text as Prometheus reads it', () => {
+    expect(toText(families)).toBe(
+      [
+        '# HELP a h',
+        '# TYPE a histogram',
+        'a_bucket{le="1"} 1',
+        'a_bucket{le="+Inf"} 2',
+        'a_sum 3',
+        'a_count 2',
+        String.raw`# HELP b_total a "help"\nof \\ two lines`,
+        '# TYPE b_total counter',
+        String.raw`b_total{x="a\"\\\n"} 1.5 9`,
+        '',
+      ].join('\n'),
+    );
+  });
+
+  test('is messages as Prometheus reads them', async () => {
+    const { parse } = await import('protobufjs');
+    const { root } = parse(
+      `syntax = "proto2";
+      message LabelPair { optional string name = 1; optional string value = 2; }
+      message Counter { optional double value = 1; }
+      message Bucket { optional uint64 cumulative_count = 1; optional double upper_bound = 2; }
+      message Histogram { optional uint64 sample_count = 1; optional double sample_sum = 2; repeated Bucket bucket = 3; }
+      message Metric {
+        repeated LabelPair label = 1; optional Counter counter = 3; optional Histogram histogram = 7;
+        optional int64 timestamp_ms = 6;
+      }
+      message MetricFamily {
+        optional string name = 1; optional string help = 2; optional int32 type = 3; repeated Metric metric = 4;
+      }`,
+      { keepCase: true },
+    );
+    const type = root.lookupType('MetricFamily');
+    const bytes = toProtobuf(families);
+    const first = type.decodeDelimited(bytes);
+    const second = type.decodeDelimited(bytes.subarray(type.encodeDelimited(first).finish().length));
+    expect(type.toObject(first, { longs: Number })).toMatchObject({
+      name: 'a',
+      type: 4,
+      metric: [
+        { histogram: { sample_count: 2, sample_sum: 3, bucket: [{ upper_bound: 1 }, { cumulative_count: 2 }] } },
+      ],
+    });
+    expect(type.toObject(second, { longs: Number })).toMatchObject({
+      name: 'b_total',
+      metric: [{ label: [{ name: 'x', value: 'a"\\\n' }], counter: { value: 1.5 }, timestamp_ms: 9 }],
+    });
+  });
+});

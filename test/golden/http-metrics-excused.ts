@@ -1,0 +1,41 @@
+/** Families of the recorded kubelet that this node does not have, by a pattern of their names, each with its reason. */
+export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] = [
+  [/^go_/, 'the runtime of Go; what Node.js says of itself is under `nodejs_`'],
+  [/^(apiserver_|aggregator_)/, "libraries of the API server that upstream's program is linked with"],
+  [/^authentication_token_cache_/, 'the inside of a cache of upstream; hits show in the absence of reviews'],
+  [
+    /^(cardinality_enforcement_|disabled_metrics|hidden_metrics|registered_metrics)/,
+    "the inside of upstream's metrics library",
+  ],
+  [/^workqueue_/, 'there are no work queues: what waits is in the journal, see `statelet_requests_under_way`'],
+  [/^rest_client_/, 'requests to the API server are operations: each is in the journal with its answer and its time'],
+  [/^(csi_|dra_)/, 'CSI and DRA drivers are not called by this node'],
+  [
+    /^(storage_operation|volume_manager_|volume_operation|reconstruct_volume|force_cleaned_failed_volume|kubelet_image_volume|kubelet_orphan_pod_cleaned|kubelet_volume_metric)/,
+    'volumes are set up by operations of their pods: each is in the journal with its answer and its time',
+  ],
+  [/^kubelet_(cpu_manager|memory_manager|topology_manager)_/, 'no CPUs, memory or devices are pinned by this node'],
+  [/^kubelet_pleg_|^kubelet_evented_pleg_/, "the runtime's events are listened to; lists are a safety net and no clock"],
+  [/^kubelet_cri_losing_support$/, 'older runtimes are spoken to without a date of their end'],
+  [/^kubelet_imagemanager_|^kubelet_image_manager_/, 'records of pulls are in the journal, one for each pull'],
+  [
+    /^kubelet_(first_network_pod_start|pod_start_sli|pod_start_total)_/,
+    'measured from the creation at the API server, which is not this machine's clock; see kubelet_pod_start_duration_seconds',
+  ],
+  [/^kubelet_node_startup_/, '`statelet time` and `statelet blame` say where the time of a start went'],
+  [/^kubelet_(pod_worker_|pod_status_sync_|pod_watch_events_)/, 'there are no workers and no channels between them: one turn does it'],
+  [
+    /^kubelet_(orphaned_runtime_pods|restarted_pods|started_user_namespaced)/,
+    'pods have one actor each, from the first word to the last; what became of it is in the journal',
+  ],
+  [/^kubelet_(lifecycle_handler_http_fallbacks|sleep_action_terminated_early)/, 'an event of the pod says it'],
+  [/^kubelet_websocket_streaming_requests_total$/, 'kubelet_http_requests_total has the paths of streams'],
+  [/^container_cpu_(cfs_burst|load)_/, 'control groups of pods have no burst, and the kernel keeps no load for each'],
+  [/^container_(file_descriptors|sockets|tasks_state|ulimits_soft)$/, 'needs a walk over every process on each scrape'],
+  [/^container_fs_(?!reads_total|writes_total)/, 'the kernel keeps these for disks and not for control groups'],
+  [/^container_(health_state|oom_events_total)$/, 'no runtime says it of a container; OOMKilled is in the status of the pod'],
+  [/^container_memory_total_(active|inactive)_file_bytes$/, 'the reader keeps the sums that decisions are made of'],
+  [/^container_spec_memory_reservation_limit_bytes$/, 'this node reserves no memory for one container'],
+  [/^container_swap_limit_bytes$/, 'the summary has use, not limits'],
+  [/^machine_(cpu_books|cpu_drawers|cpu_physical_cores|cpu_sockets|nvm_)/, 'no decision of this node needs it, and nobody else keeps it here'],
+];
