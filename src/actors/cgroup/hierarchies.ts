@@ -10,11 +10,13 @@ import { parseMounts } from '../host/machine.ts';
 
 export interface Hierarchies {
   readonly version: 1 | 2;
-  /** By controller (`cpu`, `name=systemd`), where it is mounted; version 2 has one entry, the empty name. */
+  /** By controller (`cpu`, `name=systemd`, `unified`), where it is mounted; version 2 has one entry, the empty name. */
   readonly mounts: ReadonlyMap<string, string>;
 }
 
 const UNIFIED = '/sys/fs/cgroup';
+/** The tree of version 2 beside version 1: it has no controllers, but runtimes make groups in it, too. */
+const BESIDE = 'unified';
 /** Options of a version 1 mount that name no controller. */
 const PLAIN_OPTIONS = new Set(['rw', 'ro', 'xattr', 'noprefix', 'clone_children', 'relatime', 'all', 'none']);
 
@@ -26,12 +28,14 @@ export async function readHierarchies(root: string): Promise<Hierarchies> {
   }
   const mounts = new Map<string, string>();
   for (const { type, point, options } of found) {
+    if (type === 'cgroup2') mounts.set(BESIDE, `${root}${point}`);
     if (type !== 'cgroup') continue;
     for (const option of options) {
       if (!PLAIN_OPTIONS.has(option) && !option.startsWith('release_agent')) mounts.set(option, `${root}${point}`);
     }
   }
-  if (mounts.size === 0) throw new OperationError('failed to find cgroup mounts', { code: 'ENOENT' });
+  if ([...mounts.keys()].every((controller) => controller === BESIDE))
+    throw new OperationError('failed to find cgroup mounts', { code: 'ENOENT' });
   return { version: 1, mounts };
 }
 

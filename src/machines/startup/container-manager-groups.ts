@@ -6,7 +6,7 @@ import { assign, line } from '../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../node/cgroups/names.ts';
 import { nodeAllocatableGroup, qosGroups } from '../node/cgroups/node-groups.ts';
 import { daemonGroup, orphansOf, setUpSteps } from './container-manager-policy.ts';
-import { messageOf, containerManagerSetup as s, stepDone, stepFailed } from './container-manager-setup.ts';
+import { messageOf, noteDemand, containerManagerSetup as s, stepDone, stepFailed } from './container-manager-setup.ts';
 
 /** Upstream's period of putting the groups right. */
 const HOLD_PERIOD_MS = 60_000;
@@ -86,7 +86,7 @@ export const levels = s.createStateConfig({
         onError: { target: 'held', reenter: true },
       },
       states: {
-        quiet: { on: { 'qos.changed': 'gathering' } },
+        quiet: { on: { 'qos.changed': { target: 'gathering', actions: noteDemand } } },
         /** Waits for pods that come at the same time. */
         gathering: { after: { [GATHER_MS]: '#containerManager.running.levels.choosing' } },
       },

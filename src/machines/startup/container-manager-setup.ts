@@ -1,5 +1,5 @@
 /** The vocabulary of the container manager: its events, its operations, its actions. The chart is in `container-manager.ts`. */
-import { assign, line, pick, setup, to } from '../../kernel/xstate.ts';
+import { line, pick, setup, to } from '../../kernel/xstate.ts';
 import type { NodeResources } from '../node/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../node/cgroups/node-groups.ts';
 import { nodeRef } from '../node/events.ts';
@@ -74,6 +74,8 @@ export const judgeResources = s.assign(({ context, event }) => {
 });
 
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+
+export const noteDemand = s.assign(({ event }) => (event.type === 'qos.changed' ? { demand: event.demand } : {}));
 
 /** What became of enforcing, as an event of the node. */
 function tellEvent({ context, enqueue }: Args, isSuccess: boolean, message: string): void {

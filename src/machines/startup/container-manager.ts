@@ -20,7 +20,7 @@ import { NO_DEMAND } from '../node/cgroups/node-groups.ts';
 import { aggregate } from './configuration/go-text.ts';
 import { allPods, gathered, levels, orphans, own, settingUp } from './container-manager-groups.ts';
 import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './container-manager-policy.ts';
-import { judgeResources, refuse, containerManagerSetup as s, sayHeld } from './container-manager-setup.ts';
+import { judgeResources, noteDemand, refuse, containerManagerSetup as s, sayHeld } from './container-manager-setup.ts';
 
 const FAILED_TO_START = 'Failed to start ContainerManager';
 
@@ -38,7 +38,7 @@ export const containerManagerMachine = s.createMachine({
     kubeletGroup: input.kubeletCgroups,
   }),
   initial: 'inspectingCgroups',
-  on: { 'qos.changed': { actions: assign({ demand: ({ event }) => event.demand }) } },
+  on: { 'qos.changed': { actions: noteDemand } },
   states: {
     inspectingCgroups: {
       meta: { waitsFor: 'the cgroup hierarchies of the machine' },
