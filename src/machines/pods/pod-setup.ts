@@ -26,11 +26,10 @@ import {
   anyReadySandbox,
   changedFacts,
   deadlineOf,
-  isOver,
   type PodContext,
   type PodInput,
-  statusOf,
 } from './pod-policy.ts';
+import { isOver, statusOf } from './pod-status.ts';
 import { hasOnlySidecars, impossibility, lacksSandbox, ordered, sandboxPlan, turnsOf } from './pod-turns.ts';
 import { proberChanges } from './probe-plan.ts';
 import { proberMachine } from './prober.ts';
