@@ -4,7 +4,6 @@ import { built, instead, planned, type Row, TESTS } from './row.ts';
 const { boot, failures, kubelet, corpus, values, refusals } = TESTS;
 const CONFIGURATION = 'src/machines/startup/configuration';
 const SETTINGS = 'src/machines/startup/derive-settings.ts';
-const MANAGER = 'src/machines/startup/container-manager.ts';
 const CLIENTS = 'kubelet: alive.startup.run.clients';
 const BUILDER = 'src/machines/startup/client-builder.ts';
 const clients = 'test/machines/startup/client-builder.test.ts';
@@ -68,10 +67,30 @@ export const RUN_ROWS: readonly Row[] = [
     ['src/actors/server/tls/material.ts#watchMaterial', 'server: open'],
     [TESTS.serverTls, TESTS.server],
   ),
-  built('S066', 'NodeAllocatableRoot', `${MANAGER}#cgroupRoots`, `${refusals}::names the roots`),
-  planned('S067', 'kubelet cgroup found out', 'pods', `${MANAGER}#cgroupRoots`),
-  built('S068', 'runtime cgroup', `${MANAGER}#cgroupRoots`, `${refusals}::names the roots`),
-  built('S069', 'system cgroups', `${MANAGER}#cgroupRoots`, `${refusals}::names the roots`),
+  built(
+    'S066',
+    'NodeAllocatableRoot',
+    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
+  built(
+    'S067',
+    'kubelet cgroup found out',
+    ['cgroup.own', 'containerManager: running'],
+    ['test/machines/startup/refusals.test.ts', 'test/actors/cgroup/version-1.test.ts'],
+  ),
+  built(
+    'S068',
+    'runtime cgroup',
+    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
+  built(
+    'S069',
+    'system cgroups',
+    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
   built('S070', 'cAdvisor', ['kubelet: alive.startup.run.cadvisor', 'cadvisor: readingMachineInfo'], [refusals, boot]),
   instead('S071', 'port of cAdvisor', 'no port of its own', 'cadvisor-port'),
   built('S072', 'image file system', ['cri.imageFsInfo', 'imageGC: measuring'], `${TESTS.subsystems}::imageGC`),
@@ -85,12 +104,30 @@ export const RUN_ROWS: readonly Row[] = [
     TESTS.reasons,
     `${TESTS.subsystems}::eventRecorder`,
   ]),
-  built('S075', 'cgroup root defaults to /', `${MANAGER}#cgroupRoots`, `${refusals}::names the roots`),
+  built(
+    'S075',
+    'cgroup root defaults to /',
+    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
   built('S076', 'QoS cgroups', 'src/machines/pods/spec/qos.ts#cgroupParent', [TESTS.spec, TESTS.requests]),
   built('S077', 'machine info', ['cadvisor: readingMachineInfo', 'host.machineInfo'], [refusals, TESTS.machine]),
   built('S078', 'reserved-cpus parsed', `${CONFIGURATION}/cpu-set.ts#parseCpuSet`, [values, corpus]),
-  planned('S079', 'reserved-cpus within the machine', 'pods', `${CONFIGURATION}/cpu-set.ts#parseCpuSet`),
-  planned('S080', 'reserved-cpus over reservations', 'pods', `${CONFIGURATION}/cpu-set.ts#formatCpuSet`),
+  built(
+    'S079',
+    'reserved-cpus within the machine',
+    ['src/machines/node/allocatable.ts#nodeResources'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
+  built(
+    'S080',
+    'reserved-cpus over reservations',
+    [
+      'src/machines/node/allocatable.ts#nodeResources',
+      'src/machines/startup/configuration/resource-managers.ts#reservedCPULines',
+    ],
+    ['test/machines/startup/refusals.test.ts', 'test/machines/startup/configuration/corpus.test.ts'],
+  ),
   built(
     'S081',
     'kube- and system-reserved parsed',
@@ -106,12 +143,35 @@ export const RUN_ROWS: readonly Row[] = [
   built('S083', 'ParseQOSReserved', `${CONFIGURATION}/reserved-resources.ts#parseQosReserved`, corpus),
   instead('S084', 'DevicePlugins gate', 'always on upstream; no gate of that name'),
   instead('S085', 'CPUManagerPolicyOptions gate', 'options need no gate upstream any more'),
-  planned('S086', 'runtime cgroup name', 'pods', `${MANAGER}#ContainerManagerInput`),
-  planned('S087', 'system cgroup name', 'pods', `${MANAGER}#ContainerManagerInput`),
-  planned('S088', 'kubelet cgroup name', 'pods', `${MANAGER}#ContainerManagerInput`),
+  built(
+    'S086',
+    'runtime cgroup name',
+    ['src/machines/startup/container-manager-policy.ts#ContainerManagerInput'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
+  built(
+    'S087',
+    'system cgroup name',
+    ['src/machines/startup/container-manager-policy.ts#ContainerManagerInput', 'cgroup.gather'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
+  built(
+    'S088',
+    'kubelet cgroup name',
+    ['src/machines/startup/container-manager-policy.ts#ContainerManagerInput', 'cgroup.gather'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
   instead('S089', 'container runtime name for cgroups', 'the runtime is always CRI', 'container-runtime'),
   built('S090', 'CgroupsPerQOS', 'src/machines/pods/spec/qos.ts#cgroupParent', [TESTS.spec, refusals]),
-  built('S091', 'CgroupRoot', ['src/machines/pods/spec/qos.ts#cgroupParent', `${MANAGER}#cgroupRoots`], refusals),
+  built(
+    'S091',
+    'CgroupRoot',
+    [
+      'src/machines/startup/container-manager-policy.ts#cgroupRoots',
+      'src/machines/startup/container-manager-policy.ts#missingRoot',
+    ],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
   built(
     'S092',
     'CgroupDriver',
@@ -119,12 +179,35 @@ export const RUN_ROWS: readonly Row[] = [
     [TESTS.runtimeService, failures],
   ),
   built('S093', 'KubeletRootDir', `${SETTINGS}#deriveSettings`, kubelet),
-  planned('S094', 'ProtectKernelDefaults', 'pods'),
-  planned('S095', 'node allocatable', 'pods', `${CONFIGURATION}/validation-allocatable.ts#allocatableErrors`),
-  planned('S096', 'QOSReserved', 'pods', `${CONFIGURATION}/reserved-resources.ts#parseQosReserved`),
+  built(
+    'S094',
+    'ProtectKernelDefaults',
+    ['src/machines/startup/container-manager-policy.ts#KERNEL_SETTINGS', 'host.tuneKernel', 'containerManager: tuning'],
+    ['test/machines/startup/refusals.test.ts'],
+  ),
+  built(
+    'S095',
+    'node allocatable',
+    ['src/machines/node/allocatable.ts#nodeResources', 'src/machines/node/cgroups/node-groups.ts#nodeAllocatableGroup'],
+    ['test/machines/startup/refusals.test.ts', 'test/actors/cgroup/version-1.test.ts'],
+  ),
+  built(
+    'S096',
+    'QOSReserved',
+    [
+      'src/machines/node/cgroups/node-groups.ts#qosGroups',
+      'src/machines/startup/configuration/reserved-resources.ts#parseQosReserved',
+    ],
+    ['test/actors/cgroup/version-1.test.ts', 'test/machines/startup/configuration/corpus.test.ts'],
+  ),
   planned('S097', 'CPU manager', 'pods', `${CONFIGURATION}/resource-managers.ts#cpuManagerError`),
   planned('S098', 'memory manager', 'pods', `${CONFIGURATION}/resource-managers.ts#memoryManagerError`),
-  planned('S099', 'PodPidsLimit', 'pods', `${SETTINGS}#deriveSettings`),
+  built(
+    'S099',
+    'PodPidsLimit',
+    ['src/machines/startup/derive-settings.ts#deriveSettings'],
+    ['test/actors/cgroup/version-1.test.ts'],
+  ),
   built('S100', 'CPU quota and its period', 'src/machines/pods/spec/resources.ts#cpuQuota', [
     TESTS.resources,
     TESTS.requests,
@@ -133,8 +216,8 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S102',
     'NewContainerManager',
-    ['kubelet: alive.startup.run.containerManager', `${MANAGER}#refusalOf`],
-    [`${failures}::swap that is on`, refusals],
+    ['kubelet: alive.startup.run.containerManager', 'containerManager: created'],
+    ['test/machines/startup/refusals.test.ts', 'test/machines/startup/boot-failures.test.ts'],
   ),
   instead('S103', 'EnableCRI', 'the runtime is always CRI', 'container-runtime'),
   instead('S104', 'ReallyCrashForTesting', 'a crash of one actor is contained, journaled and answered by a restart'),

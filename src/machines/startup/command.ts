@@ -5,7 +5,11 @@
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
 import type { LoadedConfiguration } from './config-loader.ts';
+import { toMasked } from './configuration/index.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
+
+/** Upstream's verbosity from which the whole configuration is said. */
+const DUMP_VERBOSITY = 5;
 
 /** True when the kubelet's own cgroup is not below the one that is reserved for it; upstream only says so. */
 function isOutsideReserved(kubeletCgroups: string, kubeReservedCgroup: string): boolean {
@@ -47,6 +51,9 @@ export const command = kubeletSetup.createStateConfig({
     checkingPermissions: {
       meta: { steps: 'S023, S028', waitsFor: 'the user id of this process' },
       entry: enqueueActions(({ context: { config }, enqueue }) => {
+        if ((config?.logging.verbosity ?? 0) >= DUMP_VERBOSITY) {
+          enqueue(line('debug', ['KubeletConfiguration', { configuration: toMasked(config!) }]));
+        }
         if (isOutsideReserved(config?.kubeletCgroups ?? '', config?.kubeReservedCgroup ?? '')) {
           enqueue(line('info', 'unsupported configuration:KubeletCgroups is not within KubeReservedCgroup'));
         }

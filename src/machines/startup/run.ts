@@ -6,11 +6,17 @@
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './client-ca.ts';
 import { clientBuilderInput } from './client-input.ts';
+import { decideFeatures, isEnabled } from './configuration/index.ts';
 import { reservedCPULines } from './configuration/resource-managers.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { Failure, KubeletContext, NodeIdentity } from './types.ts';
 
 const clientCAFile = ({ config }: KubeletContext): string => config!.authentication.x509.clientCAFile ?? '';
+
+/** Upstream's warning of a gate that changes nothing on this machine. */
+const MEMORY_QOS = 'Warning: MemoryQoS feature only works with cgroups v2 on Linux, but enabled with cgroups v1';
+const lacksMemoryQoS = ({ config, cgroups }: KubeletContext): boolean =>
+  cgroups!.version === 1 && isEnabled(decideFeatures(config!.featureGates).changed, 'MemoryQoS');
 
 const hasLockFile = ({ context }: { context: KubeletContext }) => context.flags?.lockFile !== '';
 
@@ -200,7 +206,12 @@ export const run = kubeletSetup.createStateConfig({
       on: {
         'containerManager.created': {
           target: 'oomScore',
-          actions: assign({ cgroups: ({ event }) => event.cgroups, resources: ({ event }) => event.resources }),
+          actions: [
+            assign({ cgroups: ({ event }) => event.cgroups, resources: ({ event }) => event.resources }),
+            enqueueActions(({ context, enqueue }) => {
+              if (lacksMemoryQoS(context)) enqueue(line('warn', MEMORY_QOS));
+            }),
+          ],
         },
         'containerManager.failed': failing('run.containerManager'),
       },

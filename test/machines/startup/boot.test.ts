@@ -17,7 +17,7 @@ import {
   STEP_NAMES,
   stepsTaken,
 } from '../../../src/machines/startup/order/index.ts';
-import { ARGV, BootNode, type BootOptions } from './boot-node.ts';
+import { ARGV, BootNode, type BootOptions, document, ok } from './boot-node.ts';
 
 const BOOT_MS = 5_000;
 const boot = (options?: BootOptions) => new BootNode(options).boot().run(BOOT_MS);
@@ -77,6 +77,35 @@ describe('a standalone boot', () => {
     for (const id of Object.keys(regions).filter((name) => name !== 'startup' && !absent.includes(name))) {
       expect(node.kernel.addresses).toContain(`kubelet/${id}`);
     }
+  });
+
+  it('says its configuration when asked to say much, without its credentials', () => {
+    const header = { Authorization: ['Bearer secret'] };
+    const answers = {
+      'host.readConfiguration': ok(document({ logging: { verbosity: 5 }, staticPodURLHeader: header })),
+    };
+    const said = boot({ argv: ['--config=/k'], answers }).lines('debug');
+    const dump = said.find(({ text }) => text === 'KubeletConfiguration');
+    expect(dump?.fields?.['configuration']).toMatchObject({ staticPodURLHeader: { Authorization: ['<masked>'] } });
+    expect(
+      boot()
+        .lines('debug')
+        .map(({ text }) => text),
+    ).not.toContain('KubeletConfiguration');
+  });
+
+  it('warns of MemoryQoS where there is no cgroup v2', () => {
+    const argv = [...ARGV, '--feature-gates=MemoryQoS=true', '--fail-cgroupv1=false'];
+    const cgroups = (version: 1 | 2) => ({
+      'host.cgroups': ok({ version, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: false }),
+    });
+    const warnings = (version: 1 | 2) =>
+      boot({ argv, answers: cgroups(version) })
+        .lines('warn')
+        .map(({ text }) => text);
+    const text = 'Warning: MemoryQoS feature only works with cgroups v2 on Linux, but enabled with cgroups v1';
+    expect(warnings(1)).toContain(text);
+    expect(warnings(2)).not.toContain(text);
   });
 
   it('tells the service manager once that it is ready, and only when the kubelet was created', () => {

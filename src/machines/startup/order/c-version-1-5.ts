@@ -70,7 +70,7 @@ export const version15: OrderDocument = {
     { step: 'container reference manager', row: 'S153', why: 'removed' },
     { step: 'disk space manager', row: 'S206', why: 'removed' },
     { step: 'service and node stores', row: 'S207', why: 'cluster' },
-    { step: 'volume manager', row: 'S193', why: 'pods' },
+    { step: 'volume manager', row: 'S193', why: 'folded' },
     { step: 'syncNodeStatus', row: 'S221', why: 'cluster' },
     { step: 'syncNetworkStatus', row: 'S226', why: 'removed' },
     { step: 'podKiller', row: 'S227', why: 'removed' },

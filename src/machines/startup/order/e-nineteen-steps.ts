@@ -49,7 +49,7 @@ export const nineteenSteps: OrderDocument = {
   promises: [...steps, ...runKubelet, ...runOnce],
   notHere: [
     { step: 'step 3: configz', row: 'S050', why: 'folded' },
-    { step: 'hidden metrics', row: 'S051', why: 'server' },
+    { step: 'hidden metrics', row: 'S051', why: 'folded' },
     { step: 'step 5: dependencies when there are none', row: 'S043', why: 'folded' },
     { step: 'cloud provider', row: 'S053', why: 'removed' },
     { step: 'step 7: KubeClient, EventClient, HeartbeatClient', row: 'S059', why: 'cluster' },
