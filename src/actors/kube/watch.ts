@@ -13,6 +13,7 @@ import type { TransportAnswer } from './transport.ts';
 /** One object with its event; etcd holds none that is larger than 1.5 MiB, and JSON may escape it up to sixfold. */
 const LINE_MAX_BYTES = 16 * 1_048_576;
 const GONE = 410;
+const NEWLINE = 0x0a;
 
 export type Change = 'ADDED' | 'MODIFIED' | 'DELETED';
 
@@ -61,21 +62,29 @@ function parsed(text: string): WatchLine | undefined {
 async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
   let rest: Buffer[] = [];
   let bytes = 0;
-  const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
-  for (;;) {
-    const chunk = await chunks.next().catch((): IteratorReturnResult<undefined> => ({ done: true, value: undefined }));
-    if (chunk.done === true) return;
+  for await (const chunk of chunks(body)) {
     let start = 0;
-    for (let end = chunk.value.indexOf(10); end >= 0; end = chunk.value.indexOf(10, start)) {
-      yield Buffer.concat([...rest, chunk.value.subarray(start, end)]).toString('utf8');
+    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+      yield Buffer.concat([...rest, chunk.subarray(start, end)]).toString('utf8');
       start = end + 1;
       [rest, bytes] = [[], 0];
     }
-    rest.push(chunk.value.subarray(start));
-    bytes += chunk.value.length - start;
+    rest.push(chunk.subarray(start));
+    bytes += chunk.length - start;
     if (bytes > LINE_MAX_BYTES) {
-      body.destroy();
       throw new OperationError(`a change has more than ${LINE_MAX_BYTES} bytes`, { code: 'TooLarge', retriable: true });
     }
+  }
+}
+
+/** Until the server, the network, or the reader ends it; the stream is never left open. */
+async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
+  body.on('error', () => undefined);
+  try {
+    for await (const chunk of body) yield chunk as Buffer;
+  } catch {
+    // A connection that broke: what came whole was said.
+  } finally {
+    body.destroy();
   }
 }

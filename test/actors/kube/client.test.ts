@@ -80,6 +80,14 @@ describe.each([{ http2: true }, { http2: false }])('the API server over HTTP/2: 
     await expect(watching).resolves.toEqual({ reason: 'closed', resourceVersion: version });
   });
 
+  it('ends a watch that says what is no JSON, and leaves nothing open', async () => {
+    const watching = node.ask('kube.watch', { ...pods(), resourceVersion: server.store.resourceVersion });
+    await until(() => server.load.watches === 1);
+    server.faults.dropWatches('garble');
+    await expect(watching).resolves.toMatchObject({ reason: 'closed' });
+    await until(() => server.load.watches === 0);
+  });
+
   it('tells a forgotten version from a closed watch', async () => {
     server.create(pod('a'));
     server.store.compact();

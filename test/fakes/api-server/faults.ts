@@ -3,6 +3,7 @@
  *
  * A fault meets the requests that it matches, as often as `times` says, and then is over.
  */
+import type { WatchEnd } from './watches.ts';
 
 export interface RequestMatch {
   /** `GET`, `PATCH`, ... */
@@ -50,9 +51,9 @@ export class Faults {
   /** Watches say no bookmarks, whatever was asked for. */
   noBookmarks = false;
   private pending: { readonly fault: Fault; left: number }[] = [];
-  private readonly breakWatches: (how: 'close' | 'break' | 'expire') => void;
+  private readonly breakWatches: (how: WatchEnd) => void;
 
-  constructor(breakWatches: (how: 'close' | 'break' | 'expire') => void) {
+  constructor(breakWatches: (how: WatchEnd) => void) {
     this.breakWatches = breakWatches;
   }
 
@@ -66,8 +67,8 @@ export class Faults {
     this.noBookmarks = false;
   }
 
-  /** Ends every open watch: in order (`close`), in the middle of a line (`break`), or with a 410 (`expire`). */
-  dropWatches(how: 'close' | 'break' | 'expire' = 'break'): void {
+  /** Ends every open watch: in order (`close`), in the middle of a line (`break`), or with a 410 (`expire`); or garbles it. */
+  dropWatches(how: WatchEnd = 'break'): void {
     this.breakWatches(how);
   }
 

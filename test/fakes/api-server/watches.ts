@@ -28,8 +28,11 @@ export interface WatchOptions {
   readonly bookmarks: () => boolean;
 }
 
+/** In order, in the middle of a line, with a 410, or not at all after a line that is no JSON. */
+export type WatchEnd = 'close' | 'break' | 'expire' | 'garble';
+
 interface OpenWatch {
-  end(how: 'close' | 'break' | 'expire'): void;
+  end(how: WatchEnd): void;
 }
 
 export class Watches {
@@ -46,7 +49,7 @@ export class Watches {
     return this.open.size;
   }
 
-  endAll(how: 'close' | 'break' | 'expire'): void {
+  endAll(how: WatchEnd): void {
     for (const watch of this.open) watch.end(how);
   }
 
@@ -85,7 +88,8 @@ export class Watches {
       end: (how) => {
         if (how === 'expire')
           line('ERROR', new Refusal('too old resource version', { code: 410, reason: 'Expired' }).status());
-        if (how === 'break') {
+        if (how === 'garble') write(response, '{"type":"MODIFIED",\n');
+        else if (how === 'break') {
           write(response, '{"type":"MODIFIED","object":{"apiVersion":"v1","meta');
           setImmediate(() => destroy(response));
         } else response.end();
