@@ -9,6 +9,8 @@ import { hostname } from 'node:os';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/operations/host.ts';
+import { readTopology } from '../stats/topology.ts';
+import { parseMounts } from './mounts.ts';
 
 type Operations = typeof hostOperations;
 const BYTES_PER_KIB = 1_024n;
@@ -63,6 +65,7 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     pidMax: smallest([pidMax, threads]),
     architecture: GO_ARCHITECTURES[process.arch] ?? process.arch,
     appArmor: (await first('/sys/module/apparmor/parameters/enabled')) === 'Y',
+    topology: readTopology(root),
   };
 }
 
@@ -126,12 +129,6 @@ const exists = (path: string): Promise<boolean> =>
     () => false,
   );
 
-interface Mount {
-  readonly point: string;
-  readonly type: string;
-  readonly options: readonly string[];
-}
-
 /** A hybrid machine (v1 controllers, v2 only for systemd) counts as v1: that is where its controllers are. */
 export async function readCgroups(root: string): Promise<CgroupInfo> {
   const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8'));
@@ -151,20 +148,6 @@ export async function readCgroups(root: string): Promise<CgroupInfo> {
     { code: 'ENOENT' },
   );
 }
-
-/** Format: proc_pid_mountinfo(5). */
-export function parseMounts(mountinfo: string): readonly Mount[] {
-  return mountinfo.split('\n').flatMap((line) => {
-    const [before = '', after = ''] = line.split(' - ');
-    const point = before.split(' ')[4];
-    const [type = '', , options = ''] = after.split(' ');
-    return point === undefined ? [] : [{ point: unescape(point), type, options: options.split(',') }];
-  });
-}
-
-/** Spaces and their like are written as three octal digits. */
-const unescape = (text: string): string =>
-  text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 
 function enabledControllers(cgroups: string): readonly string[] {
   return cgroups.split('\n').flatMap((line) => {

@@ -11,7 +11,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import { errnoOf, makeFolder, openParent } from './beneath.ts';
-import { parseMounts } from './machine.ts';
+import { parseMounts } from './mounts.ts';
 
 type Operations = typeof hostOperations;
 

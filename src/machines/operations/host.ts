@@ -40,7 +40,32 @@ export interface MachineInfo {
   readonly architecture: string;
   /** AppArmor is enabled in the kernel. */
   readonly appArmor: boolean;
+  readonly topology: MachineTopology;
 }
+
+/** How a machine is built. */
+export interface MachineTopology {
+  /** Those that are online. `core` is a number within its `socket`. */
+  readonly cpus: readonly {
+    readonly id: number;
+    readonly core: number;
+    readonly socket: number;
+    readonly numaNode: number;
+  }[];
+  readonly numaNodes: readonly {
+    readonly id: number;
+    readonly memoryBytes: string;
+    readonly hugePages: readonly { readonly kib: number; readonly count: number }[];
+  }[];
+  /** `device`: major and minor number, `8:0`. */
+  readonly disks: readonly { readonly name: string; readonly device: string; readonly sizeBytes: string }[];
+  readonly fileSystems: readonly { readonly device: string; readonly mountPoint: string; readonly type: string }[];
+}
+
+export const socketsOf = ({ cpus }: MachineTopology): number => new Set(cpus.map(({ socket }) => socket)).size;
+
+export const physicalCoresOf = ({ cpus }: MachineTopology): number =>
+  new Set(cpus.map(({ socket, core }) => `${socket}/${core}`)).size;
 
 /** A process that the kernel killed for want of memory. */
 export type OomKill = {

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { hostPorts } from '../../../src/actors/host/index.ts';
+import { physicalCoresOf, socketsOf } from '../../../src/machines/operations/host.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 /** A machine that is described by files. */
@@ -53,6 +54,15 @@ test('size and identities are read from the machine`s files', async () => {
     pidMax: '32768',
     architecture: expect.stringMatching(/^(amd64|arm64)$/),
     appArmor: false,
+    topology: {
+      cpus: [
+        { id: 0, core: 0, socket: 0, numaNode: 0 },
+        { id: 1, core: 1, socket: 0, numaNode: 0 },
+      ],
+      numaNodes: [],
+      disks: [],
+      fileSystems: [],
+    },
   });
 });
 
@@ -125,4 +135,45 @@ test('name and user are those of this process', async () => {
   const { hostname } = await perform(hostPorts()['host.hostname'], {});
   expect(hostname).toBe(hostname.trim().toLowerCase());
   expect(hostname).not.toBe('');
+});
+
+test('sockets, cores, memory nodes and disks are as the machine describes them', async () => {
+  const cpu = (id: number, core: number, socket: number) => ({
+    [`sys/devices/system/cpu/cpu${id}/topology/core_id`]: `${core}\n`,
+    [`sys/devices/system/cpu/cpu${id}/topology/physical_package_id`]: `${socket}\n`,
+    [`sys/devices/system/node/node${socket}/cpu${id}/online`]: '1\n',
+  });
+  const ports = await machine({
+    'proc/cpuinfo': [0, 1, 2, 3].map((id) => `processor\t: ${id}\n`).join('\n'),
+    'proc/meminfo': MEMINFO,
+    'proc/self/mountinfo':
+      '25 1 8:1 / / rw - ext4 /dev/sda1 rw\n26 25 8:1 /x /bound rw - ext4 /dev/sda1 rw\n' +
+      '27 25 0:20 / /proc rw - proc proc rw\n28 25 7:1 / /snap rw - squashfs /dev/loop1 ro\n',
+    ...cpu(0, 0, 0),
+    ...cpu(1, 0, 0),
+    ...cpu(2, 0, 1),
+    ...cpu(3, 1, 1),
+    'sys/devices/system/node/node0/meminfo': 'Node 0 MemTotal:       1024 kB\nNode 0 MemFree: 1 kB\n',
+    'sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages': '3\n',
+    'sys/devices/system/node/node1/meminfo': 'Node 1 MemTotal:       2048 kB\n',
+    'sys/block/sda/size': '2048\n',
+    'sys/block/sda/dev': '8:0\n',
+    'sys/block/loop0/size': '99\n',
+  });
+  const { topology, cores } = await perform(ports['host.machineInfo'], {});
+  expect(topology).toEqual({
+    cpus: [
+      { id: 0, core: 0, socket: 0, numaNode: 0 },
+      { id: 1, core: 0, socket: 0, numaNode: 0 },
+      { id: 2, core: 0, socket: 1, numaNode: 1 },
+      { id: 3, core: 1, socket: 1, numaNode: 1 },
+    ],
+    numaNodes: [
+      { id: 0, memoryBytes: '1048576', hugePages: [{ kib: 2_048, count: 3 }] },
+      { id: 1, memoryBytes: '2097152', hugePages: [] },
+    ],
+    disks: [{ name: 'sda', device: '8:0', sizeBytes: '1048576' }],
+    fileSystems: [{ device: '/dev/sda1', mountPoint: '/', type: 'ext4' }],
+  });
+  expect([cores, physicalCoresOf(topology), socketsOf(topology)]).toEqual([4, 3, 2]);
 });

@@ -52,6 +52,7 @@ export const MACHINE_INFO = {
   pidMax: '32768',
   architecture: 'amd64',
   appArmor: false,
+  topology: { cpus: [], numaNodes: [], disks: [], fileSystems: [] },
 };
 
 /** A configuration file as the host decodes it: what a node without an API server needs, and `fields`. */

@@ -46,6 +46,7 @@ describe('the container manager', () => {
       pidMax: '32768',
       architecture: 'amd64',
       appArmor: false,
+      topology: { cpus: [], numaNodes: [], disks: [], fileSystems: [] },
     },
     cgroupsPerQOS: true,
     nodeName: 'node1',

@@ -1,5 +1,5 @@
 /** What `/metrics/cadvisor` says of the machine itself: from the facts that starting found out. */
-import type { MachineInfo } from '../../../machines/operations/host.ts';
+import { type MachineInfo, physicalCoresOf, socketsOf } from '../../../machines/operations/host.ts';
 import type { Family } from './family.ts';
 
 /** `null`: it is not known yet. */
@@ -19,6 +19,8 @@ export function machineFamilies(machine: MachineInfo | null): Family[] {
   });
   return [
     gauge('machine_cpu_cores', 'Number of logical CPU cores.', machine && machine.cores),
+    gauge('machine_cpu_physical_cores', 'Number of physical CPU cores.', machine && physicalCoresOf(machine.topology)),
+    gauge('machine_cpu_sockets', 'Number of CPU sockets.', machine && socketsOf(machine.topology)),
     gauge('machine_memory_bytes', 'Amount of memory installed on the machine.', machine && Number(machine.memoryBytes)),
     gauge(
       'machine_swap_bytes',

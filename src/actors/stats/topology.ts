@@ -1,0 +1,96 @@
+/**
+ * How this machine is built: its processors with their cores, sockets and memory nodes, and its disks.
+ *
+ * Reads /proc and /sys, below an injected root. A machine that does not describe itself (a container without /sys) is
+ * one socket with a core for each processor.
+ */
+import { readdirSync } from 'node:fs';
+import { basename } from 'node:path';
+import type { MachineTopology } from '../../machines/operations/host.ts';
+import { parseMounts } from '../host/mounts.ts';
+import { readNumber, readText } from './kernel-text.ts';
+
+const CPUS = '/sys/devices/system/cpu';
+const NODES = '/sys/devices/system/node';
+const BYTES_PER_KIB = 1_024n;
+/** The size of a disk is told in these, whatever its blocks are. */
+const SECTOR_BYTES = 512n;
+/** What looks like a disk and is none. */
+const VIRTUAL_DISK = /^(loop|ram|sr|fd|zram)\d/;
+
+const entries = (path: string): string[] => {
+  try {
+    return readdirSync(path);
+  } catch {
+    return [];
+  }
+};
+
+/** Entries `cpu0`, `node3`: their numbers, ascending. */
+const numbered = (path: string, prefix: string): number[] =>
+  entries(path)
+    .flatMap((name) => (name.startsWith(prefix) && /^\d+$/.test(name.slice(prefix.length)) ? [name] : []))
+    .map((name) => Number(name.slice(prefix.length)))
+    .sort((a, b) => a - b);
+
+export function readTopology(root: string): MachineTopology {
+  const nodeOfCpu = new Map<number, number>();
+  const numaNodes = numbered(`${root}${NODES}`, 'node').map((id) => {
+    const folder = `${root}${NODES}/node${id}`;
+    for (const cpu of numbered(folder, 'cpu')) nodeOfCpu.set(cpu, id);
+    return { id, memoryBytes: nodeMemory(folder), hugePages: nodeHugePages(folder) };
+  });
+  return {
+    cpus: processors(root).map((id) => ({ ...placeOf(root, id), numaNode: nodeOfCpu.get(id) ?? 0 })),
+    numaNodes,
+    disks: disks(root),
+    fileSystems: fileSystems(root),
+  };
+}
+
+/** Those that are online: /proc/cpuinfo lists no others. */
+function processors(root: string): number[] {
+  const listed = (readText(`${root}/proc/cpuinfo`) ?? '').matchAll(/^processor\s*:?\s*(\d+)/gm);
+  return [...listed].map(([, id]) => Number(id));
+}
+
+function placeOf(root: string, id: number) {
+  const folder = `${root}${CPUS}/cpu${id}/topology`;
+  const core = readNumber(`${folder}/core_id`);
+  const socket = readNumber(`${folder}/physical_package_id`);
+  return { id, core: core === null ? id : Number(core), socket: socket === null ? 0 : Number(socket) };
+}
+
+function nodeMemory(folder: string): string {
+  const kibibytes = /MemTotal:\s+(\d+) kB/.exec(readText(`${folder}/meminfo`) ?? '')?.[1];
+  return String(BigInt(kibibytes ?? '0') * BYTES_PER_KIB);
+}
+
+function nodeHugePages(folder: string) {
+  return entries(`${folder}/hugepages`).flatMap((name) => {
+    const kib = /^hugepages-(\d+)kB$/.exec(name)?.[1];
+    const count = readNumber(`${folder}/hugepages/${name}/nr_hugepages`);
+    return kib === undefined || count === null ? [] : [{ kib: Number(kib), count: Number(count) }];
+  });
+}
+
+function disks(root: string) {
+  const names = entries(`${root}/sys/block`).filter((name) => !VIRTUAL_DISK.test(name));
+  return names.sort().flatMap((name) => {
+    const sectors = readNumber(`${root}/sys/block/${name}/size`);
+    if (sectors === null || sectors === 0n) return [];
+    const device = readText(`${root}/sys/block/${name}/dev`) ?? '';
+    return [{ name, device, sizeBytes: String(sectors * SECTOR_BYTES) }];
+  });
+}
+
+/** Mounted from a block device; each device once, at its first mount. */
+function fileSystems(root: string) {
+  const mounts = parseMounts(readText(`${root}/proc/self/mountinfo`) ?? '');
+  const byDevice = new Map<string, { device: string; mountPoint: string; type: string }>();
+  for (const { source, point, type } of mounts) {
+    if (!source.startsWith('/dev/') || VIRTUAL_DISK.test(basename(source)) || byDevice.has(source)) continue;
+    byDevice.set(source, { device: source, mountPoint: point, type });
+  }
+  return [...byDevice.values()];
+}
