@@ -5,7 +5,7 @@
  * variables that the services of a namespace make, with the name `linked` for a pod that wants all of them and `master`
  * for one that wants those of `kubernetes` alone.
  */
-import { isStaticPod, type Pod } from '../api/pod.ts';
+import { isStaticPod, type Pod, type Volume } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { objectKey, objectKeysOf } from '../pods/volumes/objects.ts';
 
@@ -18,11 +18,28 @@ export const servicesKey = ({ metadata, spec }: Pod): string =>
 export const runtimeClassKey = ({ spec }: Pod): string | null =>
   spec.runtimeClassName ? objectKey('RuntimeClass', '', spec.runtimeClassName) : null;
 
+/** The claim behind a volume: named, or the pod's own. */
+export function claimNameOf(volume: Volume, podName: string): string | null {
+  if (volume.ephemeral) return `${podName}-${volume.name}`;
+  return volume.persistentVolumeClaim?.claimName ?? null;
+}
+
+const claimKeys = ({ metadata: { namespace, name }, spec }: Pod): readonly string[] =>
+  (spec.volumes ?? []).flatMap((volume) => {
+    const claim = claimNameOf(volume, name);
+    return claim === null ? [] : [objectKey('PersistentVolumeClaim', namespace, claim)];
+  });
+
 /** Everything that the pod uses and that may change while it lives. */
 export function neededKeys(pod: Pod, { apiServer }: Pick<NodeSettings, 'apiServer'>): readonly string[] {
   if (apiServer === undefined) return objectKeysOf(pod);
   const runtimeClass = runtimeClassKey(pod);
-  return [...objectKeysOf(pod), ...(runtimeClass === null ? [] : [runtimeClass]), servicesKey(pod)].toSorted();
+  return [
+    ...objectKeysOf(pod),
+    ...claimKeys(pod),
+    ...(runtimeClass === null ? [] : [runtimeClass]),
+    servicesKey(pod),
+  ].toSorted();
 }
 
 /** Of these, what has to be known before the pod can start. A static pod starts without the API server. */

@@ -12,6 +12,7 @@
 import { type AnyActorRef, line, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { Ended } from '../pods/messages.ts';
+import { claimMachine } from './claim.ts';
 import { idOf } from './keys.ts';
 import type { ObjectFound, ObjectObserved, ObjectState, ObjectsReleased, ObjectsWanted } from './messages.ts';
 import { objectMachine } from './object.ts';
@@ -42,7 +43,7 @@ type Event =
 
 const s = setup({
   types: { input: {} as ObjectsInput, context: {} as Context, events: {} as Event },
-  actors: { object: objectMachine, services: servicesMachine },
+  actors: { claim: claimMachine, object: objectMachine, services: servicesMachine },
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
@@ -72,6 +73,8 @@ function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Pa
 
 function start(enqueue: Enqueue, strategy: Context['strategy'], key: string): void {
   if (isServices(key)) enqueue.spawnChild('services', { id: SERVICES });
+  else if (idOf(key).kind === 'PersistentVolumeClaim')
+    enqueue.spawnChild('claim', { id: actorOf(key), input: { key } });
   else enqueue.spawnChild('object', { id: actorOf(key), input: { key, strategy } });
 }
 

@@ -11,10 +11,10 @@ export type Content = { readonly text: string | SecretHandle } | { readonly base
 
 /**
  * A ConfigMap or Secret as the machines hold it; or what else a pod takes from the API server by name: the handler of a
- * RuntimeClass, the variables of services, a token of its service account.
+ * RuntimeClass, the place of a claim's volume, the variables of services, a token of its service account.
  */
 export interface ConfigObject {
-  readonly kind: 'ConfigMap' | 'Secret' | 'RuntimeClass' | 'Services' | 'Token';
+  readonly kind: 'ConfigMap' | 'Secret' | 'PersistentVolumeClaim' | 'RuntimeClass' | 'Services' | 'Token';
   readonly namespace: string;
   readonly name: string;
   /** Empty or absent for one from a file. */

@@ -6,12 +6,14 @@
  */
 import type { Pod, Volume } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import { claimNameOf } from '../../objects/keys.ts';
 import type { HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../../operations/volume.ts';
 import { volumeDirectory } from '../spec/paths.ts';
 import { podContainers } from '../spec/qos.ts';
 import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { podLimits } from '../spec/resources.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
+import { objectKey } from './objects.ts';
 import { type PayloadInput, payload } from './payload.ts';
 
 export interface VolumePlan {
@@ -34,16 +36,30 @@ export function volumePlan(input: PayloadInput): VolumePlan {
   const setUps: VolumeSetUp[] = [];
   const failures: VolumeFailure[] = [];
   for (const volume of input.pod.spec.volumes ?? []) {
-    const own = mountedOf(volume, input);
-    if (own !== null) mounted[volume.name] = own;
     try {
-      const setUp = setUpOf(volume, input);
+      const bound = boundVolume(volume, input);
+      const own = mountedOf(bound, input);
+      if (own !== null)
+        mounted[volume.name] = volume.persistentVolumeClaim?.readOnly ? { ...own, readOnly: true } : own;
+      const setUp = setUpOf(bound, input);
       if (setUp !== null) setUps.push(setUp);
     } catch (error) {
       failures.push({ name: volume.name, message: error instanceof Error ? error.message : String(error) });
     }
   }
   return { mounted, setUps, failures };
+}
+
+/** A claim stands for the volume that is bound to it. On a node that runs alone there are none. */
+function boundVolume(volume: Volume, { pod, node, objects, unavailable }: PayloadInput): Volume {
+  const { namespace, name: podName } = pod.metadata;
+  const claim = node.apiServer === undefined ? null : claimNameOf(volume, podName);
+  if (claim === null) return volume;
+  const key = objectKey('PersistentVolumeClaim', namespace, claim);
+  const place = objects[key]?.data;
+  if (place === undefined) throw new Error(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
+  const { path, type } = place as Readonly<Record<'path' | 'type', { readonly text: string }>>;
+  return { name: volume.name, hostPath: { path: path.text, type: type.text } };
 }
 
 /** What the agent writes itself is read-only for everybody else. */

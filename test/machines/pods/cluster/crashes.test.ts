@@ -8,14 +8,28 @@ let cluster: ClusterNode;
 const projected = {
   volumes: [
     { name: 'c', configMap: { name: 'settings' } },
+    { name: 'p', persistentVolumeClaim: { claimName: 'data', readOnly: true } },
     { name: 't', projected: { sources: [{ serviceAccountToken: { path: 'token', expirationSeconds: 600 } }] } },
   ],
 };
+
+function createClaim({ node, kube }: ClusterNode): void {
+  node.world.folders.add('/srv');
+  const bound = { spec: { volumeName: 'pv' }, status: { phase: 'Bound' } };
+  kube.create({
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name: 'pv' },
+    spec: { hostPath: { path: '/srv' } },
+  });
+  kube.create({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: 'data' }, ...bound });
+}
 
 function running(): ClusterNode {
   cluster = clusterNode({ staticPodURL: 'http://127.0.0.1/pods' });
   const { node, kube } = cluster;
   kube.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'settings' }, data: { a: '1' } });
+  createClaim(cluster);
   node.world.setManifests([manifest({ uid: 'static' })]);
   node.boot().run(500);
   kube.createPod('web', projected);
@@ -39,6 +53,11 @@ const cases: [machine: string, address: () => string, event: object][] = [
   ['statusPublisher', () => `kubelet/status/pod-${uid()}`, { type: 'status.observed', seen: { status: null } }],
   ['objects', () => 'kubelet/objects', { type: 'objects.wanted', uid: 'x', keys: null }],
   ['object', () => 'kubelet/objects/object-ConfigMap:default:settings', { type: 'reflector.listed', items: null }],
+  [
+    'claim',
+    () => 'kubelet/objects/object-PersistentVolumeClaim:default:data',
+    { type: 'reflector.listed', items: null },
+  ],
   ['services', () => 'kubelet/objects/services', { type: 'services.wanted', keys: null }],
   ['eventRecorder', () => 'kubelet/eventRecorder', { type: 'event.recorded', ref: null }],
 ];
@@ -66,6 +85,7 @@ describe('a crash of one actor', () => {
     cluster = clusterNode();
     const { node, kube } = cluster;
     kube.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'settings' }, data: { a: '1' } });
+    createClaim(cluster);
     kube.brokenTokens = 1;
     node.boot().run(500);
     kube.createPod('web', projected);

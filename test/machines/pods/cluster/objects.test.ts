@@ -202,6 +202,59 @@ describe('services', () => {
   });
 });
 
+describe('a PersistentVolumeClaim', () => {
+  const create = (kind: string, name: string, spec: object, status = {}) => {
+    const { kube } = cluster;
+    kube.create({ apiVersion: 'v1', kind, metadata: { name }, spec, status });
+  };
+  const claim = { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] };
+  const mount = { containers: [{ name: 'app', image: 'app:1', volumeMounts: [{ name: 'v', mountPath: '/data' }] }] };
+  const mounts = (): { container_path: string; host_path: string }[] => created()[0].mounts;
+
+  it.each([
+    ['hostPath', { hostPath: { path: '/srv/data' } }],
+    ['local', { local: { path: '/srv/data' } }],
+  ])('is mounted from where its volume of kind %s lies', (_, source) => {
+    const { node, kube } = booted();
+    node.world.folders.add('/srv/data');
+    create('PersistentVolume', 'pv', { capacity: { storage: '1Gi' }, ...source });
+    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    kube.createPod('web', { ...claim, ...mount });
+    node.until('Running', isRunning('web'), 10_000);
+    expect(mounts()[0]).not.toHaveProperty('readonly', true);
+    expect(mounts()).toContainEqual(expect.objectContaining({ container_path: '/data', host_path: '/srv/data' }));
+  });
+
+  it('holds the pod back until it is there and bound', () => {
+    const { node, kube } = booted();
+    node.world.folders.add('/srv/data');
+    kube.createPod('web', { ...claim, ...mount });
+    node.run(3_000);
+    const failed = 'FailedMount: MountVolume.SetUp failed for volume "v" : error processing PVC default/data: ';
+    expect(messages()).toContain(
+      `${failed}failed to fetch PVC from API server: persistentvolumeclaims "data" not found`,
+    );
+    create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' } });
+    create('PersistentVolumeClaim', 'data', {}, { phase: 'Pending' });
+    node.run(3_000);
+    expect(messages()).toContain(`${failed}PVC is not bound`);
+    kube.patch('persistentvolumeclaims', 'data', { spec: { volumeName: 'pv' } });
+    kube.patch('persistentvolumeclaims', 'data', { status: { phase: 'Bound' } }, 'status');
+    node.until('Running', isRunning('web'), 10_000);
+  });
+
+  it('whose volume cannot be mounted here says which kind that is', () => {
+    const { node, kube } = booted();
+    create('PersistentVolume', 'pv', { capacity: { storage: '1Gi' }, csi: { driver: 'x', volumeHandle: 'y' } });
+    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    kube.createPod('web', claim);
+    node.run(3_000);
+    expect(messages().some((each) => each.includes('PV "pv" is of kind csi, which this node agent cannot mount'))).toBe(
+      true,
+    );
+  });
+});
+
 describe('a RuntimeClass', () => {
   it('names the handler; one that is missing blocks the pod until it is there', () => {
     const { node, kube } = booted();

@@ -1,0 +1,164 @@
+/**
+ * One PersistentVolumeClaim that pods use (`object-<key>` below `objects`), and the volume that is bound to it.
+ *
+ * Decides: whether the claim can be mounted on this node, and where it lies.
+ * Owns: the version that was last told; the name of the bound volume.
+ * Hears: the reflector of the claim.
+ * Asks: `kube.get` of the volume. Tells `objects` `object.observed`.
+ * Invariants:
+ *   A1 a claim is usable only while it is bound and nobody deletes it; what uses it already keeps it.
+ *   A2 what this agent cannot mount is said by its kind, never left out.
+ */
+import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+import { type KubeObject, kubeOperations } from '../operations/kube.ts';
+import type { Ended } from '../pods/messages.ts';
+import { isRecord } from '../pods/validation/schema.ts';
+import { versionOf } from './from-api.ts';
+import { idOf } from './keys.ts';
+import type { ObjectObserved, ObjectState } from './messages.ts';
+
+const RETRY_BASE_MS = 1_000;
+const RETRY_MAX_MS = 30_000;
+const REOPEN_MS = 1_000;
+
+export interface ClaimInput {
+  readonly key: string;
+}
+
+interface Context extends ClaimInput {
+  /** Of what was last told; `null`: nothing was. */
+  readonly version: string | null;
+  /** Of the volume that is bound; empty: none that could be mounted. */
+  readonly volumeName: string;
+  readonly failures: number;
+  readonly untilMs: number;
+}
+
+const s = setup({
+  types: { input: {} as ClaimInput, context: {} as Context, events: {} as ReflectorReport | Ended },
+  actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
+  guards: { hasVolume: ({ context }) => context.volumeName !== '' },
+  delays: { retry: (args) => Math.max(0, args.context.untilMs - now(args)) },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+function tell(enqueue: Enqueue, { key, version }: Context, state: ObjectState): void {
+  const next = versionOf(state);
+  enqueue.assign({ version: next });
+  if (next !== version) enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
+}
+
+const problem = ({ key }: Context, text: string): ObjectState => {
+  const { namespace, name } = idOf(key);
+  return { state: 'unknown', message: `error processing PVC ${namespace}/${name}: ${text}` };
+};
+
+/** Upstream's reason why the claim cannot be used; empty when it can. */
+function refusalOf(claim: KubeObject | null, name: string): string {
+  if (claim === null) return `failed to fetch PVC from API server: persistentvolumeclaims "${name}" not found`;
+  const [spec, status] = [claim['spec'], claim['status']];
+  const isBound = isRecord(status) && status['phase'] === 'Bound' && isRecord(spec) && Boolean(spec['volumeName']);
+  if (!isBound) return 'PVC is not bound';
+  return claim.metadata['deletionTimestamp'] === undefined ? '' : 'PVC is being deleted';
+}
+
+const take = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'reflector.listed' && event.type !== 'reflector.changed') return;
+  const claim =
+    event.type === 'reflector.listed' ? (event.items[0] ?? null) : event.change === 'DELETED' ? null : event.object;
+  const refusal = refusalOf(claim, idOf(context.key).name);
+  const volumeName = refusal === '' ? (claim!['spec'] as { readonly volumeName: string }).volumeName : '';
+  enqueue.assign({ volumeName, failures: 0 });
+  if (refusal !== '') tell(enqueue, { ...context, volumeName }, problem(context, refusal));
+});
+
+const takeVolume = s.enqueueActions(({ context, event, enqueue }) => {
+  const volume = (event as unknown as { output: KubeObject }).output;
+  tell(enqueue, context, stateOf(context, volume));
+});
+
+function stateOf(context: Context, { metadata, ...volume }: KubeObject): ObjectState {
+  const spec = isRecord(volume['spec']) ? volume['spec'] : {};
+  const [hostPath, local] = [spec['hostPath'], spec['local']];
+  const place = isRecord(hostPath) ? hostPath : isRecord(local) ? { ...local, type: 'Directory' } : null;
+  const { namespace, name } = idOf(context.key);
+  if (place === null || typeof place['path'] !== 'string') {
+    const kinds = Object.keys(spec).filter((key) => isRecord(spec[key]) && !NO_SOURCES.has(key));
+    const text = `PV "${metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
+    return problem(context, `${text}; use hostPath or local`);
+  }
+  const type = typeof place['type'] === 'string' ? place['type'] : '';
+  const data = { path: { text: place['path'] }, type: { text: type } };
+  const version = versionOf([metadata['uid'], data]);
+  return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data } };
+}
+
+const NO_SOURCES: ReadonlySet<string> = new Set(['capacity', 'claimRef', 'nodeAffinity']);
+
+const noteFailure = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { message } = (event as unknown as { error: PlainError }).error;
+  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.failures) * (1 + random(args));
+  enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
+  tell(enqueue, context, problem(context, `failed to fetch PV ${context.volumeName} from API server: ${message}`));
+});
+
+const news = { target: '.deciding', actions: take } as const;
+
+export const claimMachine = s.createMachine({
+  id: 'claim',
+  context: ({ input }) => ({ ...input, version: null, volumeName: '', failures: 0, untilMs: 0 }),
+  initial: 'watching',
+  states: {
+    watching: {
+      invoke: {
+        id: 'reflector',
+        src: 'reflector',
+        input: ({ context: { key } }) => ({
+          target: {
+            client: 'kube',
+            apiVersion: 'v1',
+            resource: 'persistentvolumeclaims',
+            namespace: idOf(key).namespace,
+          },
+          fieldSelector: `metadata.name=${idOf(key).name}`,
+        }),
+        onDone: 'reopening',
+        onError: {
+          target: 'reopening',
+          actions: line('error', ({ context, event }) => [
+            'Following a claim of the API server crashed and starts again',
+            { object: context.key, error: (event.error as Error).message },
+          ]),
+        },
+      },
+      initial: 'unknown',
+      on: { 'reflector.listed': news, 'reflector.changed': news },
+      states: {
+        /** Nothing was heard of the claim yet. */
+        unknown: {},
+        deciding: { always: [{ guard: 'hasVolume', target: 'gettingVolume' }, { target: 'told' }] },
+        gettingVolume: {
+          invoke: {
+            id: 'volume',
+            src: 'kube.get',
+            input: ({ context }) => ({
+              client: 'kube',
+              apiVersion: 'v1',
+              resource: 'persistentvolumes',
+              name: context.volumeName,
+            }),
+            onDone: { target: 'told', actions: takeVolume },
+            onError: { target: 'backingOff', actions: noteFailure },
+          },
+        },
+        /** Waits for a change of the claim. */
+        told: {},
+        backingOff: { after: { retry: 'deciding' } },
+      },
+    },
+    reopening: { after: { [REOPEN_MS]: 'watching' } },
+  },
+});
