@@ -20,7 +20,7 @@ export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] 
   [/^kubelet_imagemanager_|^kubelet_image_manager_/, 'records of pulls are in the journal, one for each pull'],
   [
     /^kubelet_(first_network_pod_start|pod_start_sli|pod_start_total)_/,
-    'measured from the creation at the API server, which is not this machine's clock; see kubelet_pod_start_duration_seconds',
+    'measured from the creation at the API server, by another clock; see kubelet_pod_start_duration_seconds',
   ],
   [/^kubelet_node_startup_/, '`statelet time` and `statelet blame` say where the time of a start went'],
   [/^kubelet_(pod_worker_|pod_status_sync_|pod_watch_events_)/, 'there are no workers and no channels between them: one turn does it'],
@@ -37,5 +37,5 @@ export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] 
   [/^container_memory_total_(active|inactive)_file_bytes$/, 'the reader keeps the sums that decisions are made of'],
   [/^container_spec_memory_reservation_limit_bytes$/, 'this node reserves no memory for one container'],
   [/^container_swap_limit_bytes$/, 'the summary has use, not limits'],
-  [/^machine_(cpu_books|cpu_drawers|cpu_physical_cores|cpu_sockets|nvm_)/, 'no decision of this node needs it, and nobody else keeps it here'],
+  [/^machine_(cpu_books|cpu_drawers|nvm_)/, 'no decision of this node needs it, and nobody else keeps it here'],
 ];

@@ -85,8 +85,9 @@ beforeAll(async () => {
   node.world.pods.runtime.exit(container!, 3);
   node.run(20_000);
   fake = await FakeRuntime.start({});
+  const client = connectRuntime({ endpoint: fake.endpoint });
   const reader = new StatsReader({
-    call: connectRuntime({ endpoint: fake.endpoint }).call,
+    call: (name, request, limits) => client.call(name, request, limits),
     root: writeMachine(join(directory, 'machine')),
   });
   const measurements = {

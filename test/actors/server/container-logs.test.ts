@@ -1,0 +1,127 @@
+/** Logs of containers: following over rotation to the end, odd lines, and where the last lines begin. */
+import { appendFileSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { containerLog, type LogOptions } from '../../../src/actors/server/logs/container-log.ts';
+import { fixedTime, nanoseconds, parseCriLine } from '../../../src/actors/server/logs/cri-line.ts';
+import { LINE_MAX_BYTES, openLog, tailOffset } from '../../../src/actors/server/logs/log-file.ts';
+
+let directory: string;
+let path: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'statelet-logs-'));
+  path = join(directory, '0.log');
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+const ALL: LogOptions = { since: null, tail: null, limitBytes: null, timestamps: false, streams: ['stdout', 'stderr'] };
+const line = (text: string, tag = 'F', stream = 'stdout') => `2026-11-21T07:00:00.5Z ${stream} ${tag} ${text}\n`;
+
+async function read(options: Partial<LogOptions> = {}): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of containerLog(path, { ...ALL, ...options })) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+describe('following', () => {
+  test('goes on over rotation, loses nothing, and ends with the container', { timeout: 20_000 }, async () => {
+    writeFileSync(path, line('one'));
+    const { signal } = new AbortController();
+    let isRunning = true;
+    const seen: string[] = [];
+    const reading = (async () => {
+      for await (const chunk of containerLog(path, ALL, { signal, isRunning: () => isRunning }))
+        seen.push(String(chunk));
+    })();
+    await expect.poll(() => seen.join('')).toBe('one\n');
+    appendFileSync(path, line('two'));
+    appendFileSync(path, line('three, rotated before it was read'));
+    renameSync(path, `${path}.20261121-070000`);
+    writeFileSync(path, line('four'));
+    await expect
+      .poll(() => seen.join(''), { timeout: 5_000 })
+      .toBe('one\ntwo\nthree, rotated before it was read\nfour\n');
+    appendFileSync(path, line('last words'));
+    isRunning = false;
+    await reading;
+    expect(seen.at(-1)).toBe('last words\n');
+  });
+
+  test('ends when nobody follows any more', { timeout: 10_000 }, async () => {
+    writeFileSync(path, '');
+    const gone = new AbortController();
+    const log = containerLog(path, ALL, { signal: gone.signal, isRunning: () => true });
+    const next = log.next();
+    setTimeout(() => gone.abort(), 100);
+    expect(await next).toMatchObject({ done: true });
+  });
+});
+
+describe('a log', () => {
+  test('that is a link, or no file, is not read', async () => {
+    writeFileSync(join(directory, 'secret'), line('secret'));
+    symlinkSync(join(directory, 'secret'), path);
+    await expect(read()).rejects.toThrow(/ELOOP/);
+    await expect(openLog(directory)).rejects.toThrow('is not a file');
+  });
+
+  test('with lines that are none goes on after them', async () => {
+    const odd = [
+      '',
+      'no time stdout F x',
+      '2026-13-99T00:00:00Z stdout F bad time',
+      '2026-11-21T07:00:00Z other F x',
+      'short',
+    ];
+    writeFileSync(
+      path,
+      `${odd.join('\n')}\n${line('good')}${line('half ', 'P')}${line('line')}${line('no end').trimEnd()}`,
+    );
+    expect(await read()).toBe('good\nhalf line\nno end');
+    expect(await read({ timestamps: true })).toBe(
+      [
+        '2026-11-21T07:00:00.500000000Z good',
+        '2026-11-21T07:00:00.500000000Z half line',
+        '2026-11-21T07:00:00.500000000Z no end',
+      ].join('\n'),
+    );
+  });
+
+  test('without a single line break is given in pieces', async () => {
+    writeFileSync(path, `2026-11-21T07:00:00Z stdout F ${'x'.repeat(3 * LINE_MAX_BYTES)}`);
+    expect((await read({ limitBytes: 10 })).length).toBe(10);
+    expect((await read()).length).toBeGreaterThan(LINE_MAX_BYTES);
+  });
+});
+
+test('the last lines are those that a split would give, whatever the log', async () => {
+  const text = fc.array(
+    fc.string({ maxLength: 40 }).map((part) => part.replaceAll('\n', ' ')),
+    { maxLength: 30 },
+  );
+  await fc.assert(
+    fc.asyncProperty(text, fc.nat(35), fc.boolean(), async (lines, wanted, isEnded) => {
+      const content = lines.join('\n') + (isEnded && lines.length > 0 ? '\n' : '');
+      writeFileSync(path, content);
+      const handle = await openLog(path);
+      const offset = await tailOffset(handle, wanted);
+      await handle.close();
+      const whole = content.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+      const expected = wanted === 0 ? '' : whole.slice(-wanted).join('');
+      expect(Buffer.from(content).subarray(offset).toString()).toBe(expected);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('times are read and written to the nanosecond, in any zone', () => {
+  expect(nanoseconds('1970-01-01T00:00:01.000000002Z')).toBe(1_000_000_002n);
+  expect(nanoseconds('1970-01-01T01:00:01+01:00')).toBe(1_000_000_000n);
+  for (const bad of ['', 'x', '2026-02-30T00:00:00Z', '2026-01-01', '2026-01-01T00:00:00', '2026-01-01T25:00:00Z']) {
+    expect(nanoseconds(bad), bad).toBeNull();
+  }
+  expect(fixedTime('2026-01-01T00:00:00.12+02:00')).toBe('2026-01-01T00:00:00.120000000+02:00');
+  expect(parseCriLine(Buffer.from('2026-01-01T00:00:00Z stderr P:x a b\n'))?.content.toString()).toBe('a b');
+});
