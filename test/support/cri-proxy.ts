@@ -28,6 +28,7 @@ export interface RecordedCall {
   code?: number;
   /** Of an error. */
   message?: string;
+  /** What the runtime answered, also when the agent did not get it. */
   response?: Message;
 }
 
@@ -153,23 +154,29 @@ export class CriProxy {
   ): Promise<void> {
     let reply: Buffer;
     try {
-      reply = await this.interfere(record, () => this.#forward(method, call));
+      reply = await this.interfere(record, () => this.#forward(record, method, call));
     } catch (error) {
       const { code, details } = error as grpc.ServiceError;
       ended(record, code, { message: details });
       return callback({ code, details });
     }
-    ended(record, 0, { response: decoded(method.responseDeserialize(reply)) });
+    ended(record, 0, {});
     callback(null, reply);
   }
 
   /** With the agent's deadline, and given up when the agent gives up. */
-  #forward({ path }: Definition, call: grpc.ServerUnaryCall<Buffer, Buffer>): Promise<Buffer> {
+  #forward(
+    record: RecordedCall,
+    { path, responseDeserialize }: Definition,
+    call: grpc.ServerUnaryCall<Buffer, Buffer>,
+  ): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const options = { deadline: call.getDeadline() };
-      const forwarded = this.#runtime.makeUnaryRequest(path, asIs, asIs, call.request, options, (error, reply) =>
-        reply === undefined ? reject(error ?? new Error(`${path} gave neither answer nor error`)) : resolve(reply),
-      );
+      const forwarded = this.#runtime.makeUnaryRequest(path, asIs, asIs, call.request, options, (error, reply) => {
+        if (reply === undefined) return reject(error ?? new Error(`${path} gave neither answer nor error`));
+        record.response = decoded(responseDeserialize(reply));
+        resolve(reply);
+      });
       call.on('cancelled', () => forwarded.cancel());
     });
   }
@@ -194,6 +201,6 @@ export class CriProxy {
 
 const decoded = (message: object): Message => ({ ...message });
 
-function ended(record: RecordedCall, code: number, end: Pick<RecordedCall, 'message' | 'response'>): void {
+function ended(record: RecordedCall, code: number, end: Pick<RecordedCall, 'message'>): void {
   Object.assign(record, { endedAtMs: Date.now(), code, ...end });
 }
