@@ -38,7 +38,7 @@ afterEach(() => {
   cluster.node.assertReplays();
 });
 
-describe('an event', () => {
+describe('eventWriter', () => {
   it('is posted as the recorded kubelet posts it', () => {
     const { node } = booted();
     say('no');
