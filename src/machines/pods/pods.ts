@@ -22,12 +22,12 @@ import type { ObjectFound, ObjectsReleased, ObjectsStarted, ObjectsWanted } from
 import type { SoftState } from '../operations/host.ts';
 import { operations } from '../operations/index.ts';
 import type { AllocationReport } from './admission/messages.ts';
+import type { MirrorMessage } from './api-messages.ts';
 import type {
   ConfigMessage,
   Ended,
   GarbageWanted,
   ImageReport,
-  MirrorMessage,
   ObjectsTold,
   PodKill,
   PodKillWanted,
