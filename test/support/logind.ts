@@ -122,12 +122,12 @@ function descriptorStream(socket: Socket): Socket {
     const { fd } = (socket as unknown as { _handle: { fd: number } })._handle;
     const control = controlMessage(fds);
     const vector = Buffer.alloc(16);
-    vector.writeBigUInt64LE(BigInt(koffi.address(bytes)), 0);
+    vector.writeBigUInt64LE(koffi.address(bytes), 0);
     vector.writeBigUInt64LE(BigInt(bytes.length), 8);
     const message = Buffer.alloc(56);
-    message.writeBigUInt64LE(BigInt(koffi.address(vector)), 16);
+    message.writeBigUInt64LE(koffi.address(vector), 16);
     message.writeBigUInt64LE(1n, 24);
-    message.writeBigUInt64LE(BigInt(koffi.address(control)), 32);
+    message.writeBigUInt64LE(koffi.address(control), 32);
     message.writeBigUInt64LE(BigInt(control.length), 40);
     if (sendmsg(fd, message, MSG_NOSIGNAL) !== bytes.length) throw new Error('a descriptor could not be sent');
     return true;

@@ -1,8 +1,8 @@
 /**
  * logind over the system's bus: how long it waits, when the machine shuts down, and the lock that delays it.
  *
- * The lock is a descriptor that logind hands out, which Node cannot receive; systemd's own `systemd-inhibit` holds it as
- * long as its child runs, and the child as long as our end of its input is open. So the lock ends with this process,
+ * The lock is a descriptor that logind hands out, which Node cannot receive; systemd's own `systemd-inhibit` holds it
+ * as long as its child runs, and the child as long as our end of its input is open. So the lock ends with this process,
  * however it ends.
  * Source: org.freedesktop.login1(5), systemd-inhibit(1), logind.conf(5).
  */

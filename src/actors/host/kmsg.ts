@@ -2,8 +2,8 @@
  * `host.watchOom`: follows the kernel's log and speaks only when the kernel killed a process for want of memory.
  *
  * Owns: the open log; in a small file, the number of the last record that was told, with the boot it belongs to.
- * Invariants: a kill is told once, also over restarts of the agent within one boot; records that were overwritten before
- * they were read are skipped; reading never waits in a thread, so that the log takes none of Node's few.
+ * Invariants: a kill is told once, also over restarts of the agent within one boot; records that were overwritten
+ * before they were read are skipped; reading never waits in a thread, so that the log takes none of Node's few.
  */
 import { constants, readSync } from 'node:fs';
 import { open, readFile, rename, writeFile } from 'node:fs/promises';

@@ -1,8 +1,8 @@
 /**
  * From the kernel's log to the processes that it killed for want of memory.
  *
- * Pure. Format of a record: the kernel's dev-kmsg (`priority,sequence,microseconds,flags;text`). Meaning of the lines as
- * in cAdvisor's oomparser: an episode begins with `invoked oom-killer:` and ends with the line that names the victim.
+ * Pure. Format of a record: the kernel's dev-kmsg (`priority,sequence,microseconds,flags;text`). Meaning of the lines
+ * as in cAdvisor's oomparser: an episode begins with `invoked oom-killer:` and ends with the line that names the victim.
  */
 
 import type { OomKill } from '../../machines/operations/host.ts';
@@ -20,8 +20,10 @@ export function parseRecord(line: string): KernelRecord | null {
 
 const BEGIN = /invoked oom-killer:/;
 /** Since Linux 5.0. */
-const VERDICT =
-  /oom-kill:constraint=([^,]*),nodemask=.*,cpuset=.*,mems_allowed=.*,(?:oom_memcg=([^,]*)|global_oom),task_memcg=([^,]*),task=(.*),pid=(\d+),uid=\d+/;
+const VERDICT = new RegExp(
+  'oom-kill:constraint=([^,]*),nodemask=.*,cpuset=.*,mems_allowed=.*,(?:oom_memcg=([^,]*)|global_oom),' +
+    'task_memcg=([^,]*),task=(.*),pid=(\\d+),uid=\\d+',
+);
 const LEGACY_CGROUPS = /Task in (\S*) killed as a result of limit of (\S*)/;
 const LEGACY_VICTIM = /Killed process (\d+)(?:,.*)? \((.+)\)/;
 

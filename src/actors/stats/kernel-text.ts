@@ -1,8 +1,8 @@
 /**
  * How the kernel writes numbers into small files of /proc, /sys and cgroups.
  *
- * Reads are synchronous: such a file is a few hundred bytes that the kernel makes at once, and a trip through the thread
- * pool costs four times as much as the read. A file that is not there is `null`, because cgroups come and go.
+ * Reads are synchronous: such a file is a few hundred bytes that the kernel makes at once, and a trip through the
+ * thread pool costs more than the read. A file that is not there is `null`, because cgroups come and go.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 

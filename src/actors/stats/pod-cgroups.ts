@@ -1,7 +1,7 @@
 /**
  * Which cgroups are pods and containers: found by walking the tree below the pods' cgroup.
  *
- * Names: cgroupfs `pod<uid>/<container id>`, systemd `kubepods-…-pod<uid with _>.slice/<runtime>-<container id>.scope`.
+ * Names: with cgroupfs `pod<uid>/<container id>`, with systemd `…-pod<uid with _>.slice/<runtime>-<id>.scope`.
  */
 import { below, type Hierarchy } from './hierarchy.ts';
 

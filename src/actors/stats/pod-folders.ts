@@ -1,8 +1,8 @@
 /**
  * What a pod keeps on the node's disk: its volumes, its logs, and the files that the node agent wrote for it.
  *
- * Invariant: only what lies in the pod's own folders is measured; a volume that is a file system of its own is asked for
- * its fill, not walked.
+ * Invariant: only what lies in the pod's own folders is measured; a volume that is a file system of its own is asked
+ * for its fill, not walked.
  */
 import { readdir, stat } from 'node:fs/promises';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } from './disk-usage.ts';

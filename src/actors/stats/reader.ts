@@ -111,7 +111,7 @@ export class StatsReader {
     return { node: this.#node(reading), pods: withDisk };
   }
 
-  /** Every cgroup of the machine with all its counters, named by pod and container where it is one: /metrics/cadvisor. */
+  /** Every cgroup with all its counters, named by pod and container where it is one: for /metrics/cadvisor. */
   async cgroups(node: StatsPlace): Promise<CgroupSample[]> {
     const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
     return await cgroupSamples({ hierarchy, running, podsCgroup: node.podsCgroup, root: this.root, now: this.now });

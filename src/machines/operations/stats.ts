@@ -1,8 +1,8 @@
 /**
  * What the node agent asks about use of this machine. Implemented by `src/actors/stats`.
  *
- * Only what decides something is asked here; numbers that are served to others (/stats/summary, metrics) go from port to
- * port and never through a machine. Amounts are decimal text in bytes, inodes or processes.
+ * Only what decides something is asked here; numbers that are served to others (/stats/summary, metrics) go from port
+ * to port and never through a machine. Amounts are decimal text in bytes, inodes or processes.
  */
 import { query, stream } from '../../kernel/xstate.ts';
 import type { StatsPlace } from '../node/stats-node.ts';
@@ -81,7 +81,7 @@ export interface StorageExceeded {
 
 export const statsOperations = {
   'stats.diskLayout': query<{ place: StatsPlace }, DiskLayout>(),
-  /** Observes every `periodMs`; speaks when a threshold is crossed, when its minimum is reclaimed, and never between. */
+  /** Observes every `periodMs`; speaks when a threshold is crossed and when its minimum is reclaimed. */
   'stats.watchSignals': stream<
     { place: StatsPlace; thresholds: readonly EvictionThreshold[]; periodMs: number },
     | { readonly type: 'signals.changed'; readonly observations: Observations }

@@ -95,7 +95,6 @@ const s = setup({
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
-const outputOf = <Output>(event: unknown): Output => (event as { output: Output }).output;
 const errorOf = (event: unknown): string => (event as { error: PlainError }).error.message;
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
@@ -122,7 +121,8 @@ const noteSignals = s.enqueueActions((args) => {
 
 const noteLook = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { observations, pods } = outputOf<{ observations: Observations; pods: readonly PodUse[] }>(event);
+  const { output } = event as unknown as { output: { observations: Observations; pods: readonly PodUse[] } };
+  const { observations, pods } = output;
   enqueue.assign({ uses: pods });
   settle(enqueue, context, observed(context, observations, now(args)));
 });
@@ -165,7 +165,7 @@ const notePod = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const noteLayout = s.enqueueActions(({ context, event, enqueue }) => {
-  const change = located(context, outputOf<DiskLayout>(event));
+  const change = located(context, (event as unknown as { output: DiskLayout }).output);
   enqueue.assign(change);
   for (const uid of Object.keys(context.pods)) watchStorage(enqueue, { ...context, ...change }, uid);
 });

@@ -1,7 +1,7 @@
 /**
  * The watch over what one pod keeps on the node's disk (`storage-<uid>`), for pods that have a limit of it.
  *
- * Decides: nothing but to try again. Hears: `storage.changed`. Asks: `stats.watchStorage`.
+ * Decides: nothing but to try again. Owns: nothing but the watch. Hears: `storage.changed`. Asks: `stats.watchStorage`.
  * Tells `eviction`: `storage.exceeded`, once for each limit that is exceeded.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */

@@ -1,8 +1,8 @@
 /**
  * When a node is short of something: thresholds, what was observed, and the conditions that follow.
  *
- * Pure. Upstream: pkg/kubelet/eviction/helpers.go. Invariant: a threshold is met when less than its amount is available;
- * once met it stays so until its minimum is reclaimed, too.
+ * Pure. Upstream: pkg/kubelet/eviction/helpers.go. Invariant: a threshold is met when less than its amount is
+ * available; once met it stays so until its minimum is reclaimed, too.
  */
 import type {
   DiskLayout,
@@ -84,7 +84,7 @@ export function withContainerFs(
 export const isBytes = (signal: EvictionSignal): boolean =>
   resourceOf(signal) === 'memory' || resourceOf(signal) === 'ephemeral-storage';
 
-/** What a threshold means on this machine, in whole units. A share is a float of 32 bits upstream, and so it is here. */
+/** What a threshold means on this machine, in whole units. A share is a float of 32 bits, as upstream. */
 export function thresholdAmount(value: ThresholdValue, capacity: bigint): bigint {
   if ('quantity' in value) return wholeUnits(parseQuantity(value.quantity));
   return BigInt(Math.trunc(Number(capacity) * Math.fround(value.share)));
