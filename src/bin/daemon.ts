@@ -91,7 +91,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   }
   const { journal, vault } = places;
   const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
-  const cgroups = cgroupPorts();
+  const { close: closeCgroups, ...cgroups } = cgroupPorts();
   const kube = connectKube({ vault });
   const argv = maskedArguments(options.argv, (value) => vault.seal(value).$secret);
   const page = visualizerPage(options);
@@ -150,7 +150,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   await journal.close();
   await page?.visualizer.close();
   await kube.close();
-  cgroups.close();
+  closeCgroups();
   await runtime.close({ stopContainers: interrupted });
   if ('output' in end) options.ended?.(end.output);
   return exitCode(end);

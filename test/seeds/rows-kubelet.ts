@@ -23,7 +23,12 @@ export const KUBELET_ROWS: readonly Row[] = [
     'host-pid-sources',
     'host-ipc-sources',
   ]),
-  planned('S123', 'docker configuration in the root directory', 'pods'),
+  built(
+    'S123',
+    'docker configuration in the root directory',
+    'src/actors/credentials/docker-config.ts#nodeLogins',
+    'test/actors/credentials/keyring.test.ts',
+  ),
   built('S124', 'root directory said', 'kubelet: alive.startup.runKubelet.rootDirectory', boot),
   built('S125', 'OSInterface', 'src/machines/operations/host.ts#hostOperations', [TESTS.files, TESTS.machine]),
   instead('S126', 'SeccompDefault gate', 'always available upstream; no gate of that name'),

@@ -122,7 +122,6 @@ export const HEALTHY: Answers = {
   'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
   'server.serve': 'stream',
   'server.serveLocal': 'stream',
-  'server.serveLocal': 'stream',
   'certificate.load': ok({ certificate: null }),
 };
 

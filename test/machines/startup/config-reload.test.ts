@@ -64,6 +64,8 @@ describe('what can change', () => {
     const values: Record<string, unknown> = {
       clusterDNS: ['10.9.9.9'],
       clusterDomain: 'other.local',
+      containerLogMaxSize: '5Mi',
+      evictionMinimumReclaim: { 'memory.available': '7Mi' },
       healthzBindAddress: '127.0.0.9',
       'crashLoopBackOff.maxContainerRestartPeriod': '9s',
       'logging.verbosity': 9,
