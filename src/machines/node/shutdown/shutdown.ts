@@ -10,7 +10,7 @@
  *   D1 the lock is held from the first moment until the last group is over, and never longer.
  *   D2 a group begins when the one before is gone, or when its time is over.
  *   D3 without logind the node runs as ever, and its end is not graceful.
- * Seeds: S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
+ * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
 import { line, now, type PlainError, pick, setup, stateIn, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
