@@ -6,125 +6,43 @@
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `image.*` of `images`;
  *   `memory.loaded`.
- * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod whose actor lost it;
- * `memory` for what is remembered of containers.
+ * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
+ *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:
  *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
  *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards.
  *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
  */
-import { type AnyActorRef, assign, line, now, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
+import { assign, line, now, type PlainError, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
-import type { NodeSettings } from '../node-settings.ts';
 import { neededKeys } from '../objects/keys.ts';
-import type { ObjectFound, ObjectsReleased, ObjectsStarted, ObjectsWanted } from '../objects/messages.ts';
-import type { SoftState } from '../operations/host.ts';
-import { operations } from '../operations/index.ts';
+import type { ObjectsReleased } from '../objects/messages.ts';
 import type { AllocationReport } from './admission/messages.ts';
 import type { MirrorMessage } from './api-messages.ts';
-import type {
-  ConfigMessage,
-  Ended,
-  GarbageWanted,
-  ImageReport,
-  ObjectsTold,
-  PodKill,
-  PodKillWanted,
-  PodMessage,
-  PodRef,
-  PodsMessage,
-  RuntimeMessage,
-  StatusWanted,
-} from './messages.ts';
-import { podMachine } from './pod.ts';
+import type { Ended, GarbageWanted, ImageReport, PodKill, PodRef } from './messages.ts';
 import type { PodInput } from './pod-policy.ts';
+import { forwardObject, takeObjects, tellObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
+import {
+  type Args,
+  type Enqueue,
+  fullName,
+  idOf,
+  memoryOf,
+  type PodRecord,
+  type Records,
+  refOf,
+  podsSetup as s,
+  tell,
+} from './pods-setup.ts';
 import { emptyRuntime } from './runtime-facts.ts';
-import { type ConfigObjects, differ, withKeys } from './volumes/objects.ts';
+import { withKeys } from './volumes/objects.ts';
 
 /** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;
 const RESPAWN_BASE_MS = 1_000;
 /** Past this a crash loop is slow enough to be read. */
 const RESPAWN_MAX_MS = 60_000;
-
-export interface PodsInput {
-  readonly settings: NodeSettings;
-  readonly softState: SoftState | null;
-}
-
-interface PodRecord extends PodRef {
-  readonly isStatic: boolean;
-  /** Keys of the ConfigMaps and Secrets that it names. */
-  readonly objectKeys: readonly string[];
-  readonly desired: boolean;
-  readonly held: boolean;
-  /** Its actor is there. */
-  readonly alive: boolean;
-  readonly crashes: number;
-  readonly kill: PodKill | null;
-  /** The node ended it, though it is wanted. */
-  readonly verdict: PodKill | null;
-  /** It was wanted again while it ended. */
-  readonly again: boolean;
-}
-
-type Records = Readonly<Record<string, PodRecord>>;
-
-interface Context {
-  readonly settings: NodeSettings;
-  readonly memory: SoftState;
-  readonly records: Records;
-  readonly objects: ConfigObjects;
-  /** Every pod of the runtime was named: what was not does not exist there. */
-  readonly relisted: boolean;
-  /** Every source has spoken: what is not known here is wanted by nobody. */
-  readonly judges: boolean;
-}
-
-type Event =
-  | ConfigMessage
-  | ObjectsTold
-  | RuntimeMessage
-  | PodsMessage
-  | PodKillWanted
-  | ImageReport
-  | GarbageWanted
-  | StatusWanted
-  | ObjectFound
-  | ObjectsStarted
-  | AllocationReport
-  | Ended
-  | { readonly type: 'images.started' }
-  | { readonly type: 'memory.loaded'; readonly state: SoftState }
-  | { readonly type: 'pod.respawn'; readonly uid: string };
-
-const s = setup({
-  types: { input: {} as PodsInput, context: {} as Context, events: {} as Event },
-  actors: { pod: podMachine, ...pick(operations, 'volume.podFolders', 'logs.podFolders') },
-});
-
-type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
-type Enqueue = Args['enqueue'];
-
-const idOf = (uid: string): string => `pod-${uid}`;
-const tell = (
-  enqueue: Enqueue,
-  uid: string,
-  message: PodMessage | RuntimeMessage | ImageReport | AllocationReport | GarbageWanted | StatusWanted | ObjectFound,
-): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
-
-const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
-
-const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
-
-/** What is remembered of a pod's containers, by container. */
-const memoryOf = <Value>(memory: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
-  Object.fromEntries(
-    Object.entries(memory).flatMap(([key, value]) =>
-      key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
-    ),
-  );
 
 interface Start extends Partial<Pick<PodInput, 'pod' | 'runtime'>> {
   readonly held?: boolean;
@@ -203,39 +121,6 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
   const held = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
   return start(args, ref, before, { pod, held });
 }
-
-/** With an API server the objects come one by one, and for as long as the pod is there. */
-function wantObjects({ context, enqueue }: Args, uid: string, keys: readonly string[]): void {
-  if (context.settings.apiServer === undefined || keys.length === 0) return;
-  enqueue.sendTo(to('objects'), { type: 'objects.wanted', uid, keys } satisfies ObjectsWanted);
-}
-
-const wantObjectsAgain = s.enqueueActions((args) => {
-  for (const { uid, objectKeys } of Object.values(args.context.records)) wantObjects(args, uid, objectKeys);
-});
-
-const forwardObject = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'object.found') return;
-  for (const uid of event.uids) if (context.records[uid]?.alive) tell(enqueue, uid, event);
-});
-
-/** A pod hears of its objects only what it does not know. */
-function tellObjects(
-  enqueue: Enqueue,
-  { uid, objectKeys, alive }: PodRecord,
-  objects: ConfigObjects,
-  known: ConfigObjects,
-) {
-  if (alive && differ(withKeys(known, objectKeys), objects)) tell(enqueue, uid, { type: 'objects.changed', objects });
-}
-
-const takeObjects = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'config.objects') return;
-  for (const record of Object.values(context.records)) {
-    tellObjects(enqueue, record, withKeys(event.objects, record.objectKeys), context.objects);
-  }
-  enqueue.assign({ objects: event.objects });
-});
 
 const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
   other.uid !== pod.metadata.uid && fullName(other) === podFullName(pod);
@@ -370,7 +255,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** What stands for a static pod in the API server may go now. */
-function tellReleased(enqueue: Enqueue, { settings }: Context, { uid, namespace, name }: PodRef): void {
+function tellReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, namespace, name }: PodRef): void {
   if (settings.apiServer === undefined) return;
   const message: MirrorMessage = { type: 'mirror.released', pod: { uid, namespace, name } };
   enqueue.sendTo(to('mirrorPods'), message);

@@ -1,0 +1,102 @@
+/** The vocabulary of the pod workers' machine: its records, its events, how it speaks to its pods. See `pods.ts`. */
+import { type AnyActorRef, pick, setup } from '../../kernel/xstate.ts';
+import type { Pod } from '../api/pod.ts';
+import type { NodeSettings } from '../node-settings.ts';
+import type { ObjectFound, ObjectsStarted } from '../objects/messages.ts';
+import type { SoftState } from '../operations/host.ts';
+import { operations } from '../operations/index.ts';
+import type { AllocationReport } from './admission/messages.ts';
+import type {
+  ConfigMessage,
+  Ended,
+  GarbageWanted,
+  ImageReport,
+  ObjectsTold,
+  PodKill,
+  PodKillWanted,
+  PodMessage,
+  PodRef,
+  PodsMessage,
+  RuntimeMessage,
+  StatusWanted,
+} from './messages.ts';
+import { podMachine } from './pod.ts';
+import type { ConfigObjects } from './volumes/objects.ts';
+
+export interface PodsInput {
+  readonly settings: NodeSettings;
+  readonly softState: SoftState | null;
+}
+
+export interface PodRecord extends PodRef {
+  readonly isStatic: boolean;
+  /** Keys of the ConfigMaps and Secrets that it names. */
+  readonly objectKeys: readonly string[];
+  readonly desired: boolean;
+  readonly held: boolean;
+  /** Its actor is there. */
+  readonly alive: boolean;
+  readonly crashes: number;
+  readonly kill: PodKill | null;
+  /** The node ended it, though it is wanted. */
+  readonly verdict: PodKill | null;
+  /** It was wanted again while it ended. */
+  readonly again: boolean;
+}
+
+export type Records = Readonly<Record<string, PodRecord>>;
+
+interface Context {
+  readonly settings: NodeSettings;
+  readonly memory: SoftState;
+  readonly records: Records;
+  readonly objects: ConfigObjects;
+  /** Every pod of the runtime was named: what was not does not exist there. */
+  readonly relisted: boolean;
+  /** Every source has spoken: what is not known here is wanted by nobody. */
+  readonly judges: boolean;
+}
+
+type Event =
+  | ConfigMessage
+  | ObjectsTold
+  | RuntimeMessage
+  | PodsMessage
+  | PodKillWanted
+  | ImageReport
+  | GarbageWanted
+  | StatusWanted
+  | ObjectFound
+  | ObjectsStarted
+  | AllocationReport
+  | Ended
+  | { readonly type: 'images.started' }
+  | { readonly type: 'memory.loaded'; readonly state: SoftState }
+  | { readonly type: 'pod.respawn'; readonly uid: string };
+
+export const podsSetup = setup({
+  types: { input: {} as PodsInput, context: {} as Context, events: {} as Event },
+  actors: { pod: podMachine, ...pick(operations, 'volume.podFolders', 'logs.podFolders') },
+});
+
+export type Args = Parameters<Parameters<typeof podsSetup.enqueueActions>[0]>[0];
+export type Enqueue = Args['enqueue'];
+
+export const idOf = (uid: string): string => `pod-${uid}`;
+export const tell = (
+  enqueue: Enqueue,
+  uid: string,
+  message: PodMessage | RuntimeMessage | ImageReport | AllocationReport | GarbageWanted | StatusWanted | ObjectFound,
+): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
+
+export const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;
+
+export const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
+
+/** What is remembered of a pod's containers, by container. */
+export const memoryOf = <Value>(memory: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
+  Object.fromEntries(
+    Object.entries(memory).flatMap(([key, value]) =>
+      key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
+    ),
+  );
