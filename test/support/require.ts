@@ -4,7 +4,15 @@
  * A test that cannot run here is skipped and says why. `STATELET_REQUIRE` lists requirements (by comma or space) that
  * must be there, so that a CI job which promises a browser fails when it has none instead of skipping in silence.
  */
-export type Requirement = 'apiserver' | 'browser' | 'cgroups' | 'containerd' | 'registry' | 'root' | 'logind';
+export type Requirement =
+  | 'apiserver'
+  | 'browser'
+  | 'cgroups'
+  | 'containerd'
+  | 'kubectl'
+  | 'registry'
+  | 'root'
+  | 'logind';
 
 /**
  * `reason` is why the requirement cannot be met on this machine, or null when it is met. Use it as
