@@ -26,7 +26,7 @@ import { StatsReader, statsPorts } from '../actors/stats/index.ts';
 import { volumePorts } from '../actors/volume/index.ts';
 import { buildInfo } from '../kernel/build-info.ts';
 import { hostTime } from '../kernel/clock.ts';
-import { openJournal, openVault } from '../kernel/journal/index.ts';
+import { openJournal, openVault, type Vault } from '../kernel/journal/index.ts';
 import type { PlainError } from '../kernel/json.ts';
 import { Kernel } from '../kernel/kernel.ts';
 import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/records.ts';
@@ -90,10 +90,46 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
     return 1;
   }
   const { journal, vault } = places;
-  const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
-  const { close: closeCgroups, ...cgroups } = cgroupPorts();
-  const kube = connectKube({ vault });
+  const parts = openParts(options, vault);
   const argv = maskedArguments(options.argv, (value) => vault.seal(value).$secret);
+  const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: parts.page?.url() ?? null }));
+  let interrupted = false;
+  const end = await new Promise<End>((resolve) => {
+    const kernel = new Kernel({
+      machine: kubeletMachine,
+      header: header({ ...options, argv }, journal.incarnation),
+      sink: journal,
+      time: hostTime(),
+      performer: parts.performer,
+      onTurn: (records, running) => {
+        parts.log(records);
+        parts.server.onTurn(records, running);
+        parts.page?.visualizer.onTurn(records, running);
+        announce(records, running);
+      },
+      onStopped: resolve,
+    });
+    onSignals((signal) => {
+      interrupted ||= signal === 'SIGINT';
+      kernel.dispatch(kubeletMachine.id, { type: 'signal.received', signal }, 'process');
+    });
+    kernel.boot();
+    parts.page?.open();
+  });
+  await journal.close();
+  await parts.page?.visualizer.close();
+  await parts.kube.close();
+  parts.cgroups.close();
+  await parts.runtime.close({ stopContainers: interrupted });
+  if ('output' in end) options.ended?.(end.output);
+  return exitCode(end);
+}
+
+/** The ways to the world, and those who look on. Nothing is asked of either before the kernel boots. */
+function openParts(options: DaemonOptions, vault: Vault) {
+  const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
+  const cgroups = cgroupPorts();
+  const kube = connectKube({ vault });
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
   const stats = new StatsReader({ call: runtime.call });
@@ -107,53 +143,25 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
     setVerbosity: (level) => log.setLevel(levelOf(level)),
     warn: (sentence) => printLine('warn', 'server', sentence),
   });
-  const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: page?.url() ?? null }));
-  let interrupted = false;
-  const end = await new Promise<End>((resolve) => {
-    const kernel = new Kernel({
-      machine: kubeletMachine,
-      header: header({ ...options, argv }, journal.incarnation),
-      sink: journal,
-      time: hostTime(),
-      performer: performerOf({
-        ...cgroups,
-        ...hostPorts({ vault }),
-        ...logPorts(log),
-        ...volumePorts({ vault }),
-        ...containerLogPorts(),
-        ...userNamespacePorts(),
-        ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
-        ...healthzPorts(),
-        ...certificatePorts({ vault }),
-        ...kube.ports,
-        ...runtime.ports,
-        ...probePorts(runtime.ports, server.onAttempt),
-        ...logindPorts(),
-        ...statsPorts(stats),
-        ...server.ports,
-      }),
-      onTurn: (records, running) => {
-        log(records);
-        server.onTurn(records, running);
-        page?.visualizer.onTurn(records, running);
-        announce(records, running);
-      },
-      onStopped: resolve,
-    });
-    onSignals((signal) => {
-      interrupted ||= signal === 'SIGINT';
-      kernel.dispatch(kubeletMachine.id, { type: 'signal.received', signal }, 'process');
-    });
-    kernel.boot();
-    page?.open();
+  const { close: _close, ...groups } = cgroups;
+  const performer = performerOf({
+    ...groups,
+    ...hostPorts({ vault }),
+    ...logPorts(log),
+    ...volumePorts({ vault }),
+    ...containerLogPorts(),
+    ...userNamespacePorts(),
+    ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
+    ...healthzPorts(),
+    ...certificatePorts({ vault }),
+    ...kube.ports,
+    ...runtime.ports,
+    ...probePorts(runtime.ports, server.onAttempt),
+    ...logindPorts(),
+    ...statsPorts(stats),
+    ...server.ports,
   });
-  await journal.close();
-  await page?.visualizer.close();
-  await kube.close();
-  closeCgroups();
-  await runtime.close({ stopContainers: interrupted });
-  if ('output' in end) options.ended?.(end.output);
-  return exitCode(end);
+  return { runtime, cgroups, kube, page, log, server, performer };
 }
 
 function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {

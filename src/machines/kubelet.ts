@@ -16,7 +16,7 @@
  */
 import { assign, enqueueActions, line, raise, sendTo, to } from '../kernel/xstate.ts';
 import { nodeStatusInput } from './node/object/identity.ts';
-import { apiPort, localSocket, readOnlyPort } from './node/server-ports.ts';
+import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './node/server-ports.ts';
 import { clientCertificateInput } from './startup/client-builder.ts';
 import { clientBuilderInput, servingCertificateInput } from './startup/client-input.ts';
 import { command } from './startup/command.ts';
@@ -115,6 +115,7 @@ const subsystems = {
   server: subsystem('server', ({ context }) => apiPort(context)),
   readOnlyServer: subsystem('readOnlyServer', ({ context }) => readOnlyPort(context)),
   localServer: subsystem('localServer', ({ context }) => localSocket(context)),
+  podResources: subsystem('podResources', ({ context }) => podResourcesSocket(context)),
   healthz: subsystem('healthz', ({ context }) => ({
     address: context.config!.healthzBindAddress,
     port: context.config!.healthzPort,

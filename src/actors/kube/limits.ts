@@ -19,11 +19,23 @@ export class TokenBucket {
   /** Waits for this request's turn; rejects when it is not wanted any more. */
   async take(signal: AbortSignal): Promise<void> {
     if (this.qps <= 0) return;
-    const nowMs = performance.now();
-    const filled = this.tokens + ((nowMs - this.filledAtMs) / SECOND_MS) * this.qps;
-    this.tokens = Math.min(this.burst, filled) - 1;
-    this.filledAtMs = nowMs;
+    this.fill();
+    this.tokens -= 1;
     // A debt is a place in the queue: whoever comes later waits longer.
     if (this.tokens < 0) await sleep((-this.tokens / this.qps) * SECOND_MS, undefined, { signal });
+  }
+
+  /** A turn now, or none: for those who rather refuse than wait. */
+  takeNow(): boolean {
+    this.fill();
+    if (this.tokens < 1) return false;
+    this.tokens -= 1;
+    return true;
+  }
+
+  private fill(): void {
+    const nowMs = performance.now();
+    this.tokens = Math.min(this.burst, this.tokens + ((nowMs - this.filledAtMs) / SECOND_MS) * this.qps);
+    this.filledAtMs = nowMs;
   }
 }

@@ -15,6 +15,7 @@ import { sentMethod } from './http/malformed.ts';
 import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts';
 import { serveLocal } from './local.ts';
 import type { RequestMetrics } from './metrics/request-metrics.ts';
+import { servePodResources } from './pod-resources.ts';
 import { Listener } from './tls/listener.ts';
 import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
 import { selfSigned } from './tls/self-signed.ts';
@@ -31,7 +32,8 @@ export function serverPorts(options: ServerOptions): Ports<typeof serverOperatio
   return {
     'server.selfSign': ({ input }) => selfSigned(input.directory, input.hostname),
     'server.serve': (call) => serve(call, options),
-    'server.serveLocal': (call) => serveLocal(call, options),
+    'server.serveLocal': (call) =>
+      call.input.service === 'api' ? serveLocal(call, options) : servePodResources(call, options.view),
   };
 }
 

@@ -1,6 +1,7 @@
 /** `server.serveLocal`: the whole API of the node on a unix socket that only its owner may open. */
-import { chmod, unlink } from 'node:fs/promises';
+import { chmod, mkdir, unlink } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
+import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
@@ -10,6 +11,8 @@ import { type ApiDependencies, kubeletApi } from './kubelet-api.ts';
 /** The kernel's limit on the path of a socket. */
 const PATH_MAX_BYTES = 107;
 const OWNER_ONLY = 0o600;
+/** As starting makes it, which goes on at the same time. */
+const FOLDER_MODE = 0o750;
 
 export async function serveLocal(call: PortCall<LocalSocket, ServerItem>, options: ApiDependencies): Promise<null> {
   const { path, settings } = call.input;
@@ -20,6 +23,7 @@ export async function serveLocal(call: PortCall<LocalSocket, ServerItem>, option
   const api = await new ApiServer({ endpoints, slashed, gate: async () => null }).open();
   const server = createServer((socket) => api.accept(socket));
   try {
+    await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
     await unlink(path).catch(() => {});
     await listen(server, path);
     await chmod(path, OWNER_ONLY);

@@ -2,7 +2,8 @@
  * `statelet run-once`: starts the static pods, waits until each is ready or has ended, prints what became of them, and
  * ends. The pods stay with the runtime.
  *
- * stdout has a table, or a list with `--format=json`; the exit code is 0 when every pod came as far as it should, else 1.
+ * stdout has a table, or a list with `--format=json`; the exit code is 0 when every pod came as far as it should,
+ * else 1.
  */
 
 import { type PodResult, RUN_ONCE_RETRIES, RUN_ONCE_RETRIES_MAX } from '../../machines/startup/run-once.ts';

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { exitCodes } from '../exit-codes.ts';
 import { STATELET_VERSION } from '../version.ts';
+import { addLocalVerbs } from './local-verbs.ts';
 
 export async function callVerb(argv: readonly string[]): Promise<number> {
   let code = 0;
@@ -37,6 +38,7 @@ export async function callVerb(argv: readonly string[]): Promise<number> {
       code = (await import('./verify.ts')).verifyCommand(logs, options);
     });
   addInsight(program, (given) => (code = given));
+  addLocalVerbs(program, (given) => (code = given));
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (thrown) {

@@ -1,5 +1,5 @@
 /**
- * The local server: the node's API on a unix socket, for people on the node itself.
+ * A local server: the node's API, or its pod resources, on a unix socket for those who are on the node itself.
  *
  * Decides: that a socket which cannot be had is said and tried again, and never the node's end. Owns: nothing.
  * Hears: `server.listening` of its socket. Asks: `server.serveLocal`.
@@ -30,8 +30,8 @@ export const localServerMachine = s.createMachine({
         onError: {
           target: 'closed',
           actions: line('warn', ({ context, event }) => [
-            'Cannot serve the local socket; statelet get, describe, logs and exec will not work',
-            { path: context.path, err: (event.error as PlainError).message },
+            'Cannot serve a local socket, and tries again',
+            { path: context.path, service: context.service, err: (event.error as PlainError).message },
           ]),
         },
       },

@@ -61,6 +61,14 @@ export function apiPort(context: KubeletContext): ServerInput {
 /** The socket for people on the node. */
 export const localSocket = (context: KubeletContext): LocalSocket => ({
   path: `${context.settings!.rootDir}/${LOCAL_SOCKET}`,
+  service: 'api',
+  settings: apiSettings(context),
+});
+
+/** The socket for agents that monitor devices. */
+export const podResourcesSocket = (context: KubeletContext): LocalSocket => ({
+  path: `${context.settings!.rootDir}/pod-resources/kubelet.sock`,
+  service: 'podResources',
   settings: apiSettings(context),
 });
 

@@ -45,8 +45,12 @@ export type ServedPort = {
   readonly secure: { readonly tls: ServingTls; readonly auth: AuthSettings } | null;
 };
 
-/** A socket for people on the node: the whole API, for whoever may open the file. */
-export type LocalSocket = { readonly path: string; readonly settings: ApiSettings };
+/** A unix socket for whoever may open the file: the whole API for people on the node, or pod resources for agents. */
+export type LocalSocket = {
+  readonly path: string;
+  readonly service: 'api' | 'podResources';
+  readonly settings: ApiSettings;
+};
 
 export type ServerItem =
   | { readonly type: 'server.listening'; readonly address: string; readonly port: number }

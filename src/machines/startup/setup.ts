@@ -84,6 +84,7 @@ export const SUBSYSTEMS = [
   'healthz',
   'configReload',
   'localServer',
+  'podResources',
 ] as const;
 
 /** What every phase says of itself, for the visualizer and for `statelet why startup`. */
@@ -141,6 +142,7 @@ export const kubeletSetup = setup({
     server: serverMachine as AnyStateMachine,
     readOnlyServer: serverMachine as AnyStateMachine,
     localServer: localServerMachine as AnyStateMachine,
+    podResources: localServerMachine as AnyStateMachine,
     healthz: healthzMachine as AnyStateMachine,
     ...pick(
       operations,

@@ -37,6 +37,7 @@ const startServers = enqueueActions<
   const { enableServer, readOnlyPort } = context.config!;
   if (enableServer) enqueue.raise({ type: 'create.server' });
   if (readOnlyPort > 0) enqueue.raise({ type: 'create.readOnlyServer' });
+  enqueue.raise({ type: 'create.podResources' });
   enqueue.raise({ type: 'create.localServer' });
 });
 

@@ -1,0 +1,102 @@
+/**
+ * `server.serveLocal` for pod resources: which resources of the machine each container was given, for agents that monitor devices.
+ *
+ * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. Without managers that give out single CPUs, memory blocks or
+ * devices, a container has none of its own, and so the answers have names only. Upstream: pkg/kubelet/apis/podresources.
+ */
+import { chmod, mkdir, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as grpc from '@grpc/grpc-js';
+import { loadSync } from '@grpc/proto-loader';
+import { OperationError } from '../../kernel/json.ts';
+import type { PortCall } from '../../kernel/operation.ts';
+import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
+import { TokenBucket } from '../kube/limits.ts';
+import type { NodePod, NodeView } from './node-view.ts';
+
+const PROTO = fileURLToPath(new URL('../../../proto/podresources/v1/api.proto', import.meta.url));
+/** Upstream's limit of all callers together. */
+const QPS = 100;
+const BURST = 10;
+const OWNER_ONLY = 0o600;
+/** As starting makes it, which goes on at the same time. */
+const FOLDER_MODE = 0o750;
+
+interface PodResources {
+  readonly name: string;
+  readonly namespace: string;
+  readonly containers: readonly { readonly name: string }[];
+}
+
+export async function servePodResources(
+  call: PortCall<LocalSocket, ServerItem>,
+  view: Pick<NodeView, 'pods'>,
+): Promise<null> {
+  const { path } = call.input;
+  const server = new grpc.Server();
+  server.addService(serviceDefinition(), methods(view));
+  await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
+  await rm(path, { force: true });
+  await bind(server, path);
+  await chmod(path, OWNER_ONLY);
+  call.emit({ type: 'server.listening', address: path, port: 0 });
+  try {
+    await new Promise<void>((resolve) => call.signal.addEventListener('abort', () => resolve(), { once: true }));
+  } finally {
+    server.forceShutdown();
+    await rm(path, { force: true });
+  }
+  return null;
+}
+
+function serviceDefinition(): grpc.ServiceDefinition {
+  const contract = loadSync(PROTO, { keepCase: true, longs: String, enums: String, defaults: true });
+  const found = contract['v1.PodResourcesLister'];
+  if (!found || 'format' in found) throw new Error(`${PROTO} has no service v1.PodResourcesLister`);
+  return found;
+}
+
+type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
+
+function methods(view: Pick<NodeView, 'pods'>): grpc.UntypedServiceImplementation {
+  const limit = new TokenBucket(QPS, BURST);
+  const limited =
+    <Request>(answer: (request: Request) => object): Unary<Request> =>
+    (asked, done) => {
+      if (!limit.takeNow()) return done({ code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' });
+      try {
+        done(null, answer(asked.request));
+      } catch (error) {
+        done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
+      }
+    };
+  return {
+    List: limited(() => ({ pod_resources: view.pods().filter(isActive).map(resourcesOf) })),
+    GetAllocatableResources: limited(() => ({ devices: [], cpu_ids: [], memory: [] })),
+    Get: limited(({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
+      const found = view.pods().find(({ name, namespace }) => name === pod_name && namespace === pod_namespace);
+      if (!found?.pod) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
+      return { pod_resources: resourcesOf(found) };
+    }),
+  };
+}
+
+/** Pods that have ended hold nothing. */
+const isActive = ({ pod, status }: NodePod): boolean =>
+  pod !== null && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
+
+function resourcesOf({ name, namespace, pod }: NodePod): PodResources {
+  const sidecars = (pod?.spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
+  const containers = [...sidecars, ...(pod?.spec.containers ?? [])].map((each) => ({ name: each.name }));
+  return { name, namespace, containers };
+}
+
+function bind(server: grpc.Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.bindAsync(`unix://${path}`, grpc.ServerCredentials.createInsecure(), (error) => {
+      if (error) reject(new OperationError(`cannot listen on ${path}: ${error.message}`));
+      else resolve();
+    });
+  });
+}

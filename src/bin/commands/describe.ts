@@ -1,0 +1,46 @@
+/** `statelet describe pod NAME`: everything about one pod of this node, with the events that its journal has. */
+import { dirname, join } from 'node:path';
+import { JournalError, readJournal } from '../../kernel/journal/index.ts';
+import type { JournalRecord } from '../../kernel/records.ts';
+import { describePod, type PodEvent } from '../local/describe-pod.ts';
+import { LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
+
+/** @throws LocalError */
+export async function describeCommand(resource: string, name: string, options: LocalOptions): Promise<string> {
+  if (!['pod', 'pods', 'po'].includes(resource)) {
+    throw new LocalError(`a node describes pods only, not ${JSON.stringify(resource)}`);
+  }
+  const socket = socketPath(options.rootDir);
+  const pod = await podNamed(socket, options.namespace, name);
+  const events = eventsOf(join(dirname(socket), 'journal'), `${pod.metadata.namespace}/${pod.metadata.name}`);
+  return describePod(pod, events, Date.now());
+}
+
+/** What this start of the daemon told of an object, the same words once; none where the journal is kept elsewhere. */
+function eventsOf(journal: string, object: string): PodEvent[] {
+  const events = new Map<string, PodEvent>();
+  for (const { record, atMs } of recordsOf(journal)) {
+    if (record.k !== 'log' || record.text !== 'Event occurred' || record.fields?.['object'] !== object) continue;
+    const { type, reason, message } = record.fields as Record<'type' | 'reason' | 'message', string>;
+    const key = `${reason}\n${message}`;
+    const at = new Date(atMs).toISOString();
+    events.set(key, { type, reason, message, at, count: (events.get(key)?.count ?? 0) + 1 });
+  }
+  return [...events.values()];
+}
+
+type Timed = { readonly record: JournalRecord; readonly atMs: number };
+
+/** Each record with the time of its turn. */
+function recordsOf(journal: string): Timed[] {
+  try {
+    let atMs = 0;
+    return Array.from(readJournal(journal).records, (record) => {
+      if ('t' in record && typeof record.t === 'number') atMs = record.t;
+      return { record, atMs };
+    });
+  } catch (thrown) {
+    if (thrown instanceof JournalError) return [];
+    throw thrown;
+  }
+}

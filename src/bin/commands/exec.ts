@@ -1,0 +1,85 @@
+/** `statelet exec POD -- COMMAND`: runs a command in a container, with the terminal when asked, and takes its exit code. */
+import { once } from 'node:events';
+import { WebSocket } from 'ws';
+import { LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
+
+export interface ExecOptions extends LocalOptions {
+  readonly container?: string;
+  readonly stdin?: boolean;
+  readonly tty?: boolean;
+}
+
+const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, status: 3, resize: 4 } as const;
+const END_OF_STDIN = Buffer.from([255, 0]);
+/** The exit code of a command that could not be run at all, as kubectl's. */
+const COULD_NOT_RUN = 1;
+
+interface Status {
+  readonly status?: string;
+  readonly message?: string;
+  readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
+}
+
+/** Resolves with the command's exit code. @throws LocalError */
+export async function execCommand(pod: string, command: readonly string[], options: ExecOptions): Promise<number> {
+  if (command.length === 0) throw new LocalError('you must specify at least one command for the container');
+  const client = await connect(pod, command, options);
+  const ended = statusOf(client);
+  if (options.stdin) sendStdin(client, options.tty ?? false);
+  const status = await ended.finally(() => {
+    process.stdin.unref();
+    if (options.tty && process.stdin.isTTY) process.stdin.setRawMode(false);
+  });
+  if (status.status === 'Success') return 0;
+  const code = status.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message;
+  process.stderr.write(
+    `${code === undefined ? `error: ${status.message}` : `command terminated with exit code ${code}`}\n`,
+  );
+  return code === undefined ? COULD_NOT_RUN : Number(code);
+}
+
+async function connect(pod: string, command: readonly string[], options: ExecOptions): Promise<WebSocket> {
+  const socket = socketPath(options.rootDir);
+  const { metadata, spec } = await podNamed(socket, options.namespace, pod);
+  const container = options.container ?? spec.containers[0]?.name ?? '';
+  const query = new URLSearchParams(command.map((word) => ['command', word]));
+  const asked = { input: options.stdin, output: true, error: !options.tty, tty: options.tty };
+  for (const [name, isAsked] of Object.entries(asked)) if (isAsked) query.set(name, '1');
+  const path = ['exec', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
+  const client = new WebSocket(`ws+unix://${socket}:/${path}?${query}`, ['v5.channel.k8s.io']);
+  const refused = once(client, 'unexpected-response').then(async ([, response]) => {
+    const parts: Buffer[] = [];
+    for await (const part of response as AsyncIterable<Buffer>) parts.push(part);
+    throw new LocalError(Buffer.concat(parts).toString().trim());
+  });
+  await Promise.race([once(client, 'open'), refused]);
+  refused.catch(() => {});
+  return client;
+}
+
+/** Prints what comes until the status does. */
+async function statusOf(client: WebSocket): Promise<Status> {
+  let status: Status = { status: 'Failure', message: 'the connection ended before the command did' };
+  client.on('message', (data: Buffer) => {
+    const payload = data.subarray(1);
+    if (data[0] === CHANNEL.stdout) process.stdout.write(payload);
+    if (data[0] === CHANNEL.stderr) process.stderr.write(payload);
+    if (data[0] === CHANNEL.status) status = JSON.parse(payload.toString()) as Status;
+  });
+  await once(client, 'close');
+  return status;
+}
+
+function sendStdin(client: WebSocket, isTerminal: boolean): void {
+  const { stdin, stdout } = process;
+  const send = (channel: number, data: Buffer) => client.send(Buffer.concat([Buffer.from([channel]), data]));
+  if (isTerminal && stdin.isTTY) {
+    stdin.setRawMode(true);
+    const resize = () =>
+      send(CHANNEL.resize, Buffer.from(JSON.stringify({ Width: stdout.columns, Height: stdout.rows })));
+    resize();
+    stdout.on('resize', resize);
+  }
+  stdin.on('data', (data: Buffer) => send(CHANNEL.stdin, data));
+  stdin.on('end', () => client.send(END_OF_STDIN));
+}

@@ -1,0 +1,33 @@
+/** `statelet get pods`: the pods of this node as it sees them, in kubectl's columns. */
+import { stringify } from 'yaml';
+import { type LocalOptions, type LocalPod, podNamed, pods, socketPath } from '../local/node-client.ts';
+import { columns, podRows } from '../local/pod-table.ts';
+
+export interface GetOptions extends LocalOptions {
+  readonly output?: string;
+  readonly allNamespaces?: boolean;
+}
+
+/** @throws LocalError */
+export async function getCommand(resource: string, name: string | undefined, options: GetOptions): Promise<string> {
+  if (!['pods', 'pod', 'po'].includes(resource)) return `a node knows pods only, not ${JSON.stringify(resource)}\n`;
+  const socket = socketPath(options.rootDir);
+  const namespace = options.allNamespaces ? '' : options.namespace;
+  const found = name === undefined ? await pods(socket, namespace) : [await podNamed(socket, namespace, name)];
+  const { output } = options;
+  if (output === 'json' || output === 'yaml') return document(found, name, output);
+  if (output === 'name') return found.map(({ metadata }) => `pod/${metadata.name}\n`).join('');
+  if (found.length === 0) return `No resources found${namespace === '' ? '' : ` in ${namespace} namespace`}.\n`;
+  const rows = podRows(found, {
+    wide: output === 'wide',
+    allNamespaces: options.allNamespaces ?? false,
+    nowMs: Date.now(),
+  });
+  return columns(rows);
+}
+
+function document(found: readonly LocalPod[], name: string | undefined, form: 'json' | 'yaml'): string {
+  const items = found.map((pod) => ({ apiVersion: 'v1', kind: 'Pod', ...pod }));
+  const value = name === undefined ? { apiVersion: 'v1', items, kind: 'List', metadata: {} } : items[0];
+  return form === 'json' ? `${JSON.stringify(value, null, 4)}\n` : stringify(value);
+}

@@ -1,0 +1,72 @@
+/** The verbs that speak to the daemon of this machine: get, describe, logs, exec. */
+import type { Command } from 'commander';
+import { exitCodes } from '../exit-codes.ts';
+import { LocalError } from '../local/node-client.ts';
+import type { ExecOptions } from './exec.ts';
+import type { GetOptions } from './get.ts';
+import type { LogsOptions } from './logs.ts';
+
+type Ended = (code: number) => void;
+
+/** Runs a verb; a refusal is one line and exit code 1. */
+async function guarded(ended: Ended, run: () => Promise<string | number>): Promise<void> {
+  try {
+    const said = await run();
+    if (typeof said === 'string') process.stdout.write(said);
+    ended(typeof said === 'number' ? said : exitCodes.same);
+  } catch (thrown) {
+    if (!(thrown instanceof LocalError)) throw thrown;
+    process.stderr.write(`${thrown.message}\n`);
+    ended(1);
+  }
+}
+
+export function addLocalVerbs(program: Command, ended: Ended): void {
+  const verb = (name: string, description: string): Command =>
+    program
+      .command(name)
+      .description(description)
+      .option('--root-dir <folder>', "the daemon's --root-dir (default: the usual places)")
+      .option('-n, --namespace <name>', 'namespace of the pod', 'default');
+  verb('get', 'list the pods of this node (statelet get pods)')
+    .argument('<resource>', 'pods')
+    .argument('[name]')
+    .option('-o, --output <form>', 'wide, json, yaml or name')
+    .option('-A, --all-namespaces', 'pods of every namespace')
+    .action(async (resource: string, name: string | undefined, options: GetOptions) =>
+      guarded(ended, async () => (await import('./get.ts')).getCommand(resource, name, options)),
+    );
+  verb('describe', 'show everything about one pod of this node')
+    .argument('<resource>', 'pod')
+    .argument('<name>')
+    .action(async (resource: string, name: string, options: GetOptions) =>
+      guarded(ended, async () => (await import('./describe.ts')).describeCommand(resource, name, options)),
+    );
+  addStreams(verb, ended);
+}
+
+function addStreams(verb: (name: string, description: string) => Command, ended: Ended): void {
+  verb('logs', 'print what a container of this node said')
+    .argument('<pod>')
+    .option('-c, --container <name>', 'default: the first')
+    .option('-f, --follow', 'go on as it says more')
+    .option('-p, --previous', 'of the instance before this one')
+    .option('--timestamps', 'with the time of each line')
+    .option('--tail <lines>', 'only the last ones')
+    .option('--since <age>', 'only what is newer, such as 90s or 5m')
+    .action(async (pod: string, options: LogsOptions) =>
+      guarded(ended, async () => {
+        await (await import('./logs.ts')).logsCommand(pod, options, process.stdout);
+        return exitCodes.same;
+      }),
+    );
+  verb('exec', 'run a command in a container of this node (statelet exec POD -- COMMAND)')
+    .argument('<pod>')
+    .argument('[command...]')
+    .option('-c, --container <name>', 'default: the first')
+    .option('-i, --stdin', 'pass what is typed')
+    .option('-t, --tty', 'the command has a terminal')
+    .action(async (pod: string, command: string[], options: ExecOptions) =>
+      guarded(ended, async () => (await import('./exec.ts')).execCommand(pod, command, options)),
+    );
+}

@@ -1,0 +1,105 @@
+/** Pods as `kubectl get pods` prints them. Upstream: pkg/printers/internalversion. */
+import type { ContainerStatus, PodStatus } from '../../machines/api/pod.ts';
+import { age } from './age.ts';
+import type { LocalPod } from './node-client.ts';
+
+const isSidecar = (pod: LocalPod, name: string): boolean =>
+  pod.spec.initContainers?.find((each) => each.name === name)?.restartPolicy === 'Always';
+
+/** What stands under STATUS. */
+export function podReason(pod: LocalPod): string {
+  const { status, metadata } = pod;
+  const base = status.reason ?? status.phase ?? 'Unknown';
+  const reason = initReason(pod) ?? runningReason(status, base);
+  if (metadata.deletionTimestamp === undefined) return reason;
+  return status.reason === 'NodeLost' ? 'Unknown' : 'Terminating';
+}
+
+function initReason(pod: LocalPod): string | null {
+  const statuses = pod.status.initContainerStatuses ?? [];
+  const total = pod.spec.initContainers?.length ?? 0;
+  for (const [nth, { name, state, started }] of statuses.entries()) {
+    if (state?.terminated?.exitCode === 0 || (isSidecar(pod, name) && started)) continue;
+    if (state?.terminated) return `Init:${endReason(state.terminated)}`;
+    const waiting = state?.waiting?.reason;
+    return waiting && waiting !== 'PodInitializing' ? `Init:${waiting}` : `Init:${nth}/${total}`;
+  }
+  return null;
+}
+
+interface Ended {
+  readonly reason?: string;
+  readonly signal?: number;
+  readonly exitCode: number;
+}
+
+const endReason = ({ reason, signal, exitCode }: Ended): string =>
+  reason || (signal ? `Signal:${signal}` : `ExitCode:${exitCode}`);
+
+function runningReason({ containerStatuses = [], conditions = [] }: PodStatus, base: string): string {
+  let reason = base;
+  let hasRunning = false;
+  for (const { state, ready } of [...containerStatuses].reverse()) {
+    if (state?.waiting?.reason) reason = state.waiting.reason;
+    else if (state?.terminated) reason = endReason(state.terminated);
+    else if (ready && state?.running) hasRunning = true;
+  }
+  if (reason !== 'Completed' || !hasRunning) return reason;
+  return conditions.some(({ type, status }) => type === 'Ready' && status === 'True') ? 'Running' : 'NotReady';
+}
+
+/** Containers that count for READY and RESTARTS: the regular ones, and sidecars. */
+function counted(pod: LocalPod): ContainerStatus[] {
+  const sidecars = (pod.status.initContainerStatuses ?? []).filter(({ name }) => isSidecar(pod, name));
+  return [...sidecars, ...(pod.status.containerStatuses ?? [])];
+}
+
+function restarts(pod: LocalPod, nowMs: number): string {
+  const statuses = [...(pod.status.initContainerStatuses ?? []), ...(pod.status.containerStatuses ?? [])];
+  const count = statuses.reduce((sum, { restartCount }) => sum + restartCount, 0);
+  const ends = statuses.flatMap(({ lastState }) => lastState?.terminated?.finishedAt ?? []);
+  const last = ends.sort().at(-1);
+  return count > 0 && last !== undefined ? `${count} (${age(last, nowMs)} ago)` : String(count);
+}
+
+const COLUMNS = ['NAME', 'READY', 'STATUS', 'RESTARTS', 'AGE'];
+const WIDE = ['IP', 'NODE', 'NOMINATED NODE', 'READINESS GATES'];
+
+export interface TableOptions {
+  readonly wide: boolean;
+  readonly allNamespaces: boolean;
+  readonly nowMs: number;
+}
+
+/** Header and rows; kubectl pads columns with three spaces. */
+export function podRows(pods: readonly LocalPod[], { wide, allNamespaces, nowMs }: TableOptions): string[][] {
+  const header = [...(allNamespaces ? ['NAMESPACE'] : []), ...COLUMNS, ...(wide ? WIDE : [])];
+  return [header, ...pods.map((pod) => row(pod, { wide, allNamespaces, nowMs }))];
+}
+
+function row(pod: LocalPod, { wide, allNamespaces, nowMs }: TableOptions): string[] {
+  const { metadata, spec, status } = pod;
+  const total = counted(pod).length || spec.containers.length;
+  const ready = counted(pod).filter((each) => each.ready).length;
+  const cells = [
+    metadata.name,
+    `${ready}/${total}`,
+    podReason(pod),
+    restarts(pod, nowMs),
+    age(status.startTime ?? metadata.creationTimestamp, nowMs),
+  ];
+  const more = [status.podIP ?? '<none>', spec.nodeName ?? '<none>', '<none>', '<none>'];
+  return [...(allNamespaces ? [metadata.namespace] : []), ...cells, ...(wide ? more : [])];
+}
+
+/** Columns as kubectl sets them: three spaces between, none at the end. */
+export function columns(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map((cells) => cells[at]?.length ?? 0)));
+  const lines = rows.map((cells) =>
+    cells
+      .map((cell, at) => cell.padEnd(widths[at]!))
+      .join('   ')
+      .trimEnd(),
+  );
+  return lines.map((text) => `${text}\n`).join('');
+}

@@ -1,0 +1,105 @@
+/** The verbs for people on the node, against a real daemon: get, describe, logs, exec. */
+import { spawn } from 'node:child_process';
+import { statSync } from 'node:fs';
+import * as grpc from '@grpc/grpc-js';
+import { loadSync } from '@grpc/proto-loader';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
+import { eventually, shellPod, TestNode } from '../support/daemon.ts';
+import { requirement } from '../support/require.ts';
+
+const STATELET = new URL('../../src/bin/statelet.js', import.meta.url).pathname;
+const SCRIPT = "echo one; echo two; trap 'exit 0' TERM; while :; do sleep 1; done";
+
+describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verbs for people on the node', () => {
+  let containerd: Containerd;
+  let node: TestNode;
+  beforeAll(async () => {
+    containerd = await startContainerd();
+    node = new TestNode({ endpoint: containerd.endpoint });
+    await node.start();
+    node.write('app', shellPod('app', containerd.image, SCRIPT));
+    await eventually('Running', async () =>
+      (await call('get', 'pods')).stdout.includes('Running') ? true : undefined,
+    );
+  }, 60_000);
+  afterAll(async () => {
+    await node?.close();
+    await containerd?.close();
+  });
+
+  /** Runs `statelet VERB`; `input` is what is typed. */
+  async function call(verb: string, ...rest: string[]) {
+    const child = spawn(process.execPath, [STATELET, verb, `--root-dir=${node.rootDir}`, ...rest]);
+    const said = { stdout: '', stderr: '' };
+    child.stdout.on('data', (chunk) => (said.stdout += String(chunk)));
+    child.stderr.on('data', (chunk) => (said.stderr += String(chunk)));
+    child.stdin.end('typed\n');
+    const code = await new Promise<number>((ended) => child.once('close', (status) => ended(status ?? -1)));
+    return { code, ...said };
+  }
+
+  test('the socket is for its owner alone', () => {
+    expect(statSync(`${node.rootDir}/statelet.sock`).mode & 0o777).toBe(0o600);
+  });
+
+  test('get lists the pods in columns, and as an object', async () => {
+    expect((await call('get', 'pods')).stdout).toMatch(
+      /^NAME +READY +STATUS +RESTARTS +AGE\napp-node1 +1\/1 +Running +0 +\d+s\n$/,
+    );
+    const { stdout } = await call('get', 'pods', 'app', '-o', 'json');
+    expect(JSON.parse(stdout)).toMatchObject({ kind: 'Pod', status: { phase: 'Running' } });
+  });
+
+  test('describe tells what happened', async () => {
+    const { stdout } = await call('describe', 'pod', 'app');
+    expect(stdout).toContain('Status:           Running\n');
+    expect(stdout).toMatch(/Normal +Started +\d+s +kubelet +Container started/);
+  });
+
+  test('logs prints what it said, the last of it when asked', async () => {
+    expect((await call('logs', 'app')).stdout).toBe('one\ntwo\n');
+    expect((await call('logs', 'app', '--tail=1')).stdout).toBe('two\n');
+    expect(await call('logs', 'nobody')).toMatchObject({
+      code: 1,
+      stderr: 'Error from server (NotFound): pods "nobody" not found\n',
+    });
+  });
+
+  test('exec passes stdin, output and the exit code', async () => {
+    expect(await call('exec', 'app', '-i', '--', 'cat')).toMatchObject({ code: 0, stdout: 'typed\n' });
+    expect(await call('exec', 'app', '--', 'sh', '-c', 'echo no >&2; exit 7')).toEqual({
+      code: 7,
+      stdout: '',
+      stderr: 'no\ncommand terminated with exit code 7\n',
+    });
+  });
+
+  test('agents are told of the pods that hold resources', async () => {
+    const contract = loadSync(new URL('../../proto/podresources/v1/api.proto', import.meta.url).pathname);
+    const Lister = grpc.makeGenericClientConstructor(
+      contract['v1.PodResourcesLister'] as grpc.ServiceDefinition,
+      'PodResourcesLister',
+    );
+    const lister = new Lister(`unix://${node.rootDir}/pod-resources/kubelet.sock`, grpc.credentials.createInsecure());
+    const answer = (method: string, request: object) =>
+      new Promise((resolve, reject) =>
+        (lister[method] as (...args: unknown[]) => void).call(lister, request, (error: Error | null, value: unknown) =>
+          error ? reject(error) : resolve(value),
+        ),
+      );
+    expect(await answer('List', {})).toEqual({
+      podResources: [{ name: 'app-node1', namespace: 'default', containers: [{ name: 'main' }] }],
+    });
+    await expect(answer('Get', { podName: 'x', podNamespace: 'y' })).rejects.toThrow('pod x in namespace y not found');
+    lister.close();
+  });
+
+  test('says what is missing when no daemon is there', async () => {
+    const { code, stderr } = await call('get', 'pods', '--root-dir=/nowhere');
+    expect([code, stderr]).toEqual([
+      1,
+      'no daemon serves /nowhere/statelet.sock: start one, or name its folder with --root-dir\n',
+    ]);
+  });
+});
