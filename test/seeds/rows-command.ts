@@ -1,5 +1,5 @@
 /** Rows S001 to S051: the process, its command line, its configuration, and the first steps of `run()`. */
-import { built, instead, planned, type Row, TESTS } from './row.ts';
+import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, failures, golden, kubelet, corpus, flags, resolve, daemon } = TESTS;
 const CONFIGURATION = 'src/machines/startup/configuration';

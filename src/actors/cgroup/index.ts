@@ -22,7 +22,7 @@ export interface CgroupOptions {
   readonly systemd?: SystemdManager;
 }
 
-export type CgroupPorts = Ports<typeof cgroupOperations> & { close(): void };
+export type CgroupPorts = Ports<typeof cgroupOperations> & { readonly close: () => void };
 
 export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
   const { root = '', systemd = systemdManager(cpuWeight) } = options;

@@ -2,8 +2,8 @@
  * Ports: the service manager's watchdog. What it wants is in the environment; `WATCHDOG=1` goes over `NOTIFY_SOCKET`.
  *
  * Invariants: the first word is said at once, the next ones each interval from this process's own loop, so that a loop
- * that hangs says nothing. A word that nobody takes is tried again after {@link RETRY_MS}; the machine hears of it once,
- * and once more when it is taken again.
+ * that hangs says nothing. A word that nobody takes is tried again after {@link RETRY_MS}; the machine hears of it
+ * once, and once more when it is taken again.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../kernel/json.ts';

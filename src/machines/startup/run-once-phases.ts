@@ -1,6 +1,6 @@
 /**
- * The end of starting in a node that runs its pods once: no servers and no loops, only the folders, the runtime, and the
- * wait for the pods. Steps: S131, S112.
+ * The end of starting in a node that runs its pods once: no servers and no loops, only the folders, the runtime, and
+ * the wait for the pods. Steps: S131, S112.
  */
 import { assign, enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { kubeletSetup, messageOf, warning } from './setup.ts';

@@ -4,11 +4,13 @@
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../src/kernel/json.ts';
 import { kubeletMachine } from '../../../src/machines/kubelet.ts';
+import { configReloadMachine } from '../../../src/machines/startup/config-reload.ts';
 import { kubeletConfigurationType } from '../../../src/machines/startup/configuration/fields.ts';
 import { flagDefaults, type KubeletConfiguration } from '../../../src/machines/startup/configuration/index.ts';
 import { deriveSettings } from '../../../src/machines/startup/derive-settings.ts';
 import { changeOf, RELOADABLE } from '../../../src/machines/startup/reloadable.ts';
 import { SUBSYSTEMS } from '../../../src/machines/startup/setup.ts';
+import { runUnder } from '../../support/answering-world.ts';
 import { image, manifest } from '../../support/pods-node.ts';
 import { type Answers, ARGV, BootNode, document, fail, ok } from './boot-node.ts';
 
@@ -221,6 +223,22 @@ describe('a node whose configuration file changes', () => {
     change({ logging: { verbosity: 5 } });
     const asked = started.effects('host.setLogVerbosity').map(({ input }) => input);
     expect(asked).toEqual([{ verbosity: 2 }, { verbosity: 5 }]);
+  });
+});
+
+describe('the machine', () => {
+  const input = { argv: ['--max-pods=7'], version: '', nodeName: 'node-1', paths: [], config: current };
+  const answers = { 'host.cgroups': ok({ version: 2, controllers: [], swapCounted: true }) };
+
+  it('has nothing to watch without files, and still answers', () => {
+    const run = runUnder(configReloadMachine, input, answers, ['eventRecorder']);
+    expect(run.state()).toBe('idle');
+    run.tell({ type: 'reload.requested' });
+    run.time.advanceTo(run.time.now() + 1_000);
+    expect(run.state()).toBe('idle');
+    expect(run.asked()).toEqual(['host.cgroups']);
+    expect(run.told().map(({ to }) => to)).not.toContain('parent/pods');
+    expect(run.divergence()).toBeNull();
   });
 });
 

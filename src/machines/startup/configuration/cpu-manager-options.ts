@@ -1,4 +1,8 @@
-/** Decides whether the options of the static policy of the CPU manager can be used. Upstream: cpumanager/policy_options.go. */
+/**
+ * Decides whether the options of the static policy of the CPU manager can be used.
+ *
+ * Upstream: cpumanager/policy_options.go.
+ */
 import { decideFeatures, isEnabled } from './feature-gates.ts';
 import { quote } from './go-text.ts';
 import type { KubeletConfiguration } from './types.ts';
