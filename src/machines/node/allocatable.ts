@@ -5,12 +5,21 @@
  * pkg/kubelet/cm/node_container_manager_linux.go.
  */
 import type { MachineInfo } from '../operations/host.ts';
-import { divideUp, formatBinary, formatDecimal, fromWhole, type Nano, parseQuantity } from '../pods/spec/quantity.ts';
+import {
+  divideUp,
+  formatBinary,
+  formatDecimal,
+  fromWhole,
+  type Nano,
+  parseQuantity,
+  wholeUnits,
+} from '../pods/spec/quantity.ts';
 import { formatCpuSet, parseCpuSet } from '../startup/configuration/cpu-set.ts';
 import { parseEvictionThresholds } from '../startup/configuration/eviction-thresholds.ts';
 import { type Parsed, quote } from '../startup/configuration/go-text.ts';
 import type { KubeletConfiguration } from '../startup/configuration/index.ts';
 import type { StringMap } from '../startup/configuration/types.ts';
+import { thresholdAmount } from './eviction/thresholds.ts';
 
 export interface NodeResources {
   readonly capacity: StringMap;
@@ -98,18 +107,12 @@ function evictionReservation({ evictionHard, ignoreEviction }: Settings, capacit
     const name = signal === 'memory.available' ? 'memory' : signal === 'nodefs.available' ? 'ephemeral-storage' : null;
     const whole = name === null ? undefined : capacity[name];
     if (name === null || whole === undefined) continue;
-    kept[name] = 'quantity' in value ? parseQuantity(value.quantity) : share(whole, value.share);
+    kept[name] = fromWhole(thresholdAmount(value, wholeUnits(whole)));
   }
   return kept;
 }
 
-/** Thresholds are given with at most a few digits: millionths are exact enough for any of them. */
-const PARTS = 1_000_000;
 const NANO = 1_000_000_000n;
-
-/** Whole units, rounded down, as a share of a byte cannot be kept. */
-const share = (whole: Nano, part: number): Nano =>
-  ((whole * BigInt(Math.round(part * PARTS))) / BigInt(PARTS) / NANO) * NANO;
 
 function without(capacity: Amounts, kept: readonly Amounts[]): Amounts {
   const left = Object.fromEntries(

@@ -20,6 +20,11 @@ export const settingUp = s.createStateConfig({
   states: {
     next: {
       always: [
+        {
+          guard: 'movesSystemToRoot',
+          target: '#containerManager.refused',
+          actions: s.assign({ refusal: 'system container cannot be root ("/")' }),
+        },
         { guard: 'isSetUp', target: '#containerManager.running' },
         { guard: 'isMade', target: 'making' },
         { target: 'updating' },

@@ -51,6 +51,7 @@ export const containerManagerSetup = setup({
     checksRoot: ({ context }) => context.usesCgroups && context.cgroupsPerQOS,
     usesCgroups: ({ context }) => context.usesCgroups,
     isSetUp: ({ context }) => context.steps.length === 0,
+    movesSystemToRoot: ({ context }) => context.steps.length === 0 && context.systemCgroups === '/',
     isMade: ({ context }) => context.steps[0]?.isMade === true,
     hasNoOrphans: ({ context }) => context.orphans.length === 0,
     hasLevels: ({ context }) => context.usesCgroups && context.cgroupsPerQOS,

@@ -1,0 +1,248 @@
+/** The container manager beyond acceptance: the groups that it makes, holds and removes, and what it says of them. */
+import { describe, expect, it } from 'vitest';
+import { containerManagerMachine } from '../../../src/machines/startup/container-manager.ts';
+import type { ContainerManagerInput } from '../../../src/machines/startup/container-manager-policy.ts';
+import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
+import { MACHINE_INFO } from './boot-node.ts';
+
+const INPUT: ContainerManagerInput = {
+  nodeName: 'node1',
+  machineInfo: { ...MACHINE_INFO, cores: 2, memoryBytes: '4294967296' },
+  usesCgroups: true,
+  cgroupsPerQOS: true,
+  cgroupRoot: '/',
+  cgroupDriver: 'cgroupfs',
+  kubeletCgroups: '',
+  runtimeCgroups: '',
+  systemCgroups: '',
+  failCgroupV1: false,
+  failSwapOn: true,
+  protectKernelDefaults: false,
+  oomScoreAdj: -999,
+  storagePath: '',
+  hugePageSizes: ['2MB'],
+  enforceNodeAllocatable: ['pods'],
+  kubeReservedCgroup: '/kube',
+  systemReservedCgroup: '/system',
+  memoryReservedPercent: null,
+  memoryQoS: false,
+  reservations: {
+    kubeReserved: { cpu: '500m', memory: '1Gi' },
+    systemReserved: {},
+    evictionHard: { 'memory.available': '100Mi' },
+    maxPods: 110,
+    podsPerCore: 0,
+    reservedSystemCPUs: '',
+    ignoreEviction: false,
+  },
+};
+
+const ANSWERS: Answers = {
+  'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }),
+  'host.tuneKernel': ok({ errors: [] }),
+  'cgroup.missing': ok({ missing: [] }),
+  'cgroup.ensure': ok(null),
+  'cgroup.update': ok(null),
+  'cgroup.own': ok({ path: '/kubelet' }),
+  'cgroup.hold': 'stream',
+  'cgroup.gather': 'stream',
+};
+
+function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {}) {
+  const asked: { name: string; input: unknown }[] = [];
+  const noting = Object.fromEntries(
+    Object.entries({ ...ANSWERS, ...answers }).map(([name, answer]) => [
+      name,
+      (input: never) => {
+        asked.push({ name, input });
+        return typeof answer === 'function' ? answer(input) : answer;
+      },
+    ]),
+  );
+  const run = runUnder(containerManagerMachine, { ...INPUT, ...change }, noting, ['eventRecorder']);
+  run.tell({ type: 'containerManager.start' });
+  run.time.advanceTo(run.time.now());
+  const of = (name: string) => asked.flatMap((each) => (each.name === name ? [each.input as never] : []));
+  const refusal = () => run.told().find(({ type }) => type === 'containerManager.failed')?.['message'];
+  const events = () =>
+    run.told().flatMap((each) => (each.type === 'event.recorded' ? [`${each['reason']}: ${each['message']}`] : []));
+  return { ...run, of, refusal, events };
+}
+
+describe('starting', () => {
+  it('tunes the kernel, then makes the group of all pods and the two levels, from the outside in', () => {
+    const run = start();
+    expect(run.of('host.tuneKernel')).toMatchObject([{ modify: true, expected: { 'vm/overcommit_memory': 1 } }]);
+    expect(run.of('cgroup.ensure')).toEqual([
+      {
+        driver: 'cgroupfs',
+        path: '/kubepods',
+        resources: { cpuShares: '1536', memoryBytes: '3221225472', pids: '32768' },
+      },
+      {
+        driver: 'cgroupfs',
+        path: '/kubepods/burstable',
+        resources: { hugePageBytes: { '2MB': '4611686018427387904' } },
+      },
+      {
+        driver: 'cgroupfs',
+        path: '/kubepods/besteffort',
+        resources: { cpuShares: '2', hugePageBytes: { '2MB': '4611686018427387904' } },
+      },
+    ]);
+    expect(run.told().at(-1)).toBeDefined();
+    expect(run.refusal()).toBeUndefined();
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('does it with the names of systemd where that is the driver', () => {
+    const run = start({ cgroupDriver: 'systemd', cgroupRoot: '/my-node' });
+    expect(run.of('cgroup.ensure').map(({ path }: { path: string }) => path)).toEqual([
+      '/my_node.slice/my_node-kubepods.slice',
+      '/my_node.slice/my_node-kubepods.slice/my_node-kubepods-burstable.slice',
+      '/my_node.slice/my_node-kubepods.slice/my_node-kubepods-besteffort.slice',
+    ]);
+  });
+
+  it('holds all pods to what the machine has where nobody enforces less', () => {
+    const [pods] = start({ enforceNodeAllocatable: [] }).of('cgroup.ensure') as { resources: object }[];
+    expect(pods?.resources).toEqual({ cpuShares: '2048', memoryBytes: '4294967296', pids: '32768' });
+  });
+
+  it('makes nothing for a runtime that has no cgroups', () => {
+    const run = start({ usesCgroups: false });
+    expect(run.asked()).toEqual(['host.cgroups']);
+    expect(run.told().map(({ type }) => type)).toContain('containerManager.started');
+  });
+
+  it('holds the groups of daemons to what is reserved for them', () => {
+    const run = start({ enforceNodeAllocatable: ['pods', 'kube-reserved', 'system-reserved-compressible'] });
+    expect(run.of('cgroup.update')).toEqual([
+      { driver: 'cgroupfs', path: '/system', resources: {} },
+      { driver: 'cgroupfs', path: '/kube', resources: { cpuShares: '512', memoryBytes: '1073741824' } },
+    ]);
+    expect(run.events()).toEqual([
+      'NodeAllocatableEnforced: Updated limits on system reserved cgroup /system',
+      'NodeAllocatableEnforced: Updated limits on kube reserved cgroup /kube',
+    ]);
+  });
+});
+
+describe('a node that cannot start', () => {
+  it.each<[string, Partial<ContainerManagerInput>, Answers, string]>([
+    [
+      'its root of cgroups is not there',
+      { cgroupRoot: '/a/b' },
+      { 'cgroup.missing': ok({ missing: ['/sys/fs/cgroup/cpu/a/b'] }) },
+      'invalid configuration: cgroup ["a" "b"] has some missing paths: /sys/fs/cgroup/cpu/a/b',
+    ],
+    [
+      'it keeps back more than it has',
+      { reservations: { ...INPUT.reservations, kubeReserved: { cpu: '3' } } },
+      {},
+      'invalid Node Allocatable configuration. Resource "cpu" has an allocatable of 3, capacity of -1',
+    ],
+    [
+      'the kernel is protected and set otherwise',
+      { protectKernelDefaults: true },
+      { 'host.tuneKernel': ok({ errors: ['invalid kernel flag: kernel/panic, expected value: 10, actual value: 0'] }) },
+      'invalid kernel flag: kernel/panic, expected value: 10, actual value: 0',
+    ],
+    [
+      'a level cannot be made',
+      {},
+      {
+        'cgroup.ensure': ({ path }: { path: string }) =>
+          path.endsWith('burstable') ? fail('read-only file system') : ok(null),
+      },
+      'failed to initialize top level QOS containers: failed to create top level Burstable QOS cgroup : ' +
+        'read-only file system',
+    ],
+    [
+      'a group of daemons is not there',
+      { enforceNodeAllocatable: ['system-reserved'] },
+      { 'cgroup.update': fail('cgroup "/system" has some missing paths', 'ENOENT') },
+      'Failed to enforce System Reserved Cgroup Limits on "/system": ["system"] cgroup does not exist',
+    ],
+    ['the system shall move to the root', { systemCgroups: '/' }, {}, 'system container cannot be root ("/")'],
+  ])('because %s says so in upstream words', (_, change, answers, message) => {
+    const run = start(change, answers);
+    expect(run.refusal()).toBe(message);
+    expect(run.told().map(({ type }) => type)).not.toContain('containerManager.started');
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('for want of a group tells an event, too', () => {
+    const run = start({ enforceNodeAllocatable: ['kube-reserved'] }, { 'cgroup.update': fail('busy') });
+    expect(run.events()).toEqual([
+      'FailedNodeAllocatableEnforcement: Failed to enforce Kube Reserved Cgroup Limits on "/kube": busy',
+    ]);
+  });
+});
+
+describe('the levels', () => {
+  const demand = { burstableCpuMilli: '351', burstableMemoryBytes: '1000', guaranteedMemoryBytes: '500' };
+  const change = (run: ReturnType<typeof start>) => {
+    run.tell({ type: 'qos.changed', demand });
+    run.time.advanceTo(run.time.now() + 1_000);
+    return (run.of('cgroup.hold').at(-1) as { wishes: readonly { path: string; resources: object }[] }).wishes;
+  };
+
+  it('follow what their pods ask for, those that come together at once', () => {
+    const run = start();
+    const before = run.of('cgroup.hold').length;
+    run.tell({ type: 'qos.changed', demand: { ...demand, burstableCpuMilli: '1' } });
+    expect(change(run)).toMatchObject([
+      { path: '/kubepods/burstable', resources: { cpuShares: '359' } },
+      { path: '/kubepods/besteffort', resources: { cpuShares: '2' } },
+    ]);
+    expect(run.of('cgroup.hold')).toHaveLength(before + 1);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('are kept out of what higher ones asked for where memory is reserved for them', () => {
+    expect(change(start({ memoryReservedPercent: 50 }))).toMatchObject([
+      { resources: { memoryBytes: '3221225222', memoryAtLeastUsed: true } },
+      { resources: { memoryBytes: '3221224722', memoryAtLeastUsed: true } },
+    ]);
+  });
+
+  it('keep what was asked for from being reclaimed with MemoryQoS', () => {
+    expect(change(start({ memoryQoS: true }))).toMatchObject([
+      { path: '/kubepods', resources: { unified: { 'memory.min': '1500' } } },
+      { path: '/kubepods/burstable', resources: { unified: { 'memory.min': '1000' } } },
+      { path: '/kubepods/besteffort', resources: { cpuShares: '2' } },
+    ]);
+  });
+});
+
+describe('keeping', () => {
+  it('tells an event when all pods are held to their limit, and when they are not', () => {
+    const run = start();
+    run.tell({ type: 'cgroups.held', group: 'pods', message: 'device busy' });
+    run.tell({ type: 'cgroups.held', group: 'pods', message: '' });
+    run.tell({ type: 'cgroups.held', group: 'system', message: 'no such process' });
+    expect(run.events()).toEqual([
+      'FailedNodeAllocatableEnforcement: Failed to update Node Allocatable Limits ["kubepods"]: device busy',
+      'NodeAllocatableEnforced: Updated Node Allocatable limit across pods',
+    ]);
+    expect(run.said()).toContain('Failed to ensure state');
+  });
+
+  it('moves kubelet and system into the groups that were named for them', () => {
+    const run = start({ kubeletCgroups: '/kube', systemCgroups: '/system' });
+    expect(run.of('cgroup.gather')).toEqual([
+      { who: 'kubelet', path: '/kube', oomScoreAdj: -999, periodMs: 60_000 },
+      { who: 'system', path: '/system', oomScoreAdj: -999, periodMs: 60_000 },
+    ]);
+  });
+
+  it('removes the groups of pods that there are not, and no other', () => {
+    const pods = ['1', '2'].map((uid) => ({ uid, path: `/kubepods/pod${uid}` }));
+    const run = start({}, { 'cgroup.listPods': ok({ pods }), 'cgroup.destroy': ok(null) });
+    run.tell({ type: 'pods.known', uids: ['2', '3'] });
+    run.time.advanceTo(run.time.now());
+    expect(run.of('cgroup.destroy')).toEqual([{ driver: 'cgroupfs', paths: ['/kubepods/pod1'], within: '/kubepods' }]);
+    expect(run.divergence()).toBeNull();
+  });
+});
