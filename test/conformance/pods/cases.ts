@@ -44,6 +44,8 @@ export const PULLED: Readonly<Record<string, readonly string[]>> = {
 /** STATELET_CASES: play only these, by their names with commas between. */
 const chosen = process.env['STATELET_CASES']?.split(',');
 
+export const isSelection = chosen !== undefined;
+
 export const played: readonly Recording[] = recordings.filter(
   ({ name }) => LEFT_OUT[name] === undefined && (chosen === undefined || chosen.includes(name)),
 );
