@@ -2,7 +2,7 @@
  * From the kernel's log to the processes that it killed for want of memory.
  *
  * Pure. Format of a record: the kernel's dev-kmsg (`priority,sequence,microseconds,flags;text`). Meaning of the lines
- * as in cAdvisor's oomparser: an episode begins with `invoked oom-killer:` and ends with the line that names the victim.
+ * as in cAdvisor's oomparser: an episode begins with `invoked oom-killer:` and ends with the line of the victim.
  */
 
 import type { OomKill } from '../../machines/operations/host.ts';

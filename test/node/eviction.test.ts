@@ -1,0 +1,95 @@
+/** A node of a cluster that is short of something: who goes, and what the cluster sees of it. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
+import { eventually, TestNode } from '../support/daemon.ts';
+
+const NODE = 'node1';
+/** The watches look every 10 s. */
+const PATIENTLY_MS = 45_000;
+let server: ApiServer;
+let node: TestNode;
+
+afterEach(async () => {
+  await node.close();
+  await server.close();
+});
+
+async function boot(configuration = ''): Promise<void> {
+  server = await startApiServer();
+  const kubeconfig = await server.kubeconfig(`system:node:${NODE}`);
+  node = new TestNode({ flags: [`--kubeconfig=${kubeconfig}`], configuration });
+  await node.start();
+}
+
+// oxlint-disable-next-line typescript/no-explicit-any -- objects of any kind
+const pod = (name: string): any => server.store.get('v1', 'pods', name, 'default');
+const createPod = (name: string, spec = {}, resources = {}) =>
+  server.create({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name },
+    spec: {
+      nodeName: NODE,
+      terminationGracePeriodSeconds: 1,
+      automountServiceAccountToken: false,
+      containers: [{ name: 'app', image: 'busybox', command: ['sleep', '3600'], resources }],
+      ...spec,
+    },
+  });
+const untilPhase = (name: string, phase: string) =>
+  eventually(`${name} is ${phase}`, () => pod(name)?.status?.phase === phase, PATIENTLY_MS);
+const saidOf = (name: string) =>
+  server.store
+    .list('v1', 'events', 'default')
+    .filter((event) => (event['involvedObject'] as { name: string }).name === name);
+
+it('a pod whose emptyDir outgrows its limit is evicted, and the cluster hears why', async () => {
+  await boot();
+  createPod('filler', { volumes: [{ name: 'd', emptyDir: { sizeLimit: '1Mi' } }] });
+  await untilPhase('filler', 'Running');
+  const volume = join(node.rootDir, 'pods', pod('filler').metadata.uid, 'volumes/kubernetes.io~empty-dir/d');
+  writeFileSync(join(volume, 'file'), Buffer.alloc(2 ** 21, 1));
+  await untilPhase('filler', 'Failed');
+  const message = 'Usage of EmptyDir volume "d" exceeds the limit "1Mi". ';
+  expect(pod('filler').status).toMatchObject({ reason: 'Evicted', message });
+  expect(pod('filler').status.conditions.map(({ type }: { type: string }) => type)).not.toContain('DisruptionTarget');
+  await eventually('the event', () => saidOf('filler').some((event) => event['reason'] === 'Evicted'));
+  expect(saidOf('filler')).toContainEqual(expect.objectContaining({ type: 'Warning', reason: 'Evicted', message }));
+  await node.stop();
+  expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0, stderr: '' });
+});
+
+it('a node that is short of memory takes less, says so, and gives up a pod', async () => {
+  await boot(`evictionSoft:
+  memory.available: 1Ti
+evictionSoftGracePeriod:
+  memory.available: 15s
+`);
+  const condition = () =>
+    // oxlint-disable-next-line typescript/no-explicit-any -- a Node as it is
+    (server.store.get('v1', 'nodes', NODE) as any)?.status?.conditions?.find(
+      ({ type }: { type: string }) => type === 'MemoryPressure',
+    );
+  await eventually('MemoryPressure', () => condition()?.status === 'True', PATIENTLY_MS);
+  expect(condition()).toMatchObject({ reason: 'KubeletHasInsufficientMemory' });
+  createPod('best-effort');
+  createPod('asking', {}, { requests: { memory: '1Mi' } });
+  await untilPhase('best-effort', 'Failed');
+  expect(pod('best-effort').status).toMatchObject({
+    reason: 'Evicted',
+    message: 'Pod was rejected: The node had condition: [MemoryPressure]. ',
+  });
+  await untilPhase('asking', 'Failed');
+  const { status } = pod('asking');
+  expect(status.reason).toBe('Evicted');
+  expect(status.message).toMatch(
+    /^The node was low on resource: memory\. Threshold quantity: 1Ti, available: \d+\w*\. /,
+  );
+  expect(status.conditions).toContainEqual(
+    expect.objectContaining({ type: 'DisruptionTarget', status: 'True', reason: 'TerminationByKubelet' }),
+  );
+  await node.stop();
+  expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0, stderr: '' });
+});
