@@ -1,4 +1,4 @@
-/** What goes wrong between a request and its answer, in the words of Go's client, with a code that machines can test. */
+/** What goes wrong between a request and its answer: Go's words for it, and a code that machines can test. */
 import { OperationError } from '../../kernel/json.ts';
 import { dialText, exchangeText, hostPort } from '../go-errors.ts';
 

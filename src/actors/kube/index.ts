@@ -27,8 +27,8 @@ export type KubePorts = Ports<typeof kubeOperations>;
 export interface KubeConnection {
   readonly ports: KubePorts;
   /**
-   * Creates an object on behalf of another port and answers what the server made of it: reviews of who asks the node for
-   * what are no facts of the journal. Nothing is sealed.
+   * Creates an object on behalf of another port and answers what the server made of it: reviews of who asks the node
+   * for what are no facts of the journal. Nothing is sealed.
    */
   review(target: Omit<KubeTarget, 'client'>, body: Json, signal: AbortSignal): Promise<Json>;
   close(): Promise<void>;

@@ -38,7 +38,7 @@ export const certificateOperations = {
     CertificatePlace & { readonly certFile: string; readonly keyFile: string },
     { readonly certificate: CertificateFacts | null }
   >(),
-  /** A new ECDSA P-256 key and the request for its certificate: PEM in base64, as a CertificateSigningRequest has it. */
+  /** A new ECDSA P-256 key and the request for its certificate: PEM in base64, as the API has it. */
   'certificate.request': once<CertificateTemplate, { readonly request: string; readonly key: SecretHandle }>(),
   /** Writes a pair under its time and lets the link name it. `certificate` is PEM in base64. */
   'certificate.store': idempotent<
@@ -46,8 +46,8 @@ export const certificateOperations = {
     CertificateFacts
   >(),
   /**
-   * Whether a kubeconfig is there, can be loaded, and has a client certificate that has not expired: then nothing needs to
-   * be bootstrapped. `problem` says why not; empty when the file is simply not there.
+   * Whether a kubeconfig is there, can be loaded, and has a client certificate that has not expired: then nothing needs
+   * to be bootstrapped. `problem` says why not; empty when the file is simply not there.
    */
   'certificate.checkKubeconfig': query<
     { readonly kubeconfig: string },

@@ -36,7 +36,7 @@ export interface KubeSettings {
   readonly isBootstrapping: boolean;
 }
 
-/** One object, or one collection when `name` is absent. `apiVersion` as in the object: `v1`, `coordination.k8s.io/v1`. */
+/** One object, or one collection when `name` is absent. `apiVersion` as in the object: `v1`, `apps/v1`. */
 export interface KubeTarget {
   readonly client: KubeClient;
   readonly apiVersion: string;
@@ -74,22 +74,22 @@ export interface KubeDeletePreconditions {
 
 export const kubeOperations = {
   /**
-   * Loads a kubeconfig and makes the clients of a role from it; nothing is sent yet. Fails with client-go's text when the
-   * file is no good. Connecting again replaces the clients.
+   * Loads a kubeconfig and makes the clients of a role from it; nothing is sent yet. Fails with client-go's text when
+   * the file is no good. Connecting again replaces the clients.
    */
   'kube.connect': idempotent<KubeSettings, { readonly server: string }>(),
   /** Breaks the connections of every client: the next request dials again, with the credentials of that moment. */
   'kube.closeConnections': idempotent<Record<string, never>, null>(),
   'kube.get': query<KubeTarget, KubeObject>(),
-  /** One page. `resourceVersion: '0'` lets the server answer from its cache; `continue` is the token of the next page. */
+  /** One page. `resourceVersion: '0'`: the server may answer from its cache; `continue`: the token of the next page. */
   'kube.list': query<
     KubeTarget &
       KubeSelection & { readonly limit?: number; readonly continue?: string; readonly resourceVersion?: string },
     { readonly items: readonly KubeObject[]; readonly resourceVersion: string; readonly continue: string }
   >(),
   /**
-   * Speaks for each change. Bookmarks are kept in the port, because they repeat without news: the output names the newest
-   * version that was seen, so that the next watch resumes there. `expired`: the server no longer has that version.
+   * Speaks for each change. Bookmarks are kept in the port, because they repeat without news: the output names the
+   * newest version that was seen, so that the next watch resumes there. `expired`: the server no longer has it.
    */
   'kube.watch': stream<
     KubeTarget & KubeSelection & { readonly resourceVersion: string; readonly timeoutSeconds?: number },

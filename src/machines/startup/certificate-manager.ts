@@ -1,8 +1,8 @@
 /**
  * Certificate manager: keeps one certificate of this node valid, by asking the cluster to sign the next one in time.
  *
- * Decides: when the certificate is replaced, how long an answer is waited for, when to ask again, and when a node without
- * a valid client certificate has to end.
+ * Decides: when the certificate is replaced, how long an answer is waited for, when to ask again, and when a node
+ * without a valid client certificate has to end.
  * Owns: the certificate in force (its facts), the request that is under way.
  * Hears: `certificate.namesChanged` with the names of a serving certificate.
  * Asks: `certificate.load`, `certificate.request`, `certificate.store`; `kube.create`, `kube.get` and `kube.watch` of a
