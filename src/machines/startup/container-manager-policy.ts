@@ -27,6 +27,8 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly failCgroupV1: boolean;
   readonly failSwapOn: boolean;
   readonly protectKernelDefaults: boolean;
+  readonly cpuManagerPolicy: string;
+  readonly memoryManagerPolicy: string;
   readonly oomScoreAdj: number;
   /** Its file system is what pods fill; empty where local storage is not counted. */
   readonly storagePath: string;
@@ -61,6 +63,8 @@ export function containerManagerInput({
     failCgroupV1: config.failCgroupV1,
     failSwapOn: config.failSwapOn,
     protectKernelDefaults: config.protectKernelDefaults,
+    cpuManagerPolicy: config.cpuManagerPolicy,
+    memoryManagerPolicy: config.memoryManagerPolicy,
     oomScoreAdj: config.oomScoreAdj,
     storagePath: config.localStorageCapacityIsolation ? flags.rootDir : '',
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
@@ -81,7 +85,10 @@ export function containerManagerInput({
   };
 }
 
-/** Upstream's words for what keeps a machine from being a node. */
+/**
+ * What keeps a machine from being a node, in upstream's words. The policies that give containers CPUs or memory of their
+ * own are not built: a node that would only seem to keep them does not start.
+ */
 export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): string {
   if (cgroupVersion === 1 && input.failCgroupV1) {
     return (
@@ -92,8 +99,13 @@ export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): s
   if (input.failSwapOn && BigInt(input.machineInfo.swapBytes) > 0n) {
     return 'running with swap on is not supported, please disable swap or set --fail-swap-on flag to false';
   }
+  if (input.cpuManagerPolicy !== 'none') return notBuilt('CPU', input.cpuManagerPolicy, 'none');
+  if (input.memoryManagerPolicy !== 'None') return notBuilt('memory', input.memoryManagerPolicy, 'None');
   return '';
 }
+
+const notBuilt = (manager: string, policy: string, only: string): string =>
+  `the ${manager} manager policy ${JSON.stringify(policy)} is not supported by this kubelet; only ${JSON.stringify(only)} is`;
 
 /** cgroup roots as upstream names them: what the node allocatable root holds, and the three optional ones. */
 export const cgroupRoots = (input: ContainerManagerInput) => ({

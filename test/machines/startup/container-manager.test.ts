@@ -18,6 +18,8 @@ const INPUT: ContainerManagerInput = {
   failCgroupV1: false,
   failSwapOn: true,
   protectKernelDefaults: false,
+  cpuManagerPolicy: 'none',
+  memoryManagerPolicy: 'None',
   oomScoreAdj: -999,
   storagePath: '',
   hugePageSizes: ['2MB'],
@@ -48,6 +50,8 @@ const ANSWERS: Answers = {
   'cgroup.gather': 'stream',
 };
 
+type Told = { readonly type: string; readonly [field: string]: unknown };
+
 function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {}) {
   const asked: { name: string; input: unknown }[] = [];
   const noting = Object.fromEntries(
@@ -63,9 +67,10 @@ function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {
   run.tell({ type: 'containerManager.start' });
   run.time.advanceTo(run.time.now());
   const of = (name: string) => asked.flatMap((each) => (each.name === name ? [each.input as never] : []));
-  const refusal = () => run.told().find(({ type }) => type === 'containerManager.failed')?.['message'];
+  const told = (): readonly Told[] => run.told();
+  const refusal = () => told().find(({ type }) => type === 'containerManager.failed')?.['message'];
   const events = () =>
-    run.told().flatMap((each) => (each.type === 'event.recorded' ? [`${each['reason']}: ${each['message']}`] : []));
+    told().flatMap((each) => (each.type === 'event.recorded' ? [`${each['reason']}: ${each['message']}`] : []));
   return { ...run, of, refusal, events };
 }
 
@@ -164,6 +169,18 @@ describe('a node that cannot start', () => {
       { 'cgroup.update': fail('cgroup "/system" has some missing paths', 'ENOENT') },
       'Failed to enforce System Reserved Cgroup Limits on "/system": ["system"] cgroup does not exist',
     ],
+    [
+      'CPUs shall be kept for containers',
+      { cpuManagerPolicy: 'static' },
+      {},
+      'the CPU manager policy "static" is not supported by this kubelet; only "none" is',
+    ],
+    [
+      'memory shall be kept for containers',
+      { memoryManagerPolicy: 'Static' },
+      {},
+      'the memory manager policy "Static" is not supported by this kubelet; only "None" is',
+    ],
     ['the system shall move to the root', { systemCgroups: '/' }, {}, 'system container cannot be root ("/")'],
   ])('because %s says so in upstream words', (_, change, answers, message) => {
     const run = start(change, answers);
@@ -185,7 +202,8 @@ describe('the levels', () => {
   const change = (run: ReturnType<typeof start>) => {
     run.tell({ type: 'qos.changed', demand });
     run.time.advanceTo(run.time.now() + 1_000);
-    return (run.of('cgroup.hold').at(-1) as { wishes: readonly { path: string; resources: object }[] }).wishes;
+    const [last] = run.of('cgroup.hold').slice(-1) as { wishes: readonly { path: string; resources: object }[] }[];
+    return last!.wishes;
   };
 
   it('follow what their pods ask for, those that come together at once', () => {

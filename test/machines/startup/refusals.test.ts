@@ -60,6 +60,8 @@ describe('the container manager', () => {
     memoryReservedPercent: null,
     memoryQoS: false,
     protectKernelDefaults: false,
+    cpuManagerPolicy: 'none',
+    memoryManagerPolicy: 'None',
     oomScoreAdj: -999,
     storagePath: '/var/lib/kubelet',
     reservations: {
