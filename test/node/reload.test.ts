@@ -1,6 +1,7 @@
 /** A daemon whose configuration changes while it runs: by a file, by a drop-in, by SIGHUP. */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eventually, freePort, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
@@ -52,6 +53,18 @@ test('an invalid file changes nothing, in upstream’s words', async () => {
   await eventually('the other refusal', () => node.log.includes('failed to load kubelet config file'));
   expect(await config()).toMatchObject({ registryPullQPS: 3, registryBurst: 10 });
   writeFileSync(file(), good);
+});
+
+test('pods take new settings, and no container is touched', async () => {
+  const before = await node.instances('web');
+  append('clusterDomain: other.example\nclusterDNS: [10.9.9.9]');
+  await eventually('the new settings', async () => {
+    const pods = (await node.context('kubelet/pods')) as { settings?: { clusterDomain: string } } | null;
+    return pods?.settings?.clusterDomain === 'other.example';
+  });
+  await node.untilPhase('web', 'Running');
+  await sleep(1_500);
+  expect(await node.instances('web')).toEqual(before);
 });
 
 test('healthz moves to another port, and the old one is free', async () => {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 import { TestNode } from '../support/daemon.ts';
+import { datagramReceiver } from '../support/host-datagram.ts';
 
 let node: TestNode;
 const newNode = (configuration = '') => (node = new TestNode({ configuration }));
@@ -124,6 +125,32 @@ describe('a start that cannot write anything down', () => {
     expect(lastLine(stderr)).toMatch(/"command failed" err="failed to run Kubelet: .+"/);
     expect(stderr).not.toMatch(/^\s+at .+:\d+:\d+/m);
   });
+});
+
+test('a service manager hears that the node is ready, that it lives, and that it stops', async () => {
+  newNode();
+  const address = join(node.directory, 'notify');
+  const manager = datagramReceiver(address);
+  const heard: string[] = [];
+  await node.start([], { NOTIFY_SOCKET: address, WATCHDOG_USEC: '400000' });
+  while (heard.filter((word) => word === 'WATCHDOG=1').length < 5) heard.push(await manager.next());
+  expect(heard[0], 'before it is ready, as upstream says it').toBe('WATCHDOG=1');
+  expect(heard).toContain('READY=1');
+  const stopped = node.stop();
+  while (heard.at(-1) !== 'STOPPING=1') heard.push(await manager.next());
+  expect(await stopped).toBe(0);
+  expect(heard.filter((word) => word === 'READY=1')).toHaveLength(1);
+  expect(node.log).toContain('"Starting systemd watchdog with interval" interval="200ms"');
+  expect(node.statelet('replay', node.journal).code).toBe(0);
+});
+
+test('a watchdog of another process is not fed', async () => {
+  newNode();
+  const address = join(node.directory, 'notify');
+  const manager = datagramReceiver(address);
+  await node.start([], { NOTIFY_SOCKET: address, WATCHDOG_USEC: '400000', WATCHDOG_PID: '1' });
+  expect(await manager.next()).toBe('READY=1');
+  await expect(manager.next(700)).rejects.toThrow('nothing was sent');
 });
 
 test('a configuration of 1 MB in 200 drop-ins costs little', async () => {

@@ -88,7 +88,7 @@ export class TestNode {
   }
 
   /** Starts a daemon; resolves when /healthz answers. Returns milliseconds from exec to the answer. */
-  async start(extra: readonly string[] = []): Promise<number> {
+  async start(extra: readonly string[] = [], environment: Readonly<Record<string, string>> = {}): Promise<number> {
     this.healthzPort = await freePort();
     this.port = await freePort();
     this.visualizerPort = await freePort();
@@ -97,7 +97,11 @@ export class TestNode {
     this.output = '';
     const before = performance.now();
     const argv = [STATELET, 'run', `--config=${config}`, ...this.folders(), ...this.flags(), ...extra];
-    const daemon = spawn(process.execPath, argv, { cwd: this.directory, stdio: ['ignore', 'pipe', 'pipe'] });
+    const daemon = spawn(process.execPath, argv, {
+      env: { ...process.env, ...environment },
+      cwd: this.directory,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     this.daemon = daemon;
     for (const stream of [daemon.stdout, daemon.stderr]) stream.on('data', (chunk) => (this.output += String(chunk)));
     const exited = new Promise<never>((_, reject) => {
