@@ -7,7 +7,7 @@
  * Hears: `certificate.namesChanged` with the names of a serving certificate.
  * Asks: `certificate.load`, `certificate.request`, `certificate.store`; `kube.create`, `kube.get` and `kube.watch` of a
  *   CertificateSigningRequest; `kube.closeConnections` after the client certificate was replaced.
- * Tells its parent: `certificate.failed` when what is on disk cannot be used, `certificate.lost` when the node has to end.
+ * Tells its parent: `certificate.failed` when what is on disk is no good, `certificate.lost` when the node has to end.
  * Answers, when it is asked for one certificate only: its facts, or why there is none.
  * Invariants:
  *   T1 a key is used for one request only, and never leaves the ports.
