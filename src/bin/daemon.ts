@@ -23,6 +23,7 @@ import { healthzPorts } from '../actors/server/healthz.ts';
 import { nodeServer } from '../actors/server/node-server.ts';
 import { Visualizer } from '../actors/server/visualizer.ts';
 import { StatsReader, statsPorts } from '../actors/stats/index.ts';
+import { nodeTracer } from '../actors/tracing/index.ts';
 import { volumePorts } from '../actors/volume/index.ts';
 import { buildInfo } from '../kernel/build-info.ts';
 import { hostTime } from '../kernel/clock.ts';
@@ -51,6 +52,8 @@ export interface DaemonOptions {
   /** See `--data-dir`. */
   readonly dataDir: string | null;
   readonly journalDir: string;
+  /** See `--remember-pods`. */
+  readonly rememberPods: boolean;
   readonly visualizerPort: number | 'off';
   readonly nodeName: string;
   readonly logFormat: 'text' | 'json';
@@ -104,6 +107,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       onTurn: (records, running) => {
         parts.log(records);
         parts.server.onTurn(records, running);
+        parts.tracer.onTurn(records, running);
         parts.page?.visualizer.onTurn(records, running);
         announce(records, running);
       },
@@ -118,6 +122,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   });
   await journal.close();
   await parts.page?.visualizer.close();
+  await parts.tracer.close();
   await parts.kube.close();
   parts.cgroups.close();
   await parts.runtime.close({ stopContainers: interrupted });
@@ -161,11 +166,11 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...statsPorts(stats),
     ...server.ports,
   });
-  return { runtime, cgroups, kube, page, log, server, performer };
+  return { runtime, cgroups, kube, page, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
 
 function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {
-  const { argv, dataDir, journalDir, nodeName, runOnce } = options;
+  const { argv, dataDir, journalDir, nodeName, rememberPods, runOnce } = options;
   return {
     version: FORMAT_VERSION,
     incarnation,
@@ -173,7 +178,7 @@ function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord,
     node: nodeName,
     bootId: bootId(),
     build: buildInfo(kubeletMachine, STATELET_VERSION),
-    input: { argv, dataDir, version: NODE_VERSION, journalDir, ...(runOnce ? { runOnce } : {}) },
+    input: { argv, dataDir, version: NODE_VERSION, journalDir, rememberPods, ...(runOnce ? { runOnce } : {}) },
   };
 }
 

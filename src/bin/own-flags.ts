@@ -9,19 +9,22 @@ export interface OwnFlags {
   readonly journalDir: string | null;
   /** Loopback port of the visualizer; `off` for none. */
   readonly visualizerPort: number | 'off';
+  /** Pods of the API server start without it after a reboot. */
+  readonly rememberPods: boolean;
   /** Only check command line and configuration. */
   readonly validate: boolean;
 }
 
 export const DEFAULT_VISUALIZER_PORT = 10_247;
 
-const NAMES = ['data-dir', 'journal-dir', 'visualizer-port'] as const;
+const NAMES = ['data-dir', 'journal-dir', 'remember-pods', 'visualizer-port'] as const;
 
 export const OWN_FLAGS_HELP = `
 Statelet flags:
 
       --data-dir string          Folder for all that a kubelet writes below /var
       --journal-dir string       Folder of the journal (default "<root-dir>/journal")
+      --remember-pods string     "false": start no pod of the API server while that is away (default "true")
       --visualizer-port string   Loopback port of the visualizer, or "off" (default ${DEFAULT_VISUALIZER_PORT})
       --validate                 Check command line and configuration, change nothing, and end
 `;
@@ -49,7 +52,15 @@ export function splitArguments(argv: readonly string[]): SplitArguments {
   if (port === null) {
     return { error: `invalid argument "${values.get('visualizer-port')}" for "--visualizer-port": a port, or "off"` };
   }
-  const own = { dataDir: values.get('data-dir') ?? null, journalDir: values.get('journal-dir') ?? null };
+  const remember = values.get('remember-pods') ?? 'true';
+  if (remember !== 'true' && remember !== 'false') {
+    return { error: `invalid argument "${remember}" for "--remember-pods": true, or false` };
+  }
+  const own = {
+    rememberPods: remember === 'true',
+    dataDir: values.get('data-dir') ?? null,
+    journalDir: values.get('journal-dir') ?? null,
+  };
   return { own: { ...own, visualizerPort: port, validate: values.has('validate') }, kubelet };
 }
 

@@ -80,6 +80,7 @@ const subsystems = {
   })),
   objects: subsystem('objects', settings),
   mirrorPods: subsystem('mirrorPods', settings),
+  rememberedPods: subsystem('rememberedPods', settings),
   containerManager: subsystem('containerManager', ({ context }) => containerManagerInput(context)),
   memory: subsystem('memory', settings),
   podConfig: subsystem('podConfig', settings),

@@ -53,6 +53,8 @@ export interface NodeSettings {
   readonly httpCheckFrequencyMs?: number;
   /** How the API server's objects are followed; absent on a node that runs alone. */
   readonly apiServer?: { readonly changeDetection: 'Watch' | 'Cache' | 'Get' };
+  /** Where pods of the API server are remembered that may start without it; absent: none may. */
+  readonly rememberedPodsDir?: string;
   readonly fileCheckFrequencyMs: number;
   readonly syncFrequencyMs: number;
   /** `containerd`, as the runtime names itself: the prefix of container ids. */

@@ -22,6 +22,7 @@ import { mirrorPodsMachine } from '../../src/machines/pods/mirror-pods.ts';
 import { plegMachine } from '../../src/machines/pods/pleg.ts';
 import { podConfigMachine } from '../../src/machines/pods/pod-config.ts';
 import { podsMachine } from '../../src/machines/pods/pods.ts';
+import { rememberedPodsMachine } from '../../src/machines/pods/remembered-pods.ts';
 import { statusMachine } from '../../src/machines/pods/status.ts';
 import { syncLoopMachine } from '../../src/machines/pods/sync-loop.ts';
 import { header, MemorySink } from '../kernel/support.ts';
@@ -64,11 +65,12 @@ export const settings: NodeSettings = {
   relistPeriodMs: 10_000,
 };
 
-const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods', 'objects']);
+const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods', 'objects', 'rememberedPods']);
 
 const subsystems = {
   mirrorPods: mirrorPodsMachine,
   objects: objectsMachine,
+  rememberedPods: rememberedPodsMachine,
   eventRecorder: eventRecorderMachine,
   memory: memoryMachine,
   containerGC: containerGcMachine,

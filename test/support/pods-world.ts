@@ -9,7 +9,7 @@ import { type JsonEvent, toPlainError } from '../../src/kernel/json.ts';
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
 import type { Image } from '../../src/machines/api/cri.ts';
 import type { CgroupResources, CgroupWish } from '../../src/machines/operations/cgroup.ts';
-import type { Manifest, ManifestError, SoftState } from '../../src/machines/operations/host.ts';
+import type { Manifest, ManifestError, RememberedPod, SoftState } from '../../src/machines/operations/host.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
 import type { KeptLog, PodLogs } from '../../src/machines/operations/logs.ts';
 import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
@@ -90,6 +90,8 @@ export class PodsWorld implements Performer {
   softState: SoftState = { containers: {}, probes: {} };
   /** The API server, for nodes that have one. */
   kube: KubeWorld | null = null;
+  /** By uid, the pods that are remembered on disk. */
+  readonly remembered = new Map<string, RememberedPod>();
   disk = { capacityBytes: '1000000', availableBytes: '900000' };
   /** Asked for each call; `nth` counts the calls of that name from 0. */
   fault: (name: string, input: unknown, nth: number) => Fault | undefined = () => undefined;
@@ -306,7 +308,8 @@ function criHandlers(world: PodsWorld): Handlers {
       done(null);
     },
     'cri.createContainer': ({ podSandboxId, config }, done) => {
-      for (const { host_path = '' } of config.mounts ?? []) {
+      for (const { host_path = '', image } of config.mounts ?? []) {
+        if (image !== undefined) continue;
         if (!world.files.has(host_path) && !world.folders.has(host_path)) {
           throw new RuntimeError('INVALID_ARGUMENT', `failed to stat "${host_path}": no such file or directory`);
         }
@@ -385,6 +388,12 @@ function hostHandlers(world: PodsWorld): Handlers {
     'cri.reopenContainerLog': (_, done) => done(null),
     'logs.restore': (_, done) => done(null),
     'host.fileSystem': (_, done) => done(world.disk),
+    'host.loadPods': (_, done) => done({ pods: [...world.remembered.values()] }),
+    'host.savePod': ({ uid, remembered }, done) => {
+      if (remembered === null) world.remembered.delete(uid);
+      else world.remembered.set(uid, structuredClone<RememberedPod>(remembered));
+      done(null);
+    },
     'host.loadSoftState': (_, done) => done(world.softState),
     'host.saveSoftState': ({ state }, done) => {
       world.softState = structuredClone<SoftState>(state);

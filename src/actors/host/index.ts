@@ -16,6 +16,7 @@ import { manifestUrlPort } from './manifest-url.ts';
 import { manifestPort } from './manifests.ts';
 import { notifyPort } from './notify.ts';
 import { preparePod, removePod } from './pod-files.ts';
+import { loadPods, savePod } from './remembered-pods.ts';
 import { loadSoftState, saveSoftState } from './soft-state.ts';
 import { type SystemCalls, systemCalls } from './syscall.ts';
 import { sysctlPorts } from './sysctl.ts';
@@ -60,5 +61,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.symlink': makeSymlink,
     'host.loadSoftState': loadSoftState,
     'host.saveSoftState': saveSoftState,
+    'host.loadPods': loadPods,
+    'host.savePod': savePod,
   };
 }

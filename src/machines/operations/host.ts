@@ -118,6 +118,12 @@ export type IptablesItem =
       readonly message: string;
     };
 
+/** A pod of the API server, with the objects that it uses: by key; `null` for one that does not exist. */
+export interface RememberedPod {
+  readonly pod: Json;
+  readonly objects: Readonly<Record<string, ConfigObject | null>>;
+}
+
 export const hostOperations = {
   'host.permissions': query<Nothing, { uid: number }>(),
   'host.hostname': query<Nothing, { hostname: string }>(),
@@ -218,6 +224,10 @@ export const hostOperations = {
   'host.fileSystem': query<{ path: string }, { capacityBytes: string; availableBytes: string }>(),
   'host.symlink': idempotent<{ path: string; target: string }, null>(),
   'host.loadSoftState': query<{ path: string }, SoftState>(),
+  /** The pods of the API server that this node remembers. */
+  'host.loadPods': query<{ directory: string }, { pods: readonly RememberedPod[] }>(),
+  /** `null` forgets the pod. */
+  'host.savePod': idempotent<{ directory: string; uid: string; remembered: RememberedPod | null }, null>(),
   'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),
   /** Serves /healthz on its own port; says `healthz.listening` once, `healthz.failed` when it cannot. */
   'server.healthz': stream<

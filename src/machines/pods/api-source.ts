@@ -4,17 +4,20 @@
  * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
  * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
- * Asks: nothing but its reflector. Tells `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods`
+ * Asks: `host.loadPods` once. Its reflector asks the rest. Tells `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods`
  *   what the API server has.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never told as a pod to run.
+ *   K4 a pod that is remembered is told only while nothing else is known, and makes the source not ready.
  *   K3 what the API server sends and is no pod is said once and left alone.
  */
-import { line, now, setup, to } from '../../kernel/xstate.ts';
+import { line, now, pick, setup, to } from '../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod } from '../api/pod.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import type { NodeSettings } from '../node-settings.ts';
+import type { ObjectFound } from '../objects/messages.ts';
+import { hostOperations, type RememberedPod } from '../operations/host.ts';
 import type { KubeObject } from '../operations/kube.ts';
 import type { MirrorSeen, StatusObserved } from './api-messages.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
@@ -24,11 +27,16 @@ import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } f
 const SOURCE = 'api';
 /** Before the reflector is started again after it crashed. */
 const REOPEN_MS = 1_000;
+/** An API server that has told nothing by then is away: pods that are remembered start without it. */
+const AWAY_MS = 10_000;
 
-export type ApiSourceInput = Pick<NodeSettings, 'nodeName'>;
+export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir'>;
 
 interface Context {
   readonly nodeName: string;
+  readonly directory: string;
+  readonly isListed: boolean;
+  readonly remembered: readonly RememberedPod[];
   readonly told: ToldPods;
   /** By uid, the mirror pods that there are. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
@@ -47,7 +55,11 @@ const s = setup({
     context: {} as Context,
     events: {} as ReflectorReport | ConfigWanted | StatusWanted | Ended,
   },
-  actors: { reflector: reflectorMachine },
+  actors: { reflector: reflectorMachine, ...pick(hostOperations, 'host.loadPods') },
+  guards: {
+    isListed: ({ context }) => context.isListed,
+    remembersNone: ({ context }) => context.directory === '',
+  },
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
@@ -126,7 +138,7 @@ const takeList = s.enqueueActions((args) => {
   const goneMirrors = Object.values(context.mirrors).filter(({ uid }) => !there.has(uid));
   const next = tell(enqueue, context, pods, [...goneFrom(context.told, pods), ...goneMirrors]);
   tellReady(enqueue, next);
-  enqueue.assign(next);
+  enqueue.assign({ ...next, isListed: true, remembered: [] });
 });
 
 const takeChange = s.enqueueActions((args) => {
@@ -144,21 +156,43 @@ function tellReady(enqueue: Enqueue, { told }: Context): void {
   enqueue.sendTo(to('syncLoop'), ready);
 }
 
+const noteRemembered = s.assign({
+  remembered: ({ event }) => (event as unknown as { output: { pods: readonly RememberedPod[] } }).output.pods,
+});
+
+/** Nobody says what is wanted: what was wanted last is, as long as nobody says otherwise. */
+const startRemembered = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const known = context.remembered.flatMap(({ pod, objects }) => {
+    const result = podFromApi(pod as never);
+    const isOwn = result.error === undefined && result.pod.spec.nodeName === context.nodeName;
+    return isOwn ? [{ pod: result.pod, objects }] : [];
+  });
+  if (known.length === 0) return;
+  const pods = known.map(({ pod }) => withSource(pod, SOURCE, new Date(now(args)).toISOString()));
+  const names = pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
+  enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
+  for (const message of differences(SOURCE, context.told, pods, [])) enqueue.sendTo(to('syncLoop'), message);
+  for (const { pod, objects } of known) tellObjects(enqueue, pod.metadata.uid, objects);
+  enqueue.assign({ told: { ...context.told, ...toldOf(pods) }, remembered: [] });
+});
+
+function tellObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['objects']): void {
+  for (const [key, object] of Object.entries(objects)) {
+    const state = object === null ? ({ state: 'missing' } as const) : ({ state: 'found', object } as const);
+    enqueue.sendTo(to('syncLoop'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
+  }
+}
+
 /** The next list tells again what is forgotten here. */
 const forget = s.assign(({ context, event }) =>
   event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids) } : {},
 );
 
-export const apiSourceMachine = s.createMachine({
-  id: 'apiSource',
-  context: ({ input }) => ({ nodeName: input.nodeName, told: {}, mirrors: {}, seen: {} }),
-  initial: 'following',
-  on: {
-    'config.wanted': { target: '.following', actions: forget },
-    'status.wanted': '.following',
-  },
+const following = s.createStateConfig({
+  initial: 'open',
   states: {
-    following: {
+    open: {
       invoke: {
         id: 'reflector',
         src: 'reflector',
@@ -177,6 +211,54 @@ export const apiSourceMachine = s.createMachine({
       },
       on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
     },
-    reopening: { after: { [REOPEN_MS]: 'following' } },
+    reopening: { after: { [REOPEN_MS]: 'open' } },
   },
+});
+
+/** What to do until the API server says something. */
+const remembering = s.createStateConfig({
+  initial: 'loading',
+  states: {
+    loading: {
+      always: { guard: 'remembersNone', target: 'done' },
+      invoke: {
+        id: 'load',
+        src: 'host.loadPods',
+        input: ({ context }) => ({ directory: context.directory }),
+        onDone: { target: 'waiting', actions: noteRemembered },
+        onError: {
+          target: 'done',
+          actions: line('error', ({ event }) => [
+            'Cannot read the pods that are remembered',
+            { error: (event.error as Error).message },
+          ]),
+        },
+      },
+    },
+    /** Waits for the first list. */
+    waiting: {
+      always: { guard: 'isListed', target: 'done' },
+      after: { [AWAY_MS]: { target: 'done', actions: startRemembered } },
+    },
+    done: {},
+  },
+});
+
+export const apiSourceMachine = s.createMachine({
+  id: 'apiSource',
+  context: ({ input }) => ({
+    nodeName: input.nodeName,
+    directory: input.rememberedPodsDir ?? '',
+    isListed: false,
+    remembered: [],
+    told: {},
+    mirrors: {},
+    seen: {},
+  }),
+  type: 'parallel',
+  on: {
+    'config.wanted': { target: '.following.open', reenter: true, actions: forget },
+    'status.wanted': { target: '.following.open', reenter: true },
+  },
+  states: { following, remembering },
 });

@@ -41,6 +41,7 @@ export type PodConfigInput = Pick<
   | 'staticPodURLHeader'
   | 'httpCheckFrequencyMs'
   | 'apiServer'
+  | 'rememberedPodsDir'
 >;
 
 interface Context {

@@ -21,6 +21,7 @@ import { endAllocation } from './pod-allocation.ts';
 import { podGroups } from './pod-cgroup.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import { tellNodeEnd } from './pod-node.ts';
+import { forgetPod } from './pod-remembering.ts';
 import { change, lookNow, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
@@ -48,6 +49,7 @@ export const stopSandboxes = (done: string) =>
   });
 
 export const terminating = s.createStateConfig({
+  entry: forgetPod,
   initial: 'containers',
   on: {
     'pod.kill': { actions: noteKill },

@@ -23,7 +23,6 @@ import {
   complain,
   configure,
   failed,
-  forwardImage,
   killOverdue,
   noteContainer,
   noteKill,
@@ -46,12 +45,13 @@ import {
 } from './pod-allocation.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles, usersPlace } from './pod-files.ts';
-import { askImage, askImagesAgain } from './pod-images.ts';
+import { askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod, podOrName } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
+import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
 import {
   acted,
@@ -253,7 +253,7 @@ const sync = s.createStateConfig({
         input: ({ context }) => turnFiles(context),
         onDone: [
           { guard: 'hasSubPaths', target: 'bindingSubPaths' },
-          { target: 'active', actions: permit },
+          { target: 'active', actions: [permit, rememberPod] },
         ],
         onError: {
           target: 'backingOff',
@@ -268,7 +268,7 @@ const sync = s.createStateConfig({
         id: 'subPaths',
         src: 'volume.bindSubPaths',
         input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
-        onDone: { target: 'active', actions: [noteSubPaths, permit] },
+        onDone: { target: 'active', actions: [noteSubPaths, permit, rememberPod] },
         onError: { target: 'backingOff', actions: [failed, complain('Cannot bind sub-paths')] },
       },
     },

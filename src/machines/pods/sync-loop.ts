@@ -13,6 +13,7 @@
  */
 import { line, sendParent, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
+import type { ObjectFound } from '../objects/messages.ts';
 import type {
   ConfigMessage,
   ObjectsTold,
@@ -44,7 +45,7 @@ interface Context {
   readonly told: boolean;
 }
 
-type Event = ConfigMessage | ObjectsTold | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
+type Event = ConfigMessage | ObjectFound | ObjectsTold | SourceReady | RuntimeMessage | RuntimeHealth | PodsMessage;
 
 const s = setup({
   types: { input: {} as SyncLoopInput, context: {} as Context, events: {} as Event },
@@ -94,6 +95,7 @@ export const syncLoopMachine = s.createMachine({
   on: {
     'config.objects': { actions: forward },
     'config.pods': { actions: forward },
+    'object.found': { actions: forward },
     'runtime.podChanged': { actions: forward },
     'runtime.podRemoved': { actions: forward },
     'runtime.podStale': { actions: forward },

@@ -61,7 +61,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     ...images(config),
     ...dns(config, context),
     ...collection(flags, config),
-    ...sources(flags, config),
+    ...sources(flags, config, context.input),
     fileCheckFrequencyMs: millisecondsOf(config.fileCheckFrequency),
     syncFrequencyMs: millisecondsOf(config.syncFrequency),
     runtimeName: runtime.name,
@@ -113,7 +113,11 @@ function memoryQoS(config: KubeletConfiguration): { readonly throttlingFactor: n
 }
 
 /** Where pods come from beside the files, and whether there is an API server to follow. */
-function sources({ kubeconfig }: KubeletFlags, config: KubeletConfiguration) {
+function sources(
+  { kubeconfig }: KubeletFlags,
+  config: KubeletConfiguration,
+  { journalDir, rememberPods }: KubeletInput,
+) {
   const { staticPodURL, staticPodURLHeader, configMapAndSecretChangeDetectionStrategy: strategy } = config;
   const headers = Object.entries(staticPodURLHeader).map(([name, values]) => [name, values.map(handleNamed)] as const);
   return {
@@ -121,6 +125,7 @@ function sources({ kubeconfig }: KubeletFlags, config: KubeletConfiguration) {
     staticPodURLHeader: Object.fromEntries(headers),
     httpCheckFrequencyMs: millisecondsOf(config.httpCheckFrequency),
     ...(kubeconfig === '' ? {} : { apiServer: { changeDetection: strategy as 'Watch' | 'Cache' | 'Get' } }),
+    ...(kubeconfig === '' || rememberPods === false ? {} : { rememberedPodsDir: `${journalDir}/pods` }),
   };
 }
 

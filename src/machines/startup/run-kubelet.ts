@@ -151,6 +151,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
               } else {
                 enqueue.raise({ type: 'create.objects' });
                 enqueue.raise({ type: 'create.mirrorPods' });
+                enqueue.raise({ type: 'create.rememberedPods' });
               }
             }),
             enqueueActions(({ context, enqueue }) => {

@@ -26,6 +26,7 @@ import { mirrorPodsMachine } from '../pods/mirror-pods.ts';
 import { plegMachine } from '../pods/pleg.ts';
 import { podConfigMachine } from '../pods/pod-config.ts';
 import { podsMachine } from '../pods/pods.ts';
+import { rememberedPodsMachine } from '../pods/remembered-pods.ts';
 import { statusMachine } from '../pods/status.ts';
 import { syncLoopMachine } from '../pods/sync-loop.ts';
 import { authMachine } from './auth.ts';
@@ -60,6 +61,7 @@ export const SUBSYSTEMS = [
   'memory',
   'objects',
   'mirrorPods',
+  'rememberedPods',
   'podConfig',
   'images',
   'status',
@@ -122,6 +124,7 @@ export const kubeletSetup = setup({
     memory: memoryMachine as AnyStateMachine,
     objects: objectsMachine as AnyStateMachine,
     mirrorPods: mirrorPodsMachine as AnyStateMachine,
+    rememberedPods: rememberedPodsMachine as AnyStateMachine,
     podConfig: podConfigMachine as AnyStateMachine,
     images: imagesMachine as AnyStateMachine,
     status: statusMachine as AnyStateMachine,

@@ -19,6 +19,8 @@ export interface KubeletInput {
   readonly version: string;
   /** Where the journal of this node is; soft facts live beside it. */
   readonly journalDir: string;
+  /** False: no pod of the API server starts without it. */
+  readonly rememberPods?: boolean;
   /** Present in a node that runs the pods of its manifests once and ends: `statelet run-once`. */
   readonly runOnce?: { readonly retries: number };
 }

@@ -1,0 +1,103 @@
+/** A node that starts again while its API server is away: what it ran before, it runs again. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
+import { type ClusterNode, clusterNode } from './support.ts';
+
+let cluster: ClusterNode;
+const isRunning = (name: string) => () => cluster.kube.pod(name)?.status?.phase === 'Running';
+
+function running(spec = {}, settings: Partial<NodeSettings> = { rememberedPodsDir: '/journal/pods' }): ClusterNode {
+  cluster = clusterNode(settings);
+  const { node, kube } = cluster;
+  kube.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'settings' }, data: { a: '1' } });
+  const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'login' }, stringData: { a: 'canary-9' } };
+  kube.create(secret);
+  node.boot().run(500);
+  kube.createPod('web', spec);
+  node.until('Running', isRunning('web'));
+  node.run(1_000);
+  return cluster;
+}
+
+/** The machine starts again, and nobody answers. */
+function reboot(): void {
+  const { node, kube } = cluster;
+  kube.isAway = true;
+  node.world.runtime.sandboxes.clear();
+  node.world.runtime.containers.clear();
+  node.world.runtime.started.length = 0;
+  cluster.node = node.restart();
+}
+
+const started = () => cluster.node.world.runtime.started;
+
+afterEach(() => {
+  expect(cluster.node.crashes()).toEqual([]);
+  cluster.node.assertReplays();
+});
+
+describe('rememberedPods', () => {
+  it('start with their ConfigMaps, and go on when the API server is back', () => {
+    const { kube } = running({ volumes: [{ name: 'v', configMap: { name: 'settings' } }] });
+    reboot();
+    cluster.node.until('a start', () => started().length === 1, 30_000);
+    expect(cluster.node.logs('The API server is away; starting the pods that are remembered')).toEqual([
+      { pods: ['default/web'] },
+    ]);
+    cluster.node.run(60_000);
+    kube.isAway = false;
+    cluster.node.run(120_000);
+    expect(started()).toHaveLength(1);
+    expect(kube.pod('web').status.phase).toBe('Running');
+    kube.delete('pods', 'web');
+    cluster.node.until('gone', () => kube.pod('web') === undefined);
+    expect([...cluster.node.world.remembered]).toEqual([]);
+  });
+
+  it('are not needed when the API server answers', () => {
+    const { kube } = running();
+    reboot();
+    kube.isAway = false;
+    cluster.node.until('a start', () => started().length === 1, 9_000);
+    expect(cluster.node.logs('The API server is away; starting the pods that are remembered')).toEqual([]);
+  });
+
+  it('end when they were deleted meanwhile', () => {
+    const { kube } = running();
+    const { uid } = kube.pod('web').metadata;
+    reboot();
+    cluster.node.until('a start', () => started().length === 1, 30_000);
+    kube.delete('pods', 'web', 0);
+    kube.isAway = false;
+    cluster.node.until('forgotten', () => cluster.node.podState(uid) === undefined, 120_000);
+    expect(cluster.node.world.remembered.size).toBe(0);
+  });
+
+  it.each([
+    ['with a Secret', { volumes: [{ name: 'v', secret: { secretName: 'login' } }] }],
+    [
+      'with a token',
+      {
+        volumes: [
+          { name: 'v', projected: { sources: [{ serviceAccountToken: { path: 't', expirationSeconds: 600 } }] } },
+        ],
+      },
+    ],
+    ['that may end', { restartPolicy: 'OnFailure' }],
+  ])('are none of those %s: they wait for the API server', (_, spec) => {
+    const { node } = running(spec);
+    expect(node.world.remembered.size).toBe(0);
+    reboot();
+    cluster.node.run(120_000);
+    expect(started()).toEqual([]);
+    cluster.kube.isAway = false;
+    cluster.node.until('a start', () => started().length === 1, 60_000);
+  });
+
+  it('are none where the node’s owner wants none', () => {
+    running({}, {});
+    reboot();
+    cluster.node.run(120_000);
+    expect(started()).toEqual([]);
+  });
+});
