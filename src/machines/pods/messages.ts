@@ -229,6 +229,7 @@ export interface ProberReport {
 export interface ImageWanted {
   readonly type: 'image.wanted';
   readonly uid: string;
+  /** Whose image: a container's, or `<container>/<volume>` for what that volume shows it. The answer repeats it. */
   readonly container: string;
   readonly image: string;
   readonly policy: 'Always' | 'IfNotPresent' | 'Never';

@@ -74,14 +74,6 @@ export const noteWish = s.enqueueActions(({ event, context, enqueue }) => {
   enqueue.assign({ containers: { ...context.containers, [event.name]: { ...record, wish: event.wish } } });
 });
 
-export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
-  if (event.type === 'images.started') {
-    for (const name of Object.keys(context.containers)) order(enqueue, name, event);
-  } else if (event.type === 'image.ready' || event.type === 'image.failed') {
-    if (context.containers[event.container]) order(enqueue, event.container, event as never);
-  }
-});
-
 export const beginWriting = s.assign({
   writing: ({ context }) => turnsOf(context).map(({ container }) => container.name),
 });

@@ -14,6 +14,8 @@ import {
   type ContainerConfigInput,
   containerConfig,
   containerFiles,
+  type MountedVolume,
+  type MountedVolumes,
   podDirectory,
   podFiles,
   podLogDirectories,
@@ -105,13 +107,24 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     podIPs: addressesOf(context),
     node: context.node,
     terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
-    volumes: context.volumes ?? {},
+    volumes: withImages(context, container.name),
     references: environmentReferences(context.objects, unavailable(context)),
     serviceVariables: serviceVariables(context),
     ...(targetId === undefined ? {} : { targetId }),
     users: context.users,
     handler: runtimeHandler(context) ?? '',
   };
+}
+
+/** The images of volumes as the runtime knows them. */
+function withImages({ volumes, images }: PodContext, container: string): MountedVolumes {
+  const known = images[container];
+  if (volumes === null || known === undefined) return volumes ?? {};
+  const entries = Object.entries(volumes).map(([name, volume]): [string, MountedVolume] => {
+    const ref = known[name]?.ref;
+    return [name, volume.image && ref !== undefined ? { ...volume, image: { ...volume.image, ref } } : volume];
+  });
+  return Object.fromEntries(entries);
 }
 
 /** The container whose processes an ephemeral one sees; empty for all others. */

@@ -18,6 +18,7 @@ import type {
   ContainerWanted,
   ContainerWish,
   Hook,
+  ImageFacts,
   ObjectReference,
   PodKill,
   PodRef,
@@ -83,6 +84,8 @@ export interface PodContext extends PodInput {
   /** Its cgroup was made, or made anew, by this agent. */
   readonly hasGroup: boolean;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
+  /** What containers with image volumes have of their images so far: by container and volume, '' for its own. */
+  readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
   /** When the last of its own calls ended: what was observed before does not count any more. */
   readonly actedAtMs: number;
   /** It has looked since it last wanted to. */
@@ -139,6 +142,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   resize: null,
   hasGroup: false,
   containers: {},
+  images: {},
   actedAtMs: 0,
   looked: false,
   crashes: {},

@@ -196,7 +196,7 @@ export const noteReclaimed = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
 });
 
-export const order = (enqueue: Enqueue, name: string, message: ContainerOrder): void =>
+export const order = (enqueue: Enqueue, name: string, message: ContainerOrder | ImageReport): void =>
   enqueue.sendTo<AnyActorRef>(`container-${name}`, message);
 
 export const change = (compute: (context: PodContext) => Partial<PodContext>) =>

@@ -32,8 +32,12 @@ export function slimmed(status: PodRuntimeStatus): PodRuntimeStatus {
       ...container,
       labels: {},
       mounts: container.mounts
-        .filter((mount) => mount.container_path === container.annotations[MESSAGE_PATH])
-        .map(({ container_path, host_path }) => ({
+        .filter(
+          ({ container_path, image }) =>
+            container_path === container.annotations[MESSAGE_PATH] || Boolean(image?.image),
+        )
+        .map(({ container_path, host_path, image }) => ({
+          ...(image?.image ? { image: { image: image.image } } : {}),
           ...(container_path === undefined ? {} : { container_path }),
           ...(host_path === undefined ? {} : { host_path }),
         })),
@@ -129,7 +133,12 @@ export function garbageOf(uid: string, status: PodRuntimeStatus): GarbageChanged
 export const imagesOf = (uid: string, status: PodRuntimeStatus): ImagesInUse => ({
   type: 'images.inUse',
   uid,
-  refs: [...new Set(status.containers.flatMap(({ image_ref, image_id }) => [image_ref, image_id]))]
-    .filter((ref) => ref !== '')
-    .sort(),
+  refs: [...new Set(status.containers.flatMap(imagesOfContainer))].filter((ref) => ref !== '').sort(),
 });
+
+/** Its own, and those that it has as volumes. */
+const imagesOfContainer = ({ image_ref, image_id, mounts }: ContainerStatus): string[] => [
+  image_ref,
+  image_id,
+  ...mounts.map(({ image }) => image?.image ?? ''),
+];

@@ -24,4 +24,4 @@ export { cgroupParent, podQOS, type QOSClass } from './qos.ts';
 export { isSidecar, oomScoreAdj, podLimits, podRequests } from './resources.ts';
 export { POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, sandboxConfig } from './sandbox.ts';
 export { usersRefusal } from './security.ts';
-export type { MountedVolumes } from './volumes.ts';
+export type { MountedVolume, MountedVolumes } from './volumes.ts';

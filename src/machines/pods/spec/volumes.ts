@@ -17,6 +17,12 @@ export interface MountedVolume {
   readonly hostPath: string;
   /** The volume itself is read-only: a mount cannot be more than that. */
   readonly readOnly?: boolean;
+  /** The content of an image: the runtime mounts it, and nothing lies at `hostPath`. */
+  readonly image?: {
+    readonly reference: string;
+    /** As the runtime knows it; absent while it is not there. */
+    readonly ref?: string;
+  };
 }
 
 export type MountedVolumes = Readonly<Record<string, MountedVolume>>;
@@ -48,6 +54,7 @@ export function volumeKind(volume: Volume): string {
 export function volumeMounts(input: MountsInput): readonly Mount[] {
   return (input.container.volumeMounts ?? []).map((mount, at) => {
     const volume = mountedVolume(mount, input);
+    if (volume.image) return imageMount(mount, volume.image);
     const path = subPath(mount, input.lookup) === '' ? volume.hostPath : subPathTarget(mount, at, input);
     return criMount(mount, volume, path, input.recursiveReadOnly);
   });
@@ -58,7 +65,8 @@ export function volumeSubPaths(input: MountsInput): readonly SubPath[] {
   return (input.container.volumeMounts ?? []).flatMap((mount, at) => {
     const path = subPath(mount, input.lookup);
     if (path === '') return [];
-    const { hostPath } = mountedVolume(mount, input);
+    const { hostPath, image } = mountedVolume(mount, input);
+    if (image) return [];
     const target = subPathTarget(mount, at, input);
     return [{ container: input.container.name, volume: mount.name, volumePath: hostPath, subPath: path, target }];
   });
@@ -82,6 +90,17 @@ function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string, c
     ...(readOnly ? { readonly: true } : {}),
     ...(propagation === undefined ? {} : { propagation }),
     ...(isRecursive(mount, canRecurse) ? { recursive_read_only: true } : {}),
+  };
+}
+
+/** It is read-only by its nature. Its sub-path is resolved by the runtime, within the image. */
+function imageMount(mount: VolumeMount, { reference, ref }: NonNullable<MountedVolume['image']>): Mount {
+  if (ref === undefined) throw new Error(`the image of volume "${mount.name}" is not on the node: ${reference}`);
+  return {
+    container_path: absolute(mount.mountPath),
+    host_path: '',
+    image: { image: ref, user_specified_image: reference },
+    ...(mount.subPath ? { image_sub_path: checkedSubPath(mount.subPath) } : {}),
   };
 }
 

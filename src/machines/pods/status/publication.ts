@@ -108,9 +108,11 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
 }
 
 /** What of its containers people look at. That one is on its way is no news until it runs, or does not. */
-const lookOf = ({ containerStatuses = [], initContainerStatuses = [] }: PodStatus): string =>
-  JSON.stringify(
-    [...initContainerStatuses, ...containerStatuses].map(({ name, state, lastState, ready, restartCount, started }) => [
+const lookOf = (status: PodStatus): string => {
+  const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status;
+  const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
+  return JSON.stringify(
+    all.map(({ name, state, lastState, ready, restartCount, started }) => [
       name,
       isOnItsWay(state) ? null : ordered(state),
       ordered(lastState),
@@ -119,6 +121,7 @@ const lookOf = ({ containerStatuses = [], initContainerStatuses = [] }: PodStatu
       started,
     ]),
   );
+};
 
 const ON_ITS_WAY: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing, '']);
 

@@ -65,6 +65,7 @@ function boundVolume(volume: Volume, { pod, node, objects, unavailable }: Payloa
 /** What the agent writes itself is read-only for everybody else. */
 function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {
   if (volume.hostPath) return { hostPath: volume.hostPath.path };
+  if (volume.image) return { hostPath: '', image: { reference: volume.image.reference ?? '' } };
   const path = pathOf(volume, input);
   if (path === null) return null;
   return volume.emptyDir ? { hostPath: path } : { hostPath: path, readOnly: true };
@@ -73,11 +74,12 @@ function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {
 function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
   const { hostPath, emptyDir } = volume;
   if (hostPath) return hostSetUp(volume.name, hostPath.path, hostPath.type ?? '');
+  if (volume.image) return null;
   const path = pathOf(volume, input);
   if (path === null) {
     throw new Error(
       `volume "${volume.name}" is of kind ${volumeKind(volume)}, which this node agent cannot set up; ` +
-        'use hostPath, emptyDir, configMap, secret, downwardAPI or projected',
+        'use hostPath, emptyDir, configMap, secret, downwardAPI, projected or image',
     );
   }
   const groupId = input.pod.spec.securityContext?.fsGroup ?? null;
