@@ -38,8 +38,13 @@ export class FaultyNode extends ObservedNode {
   static async create(options: DaemonOptions = {}): Promise<FaultyNode> {
     const containerd = await startContainerd();
     const node = new FaultyNode(containerd, await CriProxy.start(containerd.endpoint), options);
-    await node.start();
-    return node;
+    try {
+      await node.start();
+      return node;
+    } catch (error) {
+      await node.close();
+      throw error;
+    }
   }
 
   override get client(): RuntimeClient {

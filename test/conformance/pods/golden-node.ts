@@ -67,9 +67,14 @@ export class GoldenNode {
     const containerd = await startContainerd();
     const proxy = await CriProxy.start(containerd.endpoint);
     const golden = new GoldenNode(containerd, proxy, await Helpers.start(join(containerd.directory, 'host')));
-    await shareMounts(golden.node.directory);
-    await golden.node.start();
-    return golden;
+    try {
+      await shareMounts(golden.node.directory);
+      await golden.node.start();
+      return golden;
+    } catch (error) {
+      await golden.close();
+      throw error;
+    }
   }
 
   /** The pods that this node knows, by `namespace/name`. */

@@ -31,20 +31,21 @@ const figures = { cases: 0, facts: 0, equal: 0 };
 describe.skipIf(skip)('recordings on a live runtime', () => {
   const runs = new Map<string, Played>();
   const used = new Set<Excuse>();
-  let golden: GoldenNode;
+  let golden: GoldenNode | undefined;
   let published: readonly Published[];
   beforeAll(async () => {
-    golden = await GoldenNode.start();
+    const started = await GoldenNode.start();
+    golden = started;
     const limit = pLimit(AT_A_TIME);
     // The longest first: the end then waits for nobody.
     const order = cases.toSorted((a, b) => lengthOf(b) - lengthOf(a));
     await Promise.all(
-      order.map((recording) => limit(async () => runs.set(recording.name, await play(golden, recording)))),
+      order.map((recording) => limit(async () => runs.set(recording.name, await play(started, recording)))),
     );
-    published = golden.published();
+    published = started.published();
   }, LONGEST_MS);
   afterAll(async () => {
-    await golden.close();
+    await golden?.close();
     const { cases: passed, facts, equal } = figures;
     console.info(
       `live recordings: ${passed} of ${runs.size} cases pass; of ${facts} facts ${equal} are equal and ` +
@@ -56,9 +57,9 @@ describe.skipIf(skip)('recordings on a live runtime', () => {
     const run = runs.get(recording.name)!;
     expect(run.stuck).toEqual([]);
     const own = published.filter(({ namespace }) => namespace === recording.name);
-    const names = new Names(golden, recording, own);
+    const names = new Names(golden!, recording, own);
     const recorded = { ...recordedRequests(recording), ...recordedStatuses(recording) };
-    const live = { ...liveRequests(run, golden.proxy.calls, names), ...liveStatuses(run, own, names) };
+    const live = { ...liveRequests(run, golden!.proxy.calls, names), ...liveStatuses(run, own, names) };
     const open = differences(recorded, live).filter((difference) => !isExcused(recording.name, difference));
     figures.facts += Object.keys(recorded).length;
     figures.equal += Object.keys(recorded).filter((key) => differences(recorded[key], live[key]).length === 0).length;
