@@ -36,6 +36,7 @@ const CLUSTER_ONLY = [
   'servingCertificate',
   'objects',
   'mirrorPods',
+  'rememberedPods',
   'nodeStatus',
   'lease',
   'podCIDR',
