@@ -1,19 +1,22 @@
 /** A node of a cluster that is short of something: who goes, and what the cluster sees of it. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, onTestFinished } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
+import { containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
+import { BUSYBOX_IMAGE, PAUSE_IMAGE } from '../support/image.ts';
+import { requirement } from '../support/require.ts';
 
 const NODE = 'node1';
 /** The watches look every 10 s. */
 const PATIENTLY_MS = 45_000;
-let server: ApiServer;
+let server: ApiServer | undefined;
 let node: TestNode;
 
 afterEach(async () => {
   await node.close();
-  await server.close();
+  await server?.close();
 });
 
 async function boot(configuration = ''): Promise<void> {
@@ -24,9 +27,9 @@ async function boot(configuration = ''): Promise<void> {
 }
 
 // oxlint-disable-next-line typescript/no-explicit-any -- objects of any kind
-const pod = (name: string): any => server.store.get('v1', 'pods', name, 'default');
+const pod = (name: string): any => server!.store.get('v1', 'pods', name, 'default');
 const createPod = (name: string, spec = {}, resources = {}) =>
-  server.create({
+  server!.create({
     apiVersion: 'v1',
     kind: 'Pod',
     metadata: { name },
@@ -41,7 +44,7 @@ const createPod = (name: string, spec = {}, resources = {}) =>
 const untilPhase = (name: string, phase: string) =>
   eventually(`${name} is ${phase}`, () => pod(name)?.status?.phase === phase, PATIENTLY_MS);
 const saidOf = (name: string) =>
-  server.store
+  server!.store
     .list('v1', 'events', 'default')
     .filter((event) => (event['involvedObject'] as { name: string }).name === name);
 
@@ -69,7 +72,7 @@ evictionSoftGracePeriod:
 `);
   const condition = () =>
     // oxlint-disable-next-line typescript/no-explicit-any -- a Node as it is
-    (server.store.get('v1', 'nodes', NODE) as any)?.status?.conditions?.find(
+    (server!.store.get('v1', 'nodes', NODE) as any)?.status?.conditions?.find(
       ({ type }: { type: string }) => type === 'MemoryPressure',
     );
   await eventually('MemoryPressure', () => condition()?.status === 'True', PATIENTLY_MS);
@@ -93,3 +96,25 @@ evictionSoftGracePeriod:
   await node.stop();
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0, stderr: '' });
 });
+
+it.skipIf(requirement('containerd', containerdAvailable()).skip)(
+  'a node that is short of disk clears away the images that nobody uses, but for the one of sandboxes',
+  async () => {
+    const containerd = await startContainerd();
+    onTestFinished(() => containerd.close());
+    server = undefined;
+    const configuration = `evictionSoft:
+  nodefs.available: 99.9%
+evictionSoftGracePeriod:
+  nodefs.available: 5s
+imageGCHighThresholdPercent: 100
+`;
+    node = new TestNode({ endpoint: containerd.endpoint, configuration });
+    const images = async () =>
+      (await containerd.ctr('images', 'ls', '-q')).split('\n').filter((name) => name.startsWith('localhost/'));
+    await node.start();
+    await eventually('clearing', async () => !(await images()).includes(BUSYBOX_IMAGE), PATIENTLY_MS);
+    // This containerd does not pin the image of its sandboxes, and there is no registry to have it from again.
+    expect(await images()).toEqual([PAUSE_IMAGE]);
+  },
+);

@@ -18,6 +18,7 @@ import type { Outcome } from './expectations.ts';
 import { inspectPod } from './inspect.ts';
 import { Looks } from './looks.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
+import { SandboxImage } from './sandbox-image.ts';
 import { authOf, discreet, withoutLogin, withoutSecrets, withSecrets } from './secrets.ts';
 import { watchImages } from './watch-images.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher, type RelistPeriods } from './watch-pods.ts';
@@ -62,6 +63,7 @@ class Adapter {
   readonly secrets = new Map<string, readonly SecretHandle[]>();
   readonly watchers = new Set<PodWatcher>();
   readonly looks = new Looks();
+  readonly sandboxImage: SandboxImage;
   readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
 
   constructor(options: CriOptions) {
@@ -71,6 +73,7 @@ class Adapter {
     this.warn = options.warn ?? (() => {});
     this.vault = options.vault ?? new Vault(randomBytes(32));
     this.client = discreet(connectRuntime(options), (id) => this.secrets.get(id), this.vault);
+    this.sandboxImage = new SandboxImage(this.client);
   }
 
   limits(call: { readonly signal: AbortSignal }, timeoutMs: number | null = this.timeoutMs): CallOptions {
@@ -292,7 +295,8 @@ function imagePorts(adapter: Adapter) {
     },
     'cri.listImages': async (call) => {
       const { images } = await client.call('ListImages', {}, adapter.limits(call));
-      return { images: images.map((image) => canonical(image)) };
+      const known = images.map((image) => canonical(image));
+      return { images: await adapter.sandboxImage.pinnedIn(known, adapter.limits(call)) };
     },
     'cri.watchImages': (call) =>
       watchImages({ input: call.input, signal: call.signal, emit: call.emit.bind(call) }, async () => {

@@ -1,0 +1,38 @@
+/**
+ * The image that every sandbox is made of. A runtime that does not pin it by itself (containerd before 1.7.3) would lose
+ * it to the collector of images, and without a registry never start a pod again.
+ *
+ * Asked once a connection: the runtime reads it from its configuration at its start.
+ */
+import type { Image } from '../../machines/api/cri.ts';
+import type { CallOptions, RuntimeClient } from './client.ts';
+
+/** The name that a runtime's own account of itself has for it; empty when it tells none. */
+export function sandboxImageIn(info: Readonly<Record<string, string>>): string {
+  try {
+    const config = JSON.parse(info['config'] ?? '{}') as { sandboxImage?: unknown };
+    return typeof config.sandboxImage === 'string' ? config.sandboxImage : '';
+  } catch {
+    return '';
+  }
+}
+
+export class SandboxImage {
+  readonly #client: RuntimeClient;
+  #name: Promise<string> | undefined;
+
+  constructor(client: RuntimeClient) {
+    this.#client = client;
+  }
+
+  /** The same images, with that of sandboxes pinned. */
+  async pinnedIn(images: readonly Image[], options: CallOptions): Promise<readonly Image[]> {
+    this.#name ??= this.#client.call('Status', { verbose: true }, options).then(({ info }) => sandboxImageIn(info));
+    const name = await this.#name.catch(() => {
+      this.#name = undefined;
+      return '';
+    });
+    if (name === '') return images;
+    return images.map((image) => (image.repo_tags.includes(name) ? { ...image, pinned: true } : image));
+  }
+}
