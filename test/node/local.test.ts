@@ -89,7 +89,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
         ),
       );
     expect(await answer('List', {})).toEqual({
-      podResources: [{ name: 'app-node1', namespace: 'default', containers: [{ name: 'main' }] }],
+      podResources: [{ name: 'app-node1', namespace: 'default', containers: [{ name: 'c' }] }],
     });
     await expect(answer('Get', { podName: 'x', podNamespace: 'y' })).rejects.toThrow('pod x in namespace y not found');
     lister.close();

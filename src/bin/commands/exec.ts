@@ -46,7 +46,7 @@ async function connect(pod: string, command: readonly string[], options: ExecOpt
   const asked = { input: options.stdin, output: true, error: !options.tty, tty: options.tty };
   for (const [name, isAsked] of Object.entries(asked)) if (isAsked) query.set(name, '1');
   const path = ['exec', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
-  const client = new WebSocket(`ws+unix://${socket}:/${path}?${query}`, ['v5.channel.k8s.io']);
+  const client = new WebSocket(`ws+unix://${socket}:/${path}?${query.toString()}`, ['v5.channel.k8s.io']);
   const refused = once(client, 'unexpected-response').then(async ([, response]) => {
     const parts: Buffer[] = [];
     for await (const part of response as AsyncIterable<Buffer>) parts.push(part);

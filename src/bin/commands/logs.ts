@@ -35,5 +35,5 @@ export async function logsCommand(pod: string, options: LogsOptions, out: NodeJS
     ...(options.since === undefined ? {} : { sinceSeconds: seconds(options.since) }),
   });
   const path = ['containerLogs', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
-  await pipeline(await ask(socket, `/${path}?${query}`), out, { end: false });
+  await pipeline(await ask(socket, `/${path}?${query.toString()}`), out, { end: false });
 }

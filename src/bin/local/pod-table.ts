@@ -39,7 +39,7 @@ const endReason = ({ reason, signal, exitCode }: Ended): string =>
 function runningReason({ containerStatuses = [], conditions = [] }: PodStatus, base: string): string {
   let reason = base;
   let hasRunning = false;
-  for (const { state, ready } of [...containerStatuses].reverse()) {
+  for (const { state, ready } of containerStatuses.toReversed()) {
     if (state?.waiting?.reason) reason = state.waiting.reason;
     else if (state?.terminated) reason = endReason(state.terminated);
     else if (ready && state?.running) hasRunning = true;

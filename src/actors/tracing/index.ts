@@ -1,0 +1,98 @@
+/**
+ * Traces of what the node does, exported by OTLP where the configuration has `tracing`.
+ *
+ * Owns the exporter and its queue; neither is loaded on a node without tracing. Upstream: component-base/tracing.
+ */
+import type { Kernel } from '../../kernel/kernel.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+import { kubeletMachine } from '../../machines/kubelet.ts';
+import type { PodContext } from '../../machines/pods/pod-policy.ts';
+import type { KubeletContext } from '../../machines/startup/types.ts';
+import type { Spans, TracedPod } from './spans.ts';
+
+/** Upstream's default of `tracing.endpoint`: a collector on this machine. */
+const DEFAULT_ENDPOINT = 'localhost:4317';
+const PER_MILLION = 1_000_000;
+/** Records that wait while the exporter is being loaded; starting has a few hundred. */
+const WAITING_MAX = 10_000;
+
+type Tracing = NonNullable<NonNullable<KubeletContext['config']>['tracing']>;
+
+export interface Tracer {
+  /** For the kernel's option of this name. */
+  readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  /** Sends what waits. */
+  readonly close: () => Promise<void>;
+}
+
+export function nodeTracer(version: string): Tracer {
+  let kernel: Kernel | undefined;
+  let state: 'undecided' | 'off' | 'loading' | 'on' = 'undecided';
+  let waiting: KernelRecord[] = [];
+  let exported: { readonly spans: Spans; readonly close: () => Promise<void> } | undefined;
+  const decide = (running: Kernel): void => {
+    const root = running.snapshotOf(kubeletMachine.id) as { context?: KubeletContext } | undefined;
+    const { config, node } = root?.context ?? {};
+    if (!config || !node) return;
+    state = config.tracing === undefined ? 'off' : 'loading';
+    if (config.tracing === undefined) return void (waiting = []);
+    void begin(config.tracing, node.nodeName);
+  };
+  const begin = async (tracing: Tracing, nodeName: string): Promise<void> => {
+    exported = await openExporter(
+      tracing,
+      nodeName,
+      version,
+      podIn(() => kernel),
+    );
+    state = 'on';
+    exported.spans.take(waiting);
+    waiting = [];
+  };
+  return {
+    onTurn: (records, running) => {
+      if (state === 'off') return;
+      kernel = running;
+      if (state === 'on') return exported?.spans.take(records);
+      if (waiting.length < WAITING_MAX) waiting.push(...records);
+      if (state === 'undecided') decide(running);
+    },
+    close: async () => exported?.close(),
+  };
+}
+
+const podIn =
+  (kernel: () => Kernel | undefined) =>
+  (address: string): TracedPod | null => {
+    const snapshot = kernel()?.snapshotOf(address) as { context: PodContext } | undefined;
+    return snapshot ? snapshot.context : null;
+  };
+
+async function openExporter(
+  { endpoint = DEFAULT_ENDPOINT, samplingRatePerMillion = 0 }: Tracing,
+  nodeName: string,
+  version: string,
+  podAt: (address: string) => TracedPod | null,
+) {
+  const [sdk, { OTLPTraceExporter }, { resourceFromAttributes }, { Spans: Recorder }] = await Promise.all([
+    import('@opentelemetry/sdk-trace'),
+    import('@opentelemetry/exporter-trace-otlp-grpc'),
+    import('@opentelemetry/resources'),
+    import('./spans.ts'),
+  ]);
+  const provider = new sdk.TracerProvider({
+    sampler: new sdk.ParentBasedSampler({
+      root: new sdk.TraceIdRatioBasedSampler(samplingRatePerMillion / PER_MILLION),
+    }),
+    resource: resourceFromAttributes({
+      'service.name': 'kubelet',
+      'service.version': version,
+      'host.name': nodeName,
+    }),
+    spanProcessors: [new sdk.BatchSpanProcessor({ exporter: new OTLPTraceExporter({ url: `http://${endpoint}` }) })],
+  });
+  return {
+    spans: new Recorder(provider.getTracer('statelet', version), podAt),
+    close: () => provider.shutdown(),
+  };
+}
