@@ -316,3 +316,27 @@ describe('credentials', () => {
     await expect(node.ask('kube.list', pods())).resolves.toMatchObject({ items: [] });
   });
 });
+
+describe('many watches at once', () => {
+  it('hold up neither each other nor a request', async () => {
+    await start();
+    const stop = new AbortController();
+    const watches = 350;
+    const all = Array.from({ length: watches }, (_, index) =>
+      node.ask(
+        'kube.watch',
+        { ...pods(), client: 'heartbeat', fieldSelector: `metadata.name=p${index}`, resourceVersion: '1' },
+        { signal: stop.signal },
+      ),
+    );
+    await until(() => server.load.watches === watches);
+    server.create(pod('a'));
+    const began = performance.now();
+    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
+    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(server.load.connections).toBeLessThan(10);
+    stop.abort();
+    await Promise.allSettled(all);
+    await until(() => server.load.watches === 0);
+  });
+});
