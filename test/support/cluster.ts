@@ -141,7 +141,7 @@ async function untilReady(kubeconfig: string, children: readonly ChildProcess[])
 }
 
 /** Requests without limits as the user of a kubeconfig. */
-export function adminClient(kubeconfig: string): KubeClient {
+function adminClient(kubeconfig: string): KubeClient {
   const transport = new Transport(loadKubeconfig(kubeconfig), null);
   return new KubeClient({ transport, userAgent: 'statelet-tests', limit: null, timeoutMs: 0 });
 }

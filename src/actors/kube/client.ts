@@ -20,7 +20,7 @@ const ANSWER_MAX_BYTES = 256 * 1_048_576;
 /** Upstream waits for ever and relies on pings; HTTP/1.1 has none. */
 const HEADERS_TIMEOUT_MS = 60_000;
 
-export interface ClientOptions {
+interface ClientOptions {
   readonly transport: Transport;
   readonly userAgent: string;
   readonly limit: TokenBucket | null;

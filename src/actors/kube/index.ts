@@ -22,7 +22,7 @@ import { sealed } from './sealing.ts';
 import type { Transport } from './transport.ts';
 import { readWatch } from './watch.ts';
 
-export type KubePorts = Ports<typeof kubeOperations>;
+type KubePorts = Ports<typeof kubeOperations>;
 
 export interface KubeConnection {
   readonly ports: KubePorts;

@@ -14,7 +14,7 @@ type Fields = Readonly<Record<string, Json | undefined>>;
 /** A PEM that is in a file or in the kubeconfig itself. */
 export type Pem = { readonly file: string } | { readonly data: Buffer };
 
-export interface KubeUser {
+interface KubeUser {
   readonly name: string;
   readonly certificate: Pem | undefined;
   readonly key: Pem | undefined;

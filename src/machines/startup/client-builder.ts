@@ -51,7 +51,7 @@ interface ClientBuilderContext extends ClientBuilderInput {
 
 const SECOND_MS = 1_000;
 
-export const isStandalone = ({ kubeconfig }: Pick<ClientBuilderInput, 'kubeconfig'>): boolean => kubeconfig === '';
+const isStandalone = ({ kubeconfig }: Pick<ClientBuilderInput, 'kubeconfig'>): boolean => kubeconfig === '';
 
 /** What the clients of a role are told; see the rows S059 to S062. */
 export function kubeSettings(context: ClientBuilderContext, role: KubeSettings['role']): KubeSettings {

@@ -2,7 +2,7 @@
 import { apiVersionOf, KINDS, type Kind } from './kinds.ts';
 
 const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
-export const SERVER_VERSION = { major: '1', minor: '36', gitVersion: 'v1.36.2', platform: 'linux/amd64' };
+const SERVER_VERSION = { major: '1', minor: '36', gitVersion: 'v1.36.2', platform: 'linux/amd64' };
 
 const groupVersions = [...new Set(KINDS.filter(({ group }) => group !== '').map(apiVersionOf))];
 

@@ -25,7 +25,7 @@ export interface SeenRequest {
   readonly watch: boolean;
 }
 
-export interface DoorParts {
+interface DoorParts {
   readonly users: Users;
   readonly faults: Faults;
   readonly router: Router;

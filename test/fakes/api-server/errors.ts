@@ -1,7 +1,7 @@
 /** Refusals in the API server's words: a Status object with code, reason, message and details. */
 import type { Kind } from './kinds.ts';
 
-export interface RefusalDetails {
+interface RefusalDetails {
   readonly code: number;
   readonly reason: string;
   readonly details?: Readonly<Record<string, unknown>>;
@@ -47,7 +47,7 @@ const named = (kind: Kind, name: string) => ({
   kind: kind.resource,
 });
 /** `pods` or `leases.coordination.k8s.io`. */
-export const qualified = (kind: Kind): string => (kind.group === '' ? kind.resource : `${kind.resource}.${kind.group}`);
+const qualified = (kind: Kind): string => (kind.group === '' ? kind.resource : `${kind.resource}.${kind.group}`);
 
 export const notFound = (kind: Kind, name: string): Refusal =>
   new Refusal(`${qualified(kind)} "${name}" not found`, {

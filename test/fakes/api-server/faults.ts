@@ -5,7 +5,7 @@
  */
 import type { WatchEnd } from './watches.ts';
 
-export interface RequestMatch {
+interface RequestMatch {
   /** `GET`, `PATCH`, ... */
   readonly method?: string;
   /** Is part of the path with its query, or matches it. */

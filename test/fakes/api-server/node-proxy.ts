@@ -16,7 +16,7 @@ export interface KubeletAddress {
   readonly port: number;
 }
 
-export interface NodeProxyOptions {
+interface NodeProxyOptions {
   readonly store: Store;
   /** Of a user that the kubelet trusts. */
   readonly credential: Credential;

@@ -36,7 +36,7 @@ export interface Credential {
   readonly key: string;
 }
 
-export interface CertificateOptions {
+interface CertificateOptions {
   readonly commonName: string;
   readonly organizations?: readonly string[];
   readonly names?: JsonGeneralNames;

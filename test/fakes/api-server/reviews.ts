@@ -14,7 +14,7 @@ export interface AccessRule {
 }
 
 /** The attributes of one question, as SubjectAccessReview has them. */
-export interface AccessQuestion {
+interface AccessQuestion {
   readonly user: string;
   readonly groups: readonly string[];
   readonly verb: string;

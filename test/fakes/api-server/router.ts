@@ -47,7 +47,7 @@ export function targetOf(path: string): Target {
   return { kind, namespace, name, subresource, rest: rest.join('/') };
 }
 
-export interface RouterParts {
+interface RouterParts {
   readonly store: Store;
   readonly registry: Registry;
   readonly users: Users;

@@ -6,7 +6,7 @@ import type { Store, StoreEvent } from './store.ts';
 import { type ApiObject, type Fields, textOf, timestamp, type User, type Value } from './types.ts';
 
 const YEAR_SECONDS = 365 * 86_400;
-export const csrKind = knownKind('certificates.k8s.io/v1', 'certificatesigningrequests');
+const csrKind = knownKind('certificates.k8s.io/v1', 'certificatesigningrequests');
 
 export interface SignerOptions {
   /** Approves what nodes ask for. Default: a person (or a test) approves. */

@@ -14,7 +14,7 @@ const TIMEOUT_DEFAULT_SECONDS = 1_800;
 const BOOKMARK_PERIOD_MS = 60_000;
 const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
 
-export interface WatchScope {
+interface WatchScope {
   readonly kind: Kind;
   readonly namespace: string | undefined;
   readonly query: URLSearchParams;

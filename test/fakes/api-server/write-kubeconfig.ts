@@ -5,7 +5,7 @@ import type { Authority } from './pki.ts';
 
 const DAY_MS = 86_400_000;
 
-export interface ClusterPlace {
+interface ClusterPlace {
   readonly authority: Authority;
   /** Where kubeconfigs, certificates and keys are written. */
   readonly directory: string;
