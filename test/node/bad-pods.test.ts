@@ -75,6 +75,26 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
     },
   );
 
+  test.skipIf(skip)(
+    'an image as a volume is mounted by the runtime alone: one that cannot keeps the container back',
+    async () => {
+      write(
+        'album',
+        SLEEP,
+        { volumeMounts: [{ name: 'data', mountPath: '/data' }] },
+        { volumes: [{ name: 'data', image: { reference: node.image, pullPolicy: 'IfNotPresent' } }] },
+      );
+      // The embedded runtime mounts nothing.
+      if (!isContainerd) await node.running('album');
+      else
+        expect(await waits('album')).toMatchObject({
+          reason: 'CreateContainerError',
+          message: expect.stringContaining('failed to generate spec'),
+        });
+      expect(node.log).not.toMatch(/"album".*crashed/i);
+    },
+  );
+
   test.skipIf(skip)('30 last words of a gigabyte are cut, and a device is no place for them', async () => {
     const script = 'printf %05000d 7 > /dev/termination-log; truncate -s 1G /dev/termination-log; exit 3';
     write('talker', script, { terminationMessagePath: '/dev/termination-log' }, { restartPolicy: 'Never' });

@@ -18,7 +18,7 @@ interface Wanted {
 }
 
 /** `app` sees the image, `other` does not. */
-function boot({ volume = {}, mount = {} }: Wanted = {}, prepare = (_: PodsNode): void => {}): PodsNode {
+function boot({ volume = {}, mount = {} }: Wanted = {}, prepare: (node: PodsNode) => void = () => {}): PodsNode {
   node = new PodsNode();
   for (const name of ['app:1', DATA]) node.world.registry.set(name, image(name));
   node.world.setManifests([
@@ -94,7 +94,7 @@ describe('an image volume', () => {
 describe('the image of a volume', () => {
   it('is in use as long as a container has it', () => {
     boot().until('it runs', runs('app'));
-    const { context } = node.kernel.snapshotOf('kubelet/imageGC') as unknown as {
+    const { context } = node.kernel.snapshotOf('kubelet/imageGC') as {
       context: { inUse: Readonly<Record<string, readonly string[]>> };
     };
     expect(context.inUse['u1']).toContain(image(DATA).id);
