@@ -5,7 +5,7 @@
  * Owns: what the subsystems reported, the Node as the API server last had it.
  * Hears: `node.reported` of every subsystem that knows a part, `eviction.conditions`; the watch of its own Node.
  * Asks: `registration` first; then `kube.patch` of nodes/status by the heartbeat client.
- * Tells: `lease` and `csiNode` `node.registered`; `pods` and `podCIDR` `node.known` on each change of it.
+ * Tells: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it.
  * Invariants:
  *   O1 a changed condition is said at once, other news with the next period, and the time alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
@@ -146,7 +146,7 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
   }
   enqueue.assign({ node });
   const message: NodeKnown = { type: 'node.known', node };
-  enqueue.sendTo(to('pods'), message);
+  enqueue.sendTo(to('allocation'), message);
   enqueue.sendTo(to('podCIDR'), message);
   const addresses = node.status?.addresses ?? [];
   if (JSON.stringify(addresses) !== JSON.stringify(context.node?.status?.addresses ?? [])) {

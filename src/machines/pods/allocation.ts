@@ -14,6 +14,7 @@
  *   A4 an answer comes in the same turn as the question.
  */
 import { line, now, setup, to } from '../../kernel/xstate.ts';
+import type { Node } from '../api/node.ts';
 import { NO_DEMAND, type QOSDemand } from '../node/cgroups/node-groups.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { SoftState } from '../operations/host.ts';
@@ -280,8 +281,13 @@ const forgetOthers = keeping((w) => {
   }
 });
 
+const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints'> => ({
+  labels: metadata?.labels ?? {},
+  taints: spec?.taints ?? [],
+});
+
 const observe = s.assign(({ context, event }): Partial<Context> => {
-  if (event.type === 'node.observed') return { labels: event.labels, taints: event.taints };
+  if (event.type === 'node.known') return observed(event.node);
   if (event.type === 'node.pressed') return { pressures: event.pressures };
   if (event.type === 'node.reported') {
     return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
@@ -323,7 +329,7 @@ export const allocationMachine = s.createMachine({
     'allocation.released': { actions: free },
     'allocation.waited': { actions: stopWaiting },
     'pods.known': { actions: forgetOthers },
-    'node.observed': { actions: observe },
+    'node.known': { actions: observe },
     'node.pressed': { actions: observe },
     'node.shuttingDown': { actions: observe },
     'node.reported': { actions: observe },

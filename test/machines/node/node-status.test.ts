@@ -32,7 +32,7 @@ const input = {
 };
 const READY: Partial<NodeReports> = { runtimeErrors: [], storageError: '' };
 const reported = (reports: Partial<NodeReports>) => ({ type: 'node.reported', reports });
-const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'pods', 'podCIDR'];
+const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'allocation', 'podCIDR'];
 
 type Patch = { readonly status?: Record<string, unknown> };
 

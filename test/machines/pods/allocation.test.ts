@@ -94,6 +94,24 @@ describe('a pod that the node does not take', () => {
     ]);
   });
 
+  it('is judged by what the cluster says of the node by then', () => {
+    boot();
+    const taints = [{ key: 'gone', effect: 'NoExecute' }];
+    const known = { metadata: { labels: { zone: 'b' } }, spec: { taints } };
+    void node.kernel.dispatch('kubelet/allocation', { type: 'node.known', node: known }, 'test');
+    tell(
+      'ADD',
+      apiPod('u1', { spec: rejected }),
+      apiPod('u2', { spec: { ...rejected, tolerations: [{ key: 'gone' }] } }),
+    );
+    tell('ADD', apiPod('u3', { spec: { ...rejected, tolerations: [{ operator: 'Exists' }] } }));
+    node.until('Running', running('u3'));
+    const message =
+      "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
+    expect(node.status('u1')).toMatchObject({ reason: 'TaintToleration', message });
+    expect(node.phase('u2')).toBe('Running');
+  });
+
   it('stays refused over a restart of the agent, even where it would fit now, and holds nothing', () => {
     boot();
     node.world.setManifests([manifest({ uid: 'u1', spec: rejected })]);

@@ -1,6 +1,7 @@
 /** What the actors of pods and `allocation` say to each other. */
+import type { NodeKnown } from '../../node/node-status.ts';
 import type { ResizeRefusal } from './admit.ts';
-import type { Rejection, Taint } from './predicates.ts';
+import type { Rejection } from './predicates.ts';
 import type { AdmissionRequest, Allocation, PodDemand } from './request.ts';
 
 /** What a pod was given, for the next incarnation. */
@@ -19,11 +20,7 @@ export type AllocationMessage =
   /** All pods that there are: what is remembered of others is of nobody. */
   | { readonly type: 'pods.known'; readonly uids: readonly string[] }
   /** The node as the API server has it. */
-  | {
-      readonly type: 'node.observed';
-      readonly labels: Readonly<Record<string, string>>;
-      readonly taints: readonly Taint[];
-    }
+  | NodeKnown
   /** The pressures under which it takes less. */
   | { readonly type: 'node.pressed'; readonly pressures: readonly string[] }
   | { readonly type: 'node.shuttingDown'; readonly active: boolean }
