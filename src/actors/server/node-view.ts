@@ -8,6 +8,7 @@ import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { Pod, PodStatus } from '../../machines/api/pod.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
+import type { EvictionContext } from '../../machines/node/eviction/policy.ts';
 import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import type { MachineInfo } from '../../machines/operations/host.ts';
@@ -38,6 +39,8 @@ export interface NodeView {
   cgroupVersion(): 1 | 2 | null;
   /** `null` before it is known. */
   machine(): MachineInfo | null;
+  /** By signal, how many pods this incarnation of the agent evicted. */
+  evictions(): Readonly<Record<string, number>>;
   pods(): readonly NodePod[];
   readonly checks: Checks;
 }
@@ -45,6 +48,7 @@ export interface NodeView {
 const PODS = `${kubeletMachine.id}/pods/pod-`;
 /** Without a turn for longer than two periods of its sync loop upstream calls itself unhealthy. */
 const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
+const EVICTION = `${kubeletMachine.id}/eviction`;
 
 interface Snapshot<Context> {
   readonly status: string;
@@ -94,6 +98,11 @@ export class KernelView implements NodeView {
 
   machine(): MachineInfo | null {
     return this.root.machineInfo;
+  }
+
+  evictions(): Readonly<Record<string, number>> {
+    const snapshot = this.kernel?.snapshotOf(EVICTION) as Snapshot<EvictionContext> | undefined;
+    return snapshot?.context.evictions ?? {};
   }
 
   /** Where this node's use is measured. Only when its settings are known. */

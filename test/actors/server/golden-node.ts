@@ -273,6 +273,7 @@ export class GoldenNode {
       runtime: () => null,
       cgroupVersion: () => 1,
       machine: () => MACHINE_INFO,
+      evictions: () => ({}),
       pods: () => this.pods,
       checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
     };

@@ -43,6 +43,7 @@ const SAMPLED: Readonly<Record<string, keyof NodeMetrics>> = {
 const reasonOf = (name: string): string | undefined => NOT_HERE.find(([pattern]) => pattern.test(name))?.[1];
 
 let metrics: NodeMetrics;
+let evicting: NodeMetrics;
 let fake: FakeRuntime;
 const directory = mkdtempSync(join(tmpdir(), 'statelet-metrics-'));
 
@@ -105,6 +106,8 @@ beforeAll(async () => {
   requests.began('readwrite', 'GET', '/pods');
   requests.answered('readwrite', 'GET', '/pods', 3);
   metrics = nodeMetrics({ view, recorder, measurements });
+  const short = Object.assign(Object.create(view) as KernelView, { evictions: () => ({ 'memory.available': 2 }) });
+  evicting = nodeMetrics({ view: short, recorder, measurements });
 }, 30_000);
 
 afterAll(async () => {
@@ -114,6 +117,15 @@ afterAll(async () => {
 
 const labelsOf = ({ samples }: Family): string[] =>
   [...new Set(samples.flatMap(({ labels }) => Object.keys(labels)))].toSorted();
+
+test('evictions are counted by signal, from the first one on', async () => {
+  const counts = async (from: NodeMetrics) => (await from.node()).find(({ name }) => name === 'kubelet_evictions');
+  expect(await counts(metrics)).toBeUndefined();
+  expect(await counts(evicting)).toMatchObject({
+    type: 'counter',
+    samples: [{ labels: { eviction_signal: 'memory.available' }, value: 2 }],
+  });
+});
 
 describe('families', () => {
   test.each(Object.entries(SAMPLED))('of %s are those that were recorded', async (path, collect) => {

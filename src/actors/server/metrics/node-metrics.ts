@@ -49,6 +49,7 @@ export function nodeMetrics({ view, recorder, measurements }: MetricsOptions): N
       ...(await familiesOf(recorder.registry)),
       ...podGauges(view.pods()),
       ...nodeGauges(view),
+      ...evictionCounts(view),
       ...processFamilies(),
     ],
     cadvisor: async () => [
@@ -68,6 +69,14 @@ const gauge = (name: string, help: string, samples: readonly Sample[]): Family =
   samples,
 });
 const one = (value: number, labels: Sample['labels'] = {}): Sample => ({ labels, value });
+
+/** As upstream's counter: it appears with the first eviction. */
+function evictionCounts(view: NodeView): Family[] {
+  const samples = Object.entries(view.evictions()).map(([signal, count]) => one(count, { eviction_signal: signal }));
+  if (samples.length === 0) return [];
+  const help = '[ALPHA] Cumulative number of pod evictions by eviction signal';
+  return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
+}
 
 function startTime(): Family {
   const began = Date.now() / 1_000 - process.uptime();
