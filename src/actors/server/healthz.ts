@@ -6,6 +6,7 @@
  */
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
+import { aborted } from './aborted.ts';
 import { healthEndpoints } from './endpoints/health.ts';
 import { ApiServer } from './http/api-server.ts';
 import type { Checks } from './node-view.ts';
@@ -47,17 +48,4 @@ async function listened(listener: Listener, { address, port }: { address: string
     const why = error instanceof Error ? error.message : String(error);
     return { type: 'healthz.failed', message: `Failed to start healthz server on ${address}:${port}: ${why}` };
   }
-}
-
-/** Resolves when the machine lost interest, or after the time. */
-function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = withinMs === undefined ? undefined : setTimeout(resolve, withinMs);
-    const done = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    if (signal.aborted) done();
-    else signal.addEventListener('abort', done, { once: true });
-  });
 }

@@ -7,6 +7,7 @@
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall, Ports } from '../../kernel/operation.ts';
 import type { ServedPort, ServerItem, serverOperations } from '../../machines/operations/server.ts';
+import { aborted } from './aborted.ts';
 import { authenticate } from './auth/authentication.ts';
 import { alwaysAllow, authorize, unauthorized } from './auth/authorization.ts';
 import { accessReviewer, type Create, tokenReviewer } from './auth/reviews.ts';
@@ -146,9 +147,3 @@ async function followMaterial(
     },
   );
 }
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });

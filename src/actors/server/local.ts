@@ -5,6 +5,7 @@ import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
+import { aborted } from './aborted.ts';
 import { ApiServer } from './http/api-server.ts';
 import { type ApiDependencies, kubeletApi } from './kubelet-api.ts';
 
@@ -28,7 +29,7 @@ export async function serveLocal(call: PortCall<LocalSocket, ServerItem>, option
     await listen(server, path);
     await chmod(path, OWNER_ONLY);
     call.emit({ type: 'server.listening', address: path, port: 0 });
-    await new Promise<void>((resolve) => call.signal.addEventListener('abort', () => resolve(), { once: true }));
+    await aborted(call.signal);
   } finally {
     server.close();
     await api.close();

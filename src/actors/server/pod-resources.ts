@@ -13,6 +13,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
 import { TokenBucket } from '../kube/limits.ts';
+import { aborted } from './aborted.ts';
 import type { NodePod, NodeView } from './node-view.ts';
 
 const PROTO = fileURLToPath(new URL('../../../proto/podresources/v1/api.proto', import.meta.url));
@@ -42,7 +43,7 @@ export async function servePodResources(
   await chmod(path, OWNER_ONLY);
   call.emit({ type: 'server.listening', address: path, port: 0 });
   try {
-    await new Promise<void>((resolve) => call.signal.addEventListener('abort', () => resolve(), { once: true }));
+    await aborted(call.signal);
   } finally {
     server.forceShutdown();
     await rm(path, { force: true });
