@@ -49,11 +49,7 @@ async function startTest(): Promise<Cluster> {
 
 async function startReal(assets: string): Promise<Cluster> {
   const directory = mkdtempSync(join(tmpdir(), 'cluster-'));
-  const [port, clientPort, peerPort] = (await Promise.all([freePort(), freePort(), freePort()])) as [
-    number,
-    number,
-    number,
-  ];
+  const [port, clientPort, peerPort] = [await freePort(), await freePort(), await freePort()];
   const authority = await Authority.create('cluster-ca');
   const caFile = join(directory, 'ca.crt');
   writeFileSync(caFile, authority.caPem);

@@ -2,7 +2,7 @@
  * Who this node is for the API server at this moment: certificates and tokens change on disk while the node runs.
  *
  * Owns: what was read last, and when. Invariant: what `current` answers is at most {@link REREAD_MS} older than the
- * files, and fresh after `expire`.
+ * files, and fresh after `expire`; only while they cannot be read it is what they said last.
  */
 import { readFileSync, statSync } from 'node:fs';
 import type { Kubeconfig, Pem } from './kubeconfig.ts';
@@ -35,7 +35,8 @@ export class CredentialSource {
   private readonly config: Kubeconfig;
   private readonly certificateFile: string | null;
   private plugin: Promise<PluginUser> | undefined;
-  private read: { readonly credentials: Credentials; readonly atMs: number } | undefined;
+  private read: Credentials | undefined;
+  private readAtMs = -Infinity;
 
   /** `certificateFile` has certificate and key in one; while it does not exist, the kubeconfig's own are used. */
   constructor(config: Kubeconfig, certificateFile: string | null) {
@@ -45,15 +46,21 @@ export class CredentialSource {
 
   /** The server did not accept them, or they are known to have changed. */
   expire(): void {
-    this.read = undefined;
+    this.readAtMs = -Infinity;
     this.plugin = undefined;
   }
 
   async current(): Promise<Credentials> {
-    if (this.read && performance.now() - this.read.atMs < REREAD_MS) return this.read.credentials;
-    const credentials = await this.load();
-    this.read = { credentials, atMs: performance.now() };
-    return credentials;
+    if (this.read && performance.now() - this.readAtMs < REREAD_MS) return this.read;
+    try {
+      this.read = await this.load();
+      this.readAtMs = performance.now();
+      return this.read;
+    } catch (error) {
+      // A file that is being replaced is not there for a moment: what was good may still be.
+      if (this.read) return this.read;
+      throw error;
+    }
   }
 
   private async load(): Promise<Credentials> {

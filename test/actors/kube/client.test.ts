@@ -1,5 +1,5 @@
 /** The clients of the API server against the test API server: limits, faults, credentials that change, exactness. */
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -264,6 +264,9 @@ describe('credentials', () => {
     server.users.tokens.delete('old');
     server.users.tokens.set('new', { name: 'robot', groups: [] });
     writeFileSync(tokenFile, 'new\n');
+    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
+    rmSync(tokenFile);
+    await node.ask('kube.closeConnections', {});
     await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
   });
 
