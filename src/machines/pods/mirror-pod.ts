@@ -20,8 +20,11 @@ import type { MirrorMessage, MirrorState } from './api-messages.ts';
 import type { Ended } from './messages.ts';
 
 const RETRY_BASE_MS = 500;
-/** A node that was not registered yet, or a server that refuses, is asked again at the latest after this. */
+/** A server that refuses is asked again at the latest after this. */
 const RETRY_MAX_MS = 30_000;
+/** A node that is not registered yet will be soon: its static pods are what people look for first. */
+const NODE_RETRY_BASE_MS = 200;
+const NODE_RETRY_MAX_MS = 2_000;
 /** How long the watch may take to show what a call has done, before it is done again. */
 const SHOW_MS = 10_000;
 
@@ -119,6 +122,15 @@ const noteFailure = s.assign((args) => {
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error?.retryAfterMs ?? 0) };
 });
 
+/** The node has no object yet, or nobody could be asked. */
+const noteAbsence = s.assign((args) => {
+  const { failures } = args.context;
+  return {
+    failures: failures + 1,
+    untilMs: now(args) + Math.min(NODE_RETRY_MAX_MS, NODE_RETRY_BASE_MS * 2 ** failures),
+  };
+});
+
 const complain = (text: string) =>
   line<Context, MirrorMessage | Ended, undefined, MirrorMessage | Ended>('error', ({ context, event }) => [
     text,
@@ -181,9 +193,12 @@ export const mirrorPodMachine = s.createMachine({
         onDone: [
           { guard: 'isUnwanted', target: 'deciding' },
           { guard: 'hasNode', target: 'creating', actions: noteNode },
+          { target: 'backingOff', actions: noteAbsence },
+        ],
+        onError: [
+          { guard: 'isGone', target: 'backingOff', actions: noteAbsence },
           { target: 'backingOff', actions: noteFailure },
         ],
-        onError: { target: 'backingOff', actions: noteFailure },
       },
     },
     creating: {
