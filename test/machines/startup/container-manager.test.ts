@@ -50,7 +50,7 @@ const ANSWERS: Answers = {
   'cgroup.gather': 'stream',
 };
 
-type Told = { readonly type: string; readonly [field: string]: unknown };
+type Told = { readonly type: string; readonly reason?: string; readonly message?: string };
 
 function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {}) {
   const asked: { name: string; input: unknown }[] = [];
@@ -68,9 +68,9 @@ function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {
   run.time.advanceTo(run.time.now());
   const of = (name: string) => asked.flatMap((each) => (each.name === name ? [each.input as never] : []));
   const told = (): readonly Told[] => run.told();
-  const refusal = () => told().find(({ type }) => type === 'containerManager.failed')?.['message'];
+  const refusal = () => told().find(({ type }) => type === 'containerManager.failed')?.message;
   const events = () =>
-    told().flatMap((each) => (each.type === 'event.recorded' ? [`${each['reason']}: ${each['message']}`] : []));
+    told().flatMap((each) => (each.type === 'event.recorded' ? [`${each.reason}: ${each.message}`] : []));
   return { ...run, of, refusal, events };
 }
 
