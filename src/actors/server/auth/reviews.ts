@@ -1,7 +1,8 @@
 /**
  * Questions to the API server about credentials and rights, and how long their answers hold.
  *
- * Owns: the caches, upstream's in time and size. A request never waits longer for an answer than {@link REVIEW_TIMEOUT_MS}.
+ * Owns: the caches, upstream's in time and size. A request never waits longer for an answer than
+ * {@link REVIEW_TIMEOUT_MS}.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Json } from '../../../kernel/json.ts';

@@ -5,7 +5,7 @@ import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import type { NodeView } from '../node-view.ts';
 
-/** Asks the runtime to write a container's state to `location`; a `timeoutSeconds` of 0 leaves the time to the runtime. */
+/** Asks the runtime to write a container's state to `location`; `timeoutSeconds` 0 leaves the time to the runtime. */
 export type CheckpointContainer = (
   request: { readonly containerId: string; readonly location: string; readonly timeoutSeconds: number },
   signal: AbortSignal,

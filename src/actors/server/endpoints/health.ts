@@ -1,4 +1,4 @@
-/** `/healthz` and its checks, as Kubernetes' health checks read. The reason of a failure is given by the check alone. */
+/** `/healthz` and its checks, as Kubernetes' health checks read. Why one fails is said by the check alone. */
 import { type Answer, refusal, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';
 import type { Checks } from '../node-view.ts';

@@ -1,4 +1,7 @@
-/** `/flagz` and `/statusz`: with which flags this process runs, and how long it has; for people, and versioned for programs. */
+/**
+ * `/flagz` and `/statusz`: with which flags this process runs, and how long it has; for people, and versioned for
+ * programs.
+ */
 import { stringify } from 'yaml';
 import { formatDuration } from '../../../machines/startup/configuration/duration.ts';
 import { mediaRanges } from '../http/accept.ts';

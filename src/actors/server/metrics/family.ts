@@ -54,7 +54,7 @@ function numberText(value: number): string {
   return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
 }
 
-// ---- io.prometheus.client.MetricFamily -------------------------------------------------------------------------------
+// ---- io.prometheus.client.MetricFamily ------------------------------------------------------------------------------
 
 const TYPES: Readonly<Record<FamilyType, number>> = { counter: 0, gauge: 1, summary: 2, histogram: 4 };
 /** Field of a Metric that holds a plain value, by type. */

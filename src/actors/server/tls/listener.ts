@@ -2,8 +2,8 @@
  * One listening socket: plain, or TLS with a certificate that may change while connections go on.
  *
  * Owns: the socket, and for each connection which authorities vouched for its client. Invariants: a new certificate or
- * authority is for new handshakes and cuts nothing; a client whose authority is gone is not known by its certificate any
- * more, also on a connection from before; who speaks plain HTTP to a TLS port is told so.
+ * authority is for new handshakes and cuts nothing; a client whose authority is gone is not known by its certificate
+ * any more, also on a connection from before; who speaks plain HTTP to a TLS port is told so.
  */
 import { constants } from 'node:crypto';
 import { createServer, type Server as NetServer, type Socket } from 'node:net';
