@@ -22,7 +22,7 @@ export interface CgroupLabels {
 }
 
 /** What the scheduler was told; `null` where there is no limit. */
-export interface CgroupLimits {
+interface CgroupLimits {
   readonly cpuShares: bigint | null;
   readonly cpuQuotaUs: bigint | null;
   readonly cpuPeriodUs: bigint | null;

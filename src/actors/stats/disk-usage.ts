@@ -43,7 +43,7 @@ export async function fileSystemUsage(path: string): Promise<FileSystemUsage | n
   }
 }
 
-export interface FolderBounds {
+interface FolderBounds {
   readonly maxEntries?: number;
   readonly maxMs?: number;
   readonly signal?: AbortSignal;

@@ -22,7 +22,7 @@ export function readNumber(path: string): bigint | null {
 }
 
 /** `name value` a line; lines that are otherwise are left out. */
-export function parseTable(text: string | null): ReadonlyMap<string, bigint> {
+function parseTable(text: string | null): ReadonlyMap<string, bigint> {
   const table = new Map<string, bigint>();
   for (const line of text?.split('\n') ?? []) {
     const space = line.indexOf(' ');

@@ -10,7 +10,7 @@ import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
 const EPHEMERAL_PLUGINS = new Set(['kubernetes.io~empty-dir', 'kubernetes.io~configmap', 'kubernetes.io~git-repo']);
 
-export interface VolumeUsage {
+interface VolumeUsage {
   readonly name: string;
   /** As in the path: `kubernetes.io~empty-dir`. */
   readonly plugin: string;

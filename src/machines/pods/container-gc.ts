@@ -73,7 +73,7 @@ export function victimsOf(pods: Pods, policy: Policy): Victim[] {
 }
 
 /** When the node is short of disk, also what is left of pods that are over. */
-export const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
+const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
   const ofOver = Object.values(pods).flatMap(({ over, dead }) => (over ? dead : []));
   const others = victimsOf(pods, policy).filter(({ id }) => !ofOver.some((each) => each.id === id));
   return [...ofOver.map(({ id }) => ({ kind: 'container' as const, id })), ...others];

@@ -55,7 +55,7 @@ const STORAGE_SIGNALS = {
   container: 'ephemeralcontainerfs.limit',
 } as const;
 
-export interface ConditionsChanged {
+interface ConditionsChanged {
   readonly type: 'eviction.conditions';
   readonly conditions: readonly PressureCondition[];
 }

@@ -42,7 +42,7 @@ export interface NodePodChanged {
 
 const DEFAULT_GRACE_SECONDS = 30;
 
-export const isCriticalPod = (pod: Pod): boolean =>
+const isCriticalPod = (pod: Pod): boolean =>
   isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= SYSTEM_CRITICAL_PRIORITY;
 
 export function nodePod(pod: Pod): NodePod {

@@ -135,9 +135,6 @@ export function candidates(context: EvictionContext): readonly Candidate[] {
   return rankedForEviction(all, threshold.signal, layoutOf(context));
 }
 
-/** Node conditions as they are reported now: the projection of the node's status. */
-export const evictionConditions = ({ conditions }: EvictionContext): readonly PressureCondition[] => conditions;
-
 export const counted = (evictions: EvictionContext['evictions'], signal: string) => ({
   ...evictions,
   [signal]: (evictions[signal] ?? 0) + 1,

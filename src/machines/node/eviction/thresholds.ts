@@ -81,7 +81,7 @@ export function withContainerFs(
 }
 
 /** Signals whose amounts are bytes; the others are counts. */
-export const isBytes = (signal: EvictionSignal): boolean =>
+const isBytes = (signal: EvictionSignal): boolean =>
   resourceOf(signal) === 'memory' || resourceOf(signal) === 'ephemeral-storage';
 
 /** What a threshold means on this machine, in whole units. A share is a float of 32 bits, as upstream. */
