@@ -2,9 +2,9 @@
  * Logs of containers on disk: links to them, rotation, removal.
  *
  * Decides: when a log is too large and which of its older parts go. A log is moved aside whole, so that whoever reads
- * it can finish; it is compressed when the next one is moved. Invariants: names are resolved below the folder of logs and
- * never through a link (`beneath.ts`); at any moment there are at most `maxFiles` parts; what was cut off half-way is
- * cleared away by the next rotation.
+ * it can finish; it is compressed when the next one is moved. Invariants: names are resolved below the folder of logs
+ * and never through a link (`beneath.ts`); at any moment there are at most `maxFiles` parts; what was cut off half-way
+ * is cleared away by the next rotation.
  */
 import { createReadStream, createWriteStream } from 'node:fs';
 import { lstat, mkdir, open, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';

@@ -53,8 +53,8 @@ export const imageOperations = {
    */
   'images.registerProviders': idempotent<{ config: string; binDir: string }, null>(),
   /**
-   * What may be tried for a repository, in the order in which it is tried: pull secrets, the docker configuration of the
-   * node, plugins. Fails when a pull secret cannot be decoded.
+   * What may be tried for a repository, in the order in which it is tried: pull secrets, the docker configuration of
+   * the node, plugins. Fails when a pull secret cannot be decoded.
    */
   'images.credentials': query<
     { root: string; repository: string; secrets: readonly ConfigObject[] },

@@ -110,7 +110,7 @@ export interface PodKill {
 export interface PodVerdict {
   readonly reason: string;
   readonly message: string;
-  /** `always`: whatever the containers do later. `once`: with the order to end; a pod that succeeds yet, has succeeded. */
+  /** `always`: whatever the containers do later. `once`: with the order to end; who succeeds yet, has succeeded. */
   readonly said: 'always' | 'once';
   /** The node disrupted the pod: the condition `DisruptionTarget` says so. */
   readonly disruptionTarget?: boolean;

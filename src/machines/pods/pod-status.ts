@@ -57,7 +57,7 @@ function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure'
   return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
 }
 
-/** After a restart of the agent the API server still knows what was said; of what the runtime has nothing was heard yet. */
+/** After a restart of the agent the API server still knows what was said; of the runtime nothing was heard yet. */
 const statusInApi = ({ pod, runtime }: PodContext): PodStatus | null =>
   pod === null || runtime === null || isStaticPod(pod) ? null : (pod.status ?? null);
 

@@ -1,6 +1,6 @@
 /**
- * What a change of resources means for what runs: which containers are told, which begin anew, and what the group of the
- * pod is held to on the way, so that no container ever has more than its pod. Pure.
+ * What a change of resources means for what runs: which containers are told, which begin anew, and what the group of
+ * the pod is held to on the way, so that no container ever has more than its pod. Pure.
  *
  * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
  */

@@ -1,5 +1,6 @@
 /** Logs of containers in the pods' room: who keeps which log, and what follows a rotation. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { containerLogMachine } from '../../../src/machines/pods/container-log.ts';
 import { image, manifest, PodsNode } from '../../support/pods-node.ts';
 
 const containerLogs = { maxBytes: 100, maxFiles: 3, periodMs: 10_000, workers: 1 };
@@ -29,6 +30,11 @@ function crash({ world: { runtime } }: PodsNode): void {
 }
 
 describe('the log of a container that runs', () => {
+  it('has a machine of its own', () => {
+    expect(containerLogMachine.id).toBe('containerLog');
+    running();
+  });
+
   it('is kept under its path and its link', () => {
     running();
     const [container] = [...node.world.runtime.containers.values()];

@@ -1,6 +1,7 @@
 /** Who gets an image: credentials one after the other, records of pulls, back-off over a restart of the agent. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { NodeSettings } from '../../../src/machines/node-settings.ts';
+import { imageOriginsMachine } from '../../../src/machines/pods/image-origins.ts';
 import { pullSecret } from '../../support/pods-images.ts';
 import { image, manifest, type PodOptions, PodsNode } from '../../support/pods-node.ts';
 
@@ -196,6 +197,12 @@ describe('an image that is there', () => {
 });
 
 describe('records of pulls', () => {
+  it('are looked after by a machine of their own, once a start', () => {
+    prepare(VERIFIED, pod('u')).boot().until('it runs', runs('u'));
+    expect(imageOriginsMachine.id).toBe('imageOrigins');
+    expect(node.world.callsOf('images.listIntents')).toHaveLength(1);
+  });
+
   it('are made for what an agent had begun to pull when it died', () => {
     prepare(VERIFIED).world.runtime.images.set(IMAGE, image(IMAGE));
     node.world.runtime.images.set('busybox', { ...image('busybox'), repo_tags: ['docker.io/library/busybox:1'] });
