@@ -321,5 +321,6 @@ export function deadlineOf({ pod, runtime, status }: PodContext): number | null 
   const seconds = pod?.spec.activeDeadlineSeconds;
   if (seconds === undefined || status?.startTime === undefined) return null;
   const begun = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
-  return Math.min(Date.parse(status.startTime), ...begun) + seconds * 1_000;
+  const known = begun.filter((createdAtMs) => createdAtMs > 0);
+  return Math.min(Date.parse(status.startTime), ...known) + seconds * 1_000;
 }

@@ -72,8 +72,14 @@ export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): 
 /** Decimal text of nanoseconds as whole milliseconds. */
 export const milliseconds = (nanoseconds: string): number => Number(nanoseconds.slice(0, -6) || '0');
 
-const newer = (a: { readonly created_at: string }, b: { readonly created_at: string }): number =>
-  b.created_at.length - a.created_at.length || (b.created_at < a.created_at ? -1 : Number(b.created_at > a.created_at));
+/** Decimal text; containerd gives a sandbox whose network failed a time before all times, which is negative. */
+const ageText = ({ created_at }: { readonly created_at: string }): string =>
+  created_at.startsWith('-') ? '' : created_at;
+
+function newer(one: { readonly created_at: string }, other: { readonly created_at: string }): number {
+  const [a, b] = [ageText(one), ageText(other)];
+  return b.length - a.length || (b < a ? -1 : Number(b > a));
+}
 
 /** All instances of one container, newest first. */
 export const instancesOf = (status: PodRuntimeStatus | null, name: string): ContainerStatus[] =>
