@@ -1,6 +1,6 @@
 /**
- * Faults 8, 9 and 10: a disk without room, a journal that was hurt, and a machine that kills for memory. Each ends with
- * the promises of a node.
+ * Faults 8, 9, 10 and 13: a disk without room, a journal that was hurt, a machine that kills for memory, and a network
+ * that cannot be set up. Each ends with the promises of a node.
  */
 import { execFile } from 'node:child_process';
 import { appendFileSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -36,6 +36,34 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
   }, TIMEOUT_MS);
   const write = (name: string, script = SLEEP, spec: object = {}) =>
     node.write(`${name}.json`, shellPod(name, node.image, script, spec));
+
+  test(
+    'fault 13: a network that cannot be set up and not be taken down: the pod runs when it is mended, no address leaks',
+    async () => {
+      const { directory } = node.containerd;
+      const conflist = join(directory, 'cni', '10-statelet.conflist');
+      const addresses = () => readdirSync(join(directory, 'ipam'), { recursive: true }).filter(isAddress);
+      const failures = (method: string) => node.proxy.callsOf(method).filter(({ code }) => (code ?? 0) !== 0).length;
+      const good = readFileSync(conflist, 'utf8');
+      const before = addresses();
+      const broken = JSON.parse(good) as { plugins: object[] };
+      const plugins = [...broken.plugins, { type: 'statelet-no-such-plugin' }];
+      writeFileSync(conflist, JSON.stringify({ ...broken, plugins }));
+      write('unconnected');
+      await eventually('the sandbox was refused', () => failures('RunPodSandbox') > 0, TIMEOUT_MS);
+      await eventually('it could not be taken down', () => failures('StopPodSandbox') > 0, TIMEOUT_MS);
+      writeFileSync(conflist, good);
+      await node.keepsPromises([BYSTANDER, 'unconnected']);
+      expect(sandboxesMade(), 'one that was refused and one that runs').toBe(2);
+      node.remove('unconnected.json');
+      await node.gone('unconnected');
+      await eventually('no address is leaked', () => addresses().length === before.length, TIMEOUT_MS);
+    },
+    TIMEOUT_MS,
+  );
+
+  const sandboxesMade = () =>
+    node.proxy.callsOf('RunPodSandbox').filter((call) => node.podOf(call) === 'unconnected').length;
 
   describe('fault 10: the machine kills for memory', () => {
     const limited = { resources: { limits: { memory: '24Mi' } } };
@@ -125,6 +153,8 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
 
   test('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
 });
+
+const isAddress = (name: string | Buffer): boolean => /\d+\.\d+\.\d+\.\d+$/.test(String(name));
 
 function flipBit(path: string, at: number): void {
   const bytes = readFileSync(path);
