@@ -1,9 +1,10 @@
 /**
  * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
  *
- * Decides: when to write. Owns: restart counts, back-offs and results of probes by container, back-offs of pulls.
- * Hears: `memory.noted` of containers, `memory.pulled` of images, `memory.probed` of pods, `memory.forgotten` of `pods`, `memory.wanted` of
- * `pods`.
+ * Decides: when to write. Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what
+ *   pods were given, who was refused and why, and what running instances have.
+ * Hears: `memory.noted` of containers, `memory.pulled` of images, `memory.probed` and `memory.resized` of pods,
+ *   `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` of `pods`, `memory.wanted` of both.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
  * Invariants:
  *   M1 at most one write under way; what changes meanwhile is written by the next one.

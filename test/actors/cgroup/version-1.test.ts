@@ -8,7 +8,7 @@ import { cgroupExists, cgroupV1Available, cgroupValue, ownCgroupRoot } from '../
 import { OpenStream, perform } from '../../support/host-ports.ts';
 import { requirement } from '../../support/require.ts';
 
-const { skip } = requirement('cgroups', cgroupV1Available());
+const { skip } = requirement('cgroup-v1', cgroupV1Available());
 const driver = 'cgroupfs' as const;
 const ports = cgroupPorts();
 const POD = { cpuShares: '153', cpuPeriodUs: '100000', cpuQuotaUs: '15000', memoryBytes: '50331648', pids: '100' };

@@ -133,7 +133,7 @@ describe('the weight of shares', () => {
 });
 
 const { skip } = requirement(
-  'cgroups',
+  'cgroup-v2',
   existsSync(join(UNIFIED, 'cgroup.controllers')) ? null : `no cgroup v2 at ${UNIFIED}`,
 );
 
