@@ -22,7 +22,7 @@ export interface PodSummary extends PodRef {
   readonly restarts: number;
 }
 
-export interface StatusInput extends Pick<NodeSettings, 'apiServer'> {
+export interface StatusInput extends Pick<NodeSettings, 'nodeName' | 'apiServer'> {
   /** `systemId` of somebody who hears every status, too. */
   readonly follower?: string;
 }

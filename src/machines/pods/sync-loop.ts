@@ -27,7 +27,7 @@ import type {
 /** A slow look after leftovers; every need of a faster one has its own event. The kubelet looks every 2 s. */
 export const HOUSEKEEPING_MS = 60_000;
 
-export type SyncLoopInput = Pick<NodeSettings, 'apiServer' | 'staticPodURL'>;
+export type SyncLoopInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'staticPodURL'>;
 
 /** The sources that must have spoken. */
 const sourcesOf = ({ apiServer, staticPodURL }: SyncLoopInput): readonly Source[] => [

@@ -74,9 +74,12 @@ const isSharedAndUnsaid = ({ type }: PodCondition, own: readonly PodCondition[])
 export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): Readonly<Record<string, Json>> | null {
   const before = withoutNulls(seen.status) as PodStatus;
   const after = mergedStatus(own, before, stage);
-  const patch = strategicPatch({ status: before as Json }, { status: after as Json }, MERGE_KEYS);
+  const patch = strategicPatch(fieldsOf(before), fieldsOf(after), MERGE_KEYS);
   return patch === null ? null : { metadata: { uid: seen.uid }, ...patch };
 }
+
+/** A status is JSON; its generated type does not say so. */
+const fieldsOf = (status: unknown): Readonly<Record<string, Json>> => ({ status }) as Readonly<Record<string, Json>>;
 
 /** Where Go writes `null` there is nothing. */
 function withoutNulls(value: unknown): unknown {
