@@ -22,7 +22,13 @@ export class TokenBucket {
     this.fill();
     this.tokens -= 1;
     // A debt is a place in the queue: whoever comes later waits longer.
-    if (this.tokens < 0) await sleep((-this.tokens / this.qps) * SECOND_MS, undefined, { signal });
+    if (this.tokens >= 0) return;
+    try {
+      await sleep((-this.tokens / this.qps) * SECOND_MS, undefined, { signal });
+    } catch (error) {
+      this.tokens += 1;
+      throw error;
+    }
   }
 
   /** A turn now, or none: for those who rather refuse than wait. */

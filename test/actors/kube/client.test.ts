@@ -1,5 +1,7 @@
 /** The clients of the API server against the test API server: limits, faults, credentials that change, exactness. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -176,6 +178,18 @@ describe('limits', () => {
     expect(performance.now() - began).toBeGreaterThan(290);
   });
 
+  it('takes no turn for a request that is not wanted any more', async () => {
+    await node.ask('kube.connect', settings(await server.kubeconfig('admin'), { qps: 10, burst: 1 }));
+    await node.ask('kube.list', pods());
+    const stop = new AbortController();
+    const given = Array.from({ length: 20 }, () => node.ask('kube.list', pods(), { signal: stop.signal }));
+    stop.abort();
+    await Promise.allSettled(given);
+    const began = performance.now();
+    await node.ask('kube.list', pods());
+    expect(performance.now() - began).toBeLessThan(500);
+  });
+
   it('ends a heartbeat when its time is over', async () => {
     await node.ask('kube.connect', settings(await server.kubeconfig('admin'), { heartbeatTimeoutMs: 200 }));
     server.faults.add({ kind: 'hang', path: '/pods/a' });
@@ -305,6 +319,31 @@ describe('credentials', () => {
     await node.ask('kube.connect', settings(kubeconfig));
     await node.ask('kube.list', pods());
     expect(server.requests.at(-1)?.user).toBe('plugin');
+  });
+
+  it('goes through the proxy that the kubeconfig names', async () => {
+    const asked: string[] = [];
+    const proxy = createServer().on('connect', ({ url = '' }, near) => {
+      asked.push(url);
+      const far = connect(Number(url.split(':')[1]), '127.0.0.1', () => {
+        near.write('HTTP/1.1 200 Connection Established\r\n\r\n');
+        far.pipe(near).pipe(far);
+      });
+      near.on('close', () => far.destroy());
+      far.on('error', () => near.destroy());
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+    const kubeconfig = await server.kubeconfig('proxied');
+    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { clusters: { cluster: Record<string, string> }[] };
+    config.clusters[0]!.cluster['proxy-url'] = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    await node.ask('kube.connect', settings(kubeconfig));
+    await expect(node.ask('kube.list', pods())).resolves.toMatchObject({ items: [] });
+    expect(asked).toEqual([new URL(server.url).host]);
+    expect(server.requests.at(-1)?.user).toBe('proxied');
+    await node.connection.close();
+    proxy.closeAllConnections();
+    await new Promise((resolve) => proxy.close(resolve));
   });
 
   it('says in upstream words that nobody answers, and goes on when somebody does', async () => {
