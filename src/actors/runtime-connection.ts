@@ -13,6 +13,7 @@ import { criOperations } from '../machines/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../machines/operations/runtime.ts';
 import type { RuntimeClient } from './cri/client.ts';
 import { type CriPorts, criPorts } from './cri/ports.ts';
+import type { OnRelist } from './cri/watch-pods.ts';
 import type { EmbeddedRuntime, RuntimeLog } from './runtime/index.ts';
 
 export type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
@@ -35,8 +36,8 @@ export function socketPath(endpoint: string): string {
   throw new OperationError(`protocol ${JSON.stringify(protocol)} not supported`, { code: 'INVALID_ARGUMENT' });
 }
 
-/** `vault` holds the values of Secrets that containers get. */
-export function connectRuntime(log: RuntimeLog, vault?: Vault): RuntimeConnection {
+/** `vault` holds the values of Secrets that containers get; `onRelist` hears of every list of pods. */
+export function connectRuntime(log: RuntimeLog, vault?: Vault, onRelist?: OnRelist): RuntimeConnection {
   let connection: CriPorts | undefined;
   let embedded: EmbeddedRuntime | undefined;
   const current = (): CriPorts => {
@@ -63,6 +64,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault): RuntimeConnectio
         ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
         requestTimeoutMs: input.requestTimeoutMs,
         ...(vault === undefined ? {} : { vault }),
+        ...(onRelist === undefined ? {} : { onRelist }),
       });
       const version = await validated(opened, input.endpoint, signal);
       connection?.close();

@@ -132,7 +132,11 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
 
 /** The ways to the world, and those who look on. Nothing is asked of either before the kernel boots. */
 function openParts(options: DaemonOptions, vault: Vault) {
-  const runtime = connectRuntime((level, text, fields) => printLine(level, 'runtime', text, fields), vault);
+  const runtime = connectRuntime(
+    (level, text, fields) => printLine(level, 'runtime', text, fields),
+    vault,
+    (...relist) => server.onRelist(...relist),
+  );
   const cgroups = cgroupPorts();
   const kube = connectKube({ vault });
   const page = visualizerPage(options);

@@ -15,7 +15,7 @@ export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] 
     'volumes are set up by operations of their pods: each is in the journal with its answer and its time',
   ],
   [/^kubelet_(cpu_manager|memory_manager|topology_manager)_/, 'no CPUs, memory or devices are pinned by this node'],
-  [/^kubelet_pleg_|^kubelet_evented_pleg_/, "the runtime's events are listened to; lists are a safety net and no clock"],
+  [/^kubelet_(pleg_(discard_events|pod_relist)|evented_pleg_)/, 'pods are inspected on hints, each with its own deadline'],
   [/^kubelet_cri_losing_support$/, 'older runtimes are spoken to without a date of their end'],
   [/^kubelet_imagemanager_|^kubelet_image_manager_/, 'records of pulls are in the journal, one for each pull'],
   [

@@ -21,7 +21,7 @@ import { canonical, POD_UID_LABEL } from './relist.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { authOf, discreet, withoutLogin, withoutSecrets, withSecrets } from './secrets.ts';
 import { watchImages } from './watch-images.ts';
-import { DEFAULT_RELIST_PERIODS, PodWatcher, type RelistPeriods } from './watch-pods.ts';
+import { DEFAULT_RELIST_PERIODS, type OnRelist, PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
@@ -39,6 +39,7 @@ export interface CriOptions extends Endpoints {
   readonly now?: () => number;
   /** Hears what no machine needs to know: an event stream that broke and is being opened again. */
   readonly warn?: (message: string) => void;
+  readonly onRelist?: OnRelist;
   /** Holds the values of Secrets that containers get; without one there are none. */
   readonly vault?: Vault;
 }
@@ -58,6 +59,7 @@ class Adapter {
   readonly now: () => number;
   readonly periods: RelistPeriods;
   readonly warn: (message: string) => void;
+  readonly onRelist: OnRelist;
   readonly vault: Vault;
   /** By container, the secrets that it was created with. */
   readonly secrets = new Map<string, readonly SecretHandle[]>();
@@ -71,6 +73,7 @@ class Adapter {
     this.now = options.now ?? Date.now;
     this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
     this.warn = options.warn ?? (() => {});
+    this.onRelist = options.onRelist ?? (() => {});
     this.vault = options.vault ?? new Vault(randomBytes(32));
     this.client = discreet(connectRuntime(options), (id) => this.secrets.get(id), this.vault);
     this.sandboxImage = new SandboxImage(this.client);
@@ -212,6 +215,26 @@ function containerPorts(adapter: Adapter) {
       const request = { container_id: containerId, timeout: String(timeoutSeconds) };
       return adapter.ending(containerId, 'exited', client.call('StopContainer', request, limits));
     },
+    'cri.removeContainer': (call) => {
+      const { containerId } = call.input;
+      adapter.secrets.delete(containerId);
+      return adapter.ending(
+        containerId,
+        'gone',
+        client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call)),
+      );
+    },
+    'cri.reopenContainerLog': async (call) => {
+      await client.call('ReopenContainerLog', { container_id: call.input.containerId }, adapter.limits(call));
+      return null;
+    },
+    'cri.execSync': (call) => execSync(adapter, call),
+  } satisfies Partial<Ports<typeof criOperations>>;
+}
+
+function resourcePorts(adapter: Adapter) {
+  const { client } = adapter;
+  return {
     'cri.updateContainerResources': async (call) => {
       const { containerId, linux } = call.input;
       const request = { container_id: containerId, linux };
@@ -229,20 +252,6 @@ function containerPorts(adapter: Adapter) {
         throw error;
       }
     },
-    'cri.removeContainer': (call) => {
-      const { containerId } = call.input;
-      adapter.secrets.delete(containerId);
-      return adapter.ending(
-        containerId,
-        'gone',
-        client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call)),
-      );
-    },
-    'cri.reopenContainerLog': async (call) => {
-      await client.call('ReopenContainerLog', { container_id: call.input.containerId }, adapter.limits(call));
-      return null;
-    },
-    'cri.execSync': (call) => execSync(adapter, call),
   } satisfies Partial<Ports<typeof criOperations>>;
 }
 
@@ -358,10 +367,10 @@ function runtimePorts(adapter: Adapter) {
       return adapter.looks.take(uid, () => inspectPod(client, uid, options));
     },
     'cri.watchPods': async (call) => {
-      const { client, looks, periods, now, warn, timeoutMs: requestTimeoutMs } = adapter;
+      const { client, looks, periods, now, warn, onRelist, timeoutMs: requestTimeoutMs } = adapter;
       const { input, signal } = call;
       const emit = call.emit.bind(call);
-      const options = { ...input, client, looks, emit, signal, requestTimeoutMs, periods, now, warn };
+      const options = { ...input, client, looks, emit, signal, requestTimeoutMs, periods, now, warn, onRelist };
       const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);
       await watcher.run().finally(() => adapter.watchers.delete(watcher));
@@ -374,7 +383,13 @@ function runtimePorts(adapter: Adapter) {
 export function criPorts(options: CriOptions): CriPorts {
   const adapter = new Adapter(options);
   return {
-    ports: { ...runtimePorts(adapter), ...sandboxPorts(adapter), ...containerPorts(adapter), ...imagePorts(adapter) },
+    ports: {
+      ...runtimePorts(adapter),
+      ...sandboxPorts(adapter),
+      ...containerPorts(adapter),
+      ...resourcePorts(adapter),
+      ...imagePorts(adapter),
+    },
     call: (name, request, options) => adapter.client.call(name, request, options),
     close: () => adapter.client.close(),
   };

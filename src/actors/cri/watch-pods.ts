@@ -42,7 +42,11 @@ export interface WatchOptions {
   readonly periods: RelistPeriods;
   readonly now: () => number;
   readonly warn: (message: string) => void;
+  readonly onRelist?: OnRelist;
 }
+
+/** Hears of every list of the runtime's pods, also of one that failed: when it began, and how long it took. */
+export type OnRelist = (startedAtMs: number, durationMs: number) => void;
 
 interface Inspection {
   expectations: Expectations;
@@ -97,6 +101,7 @@ export class PodWatcher {
       while (!signal.aborted) {
         const startedAtMs = this.#options.now();
         await this.#relist(startedAtMs);
+        this.#options.onRelist?.(startedAtMs, this.#options.now() - startedAtMs);
         await this.#pause(startedAtMs);
       }
       await listening;

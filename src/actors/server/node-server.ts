@@ -9,6 +9,7 @@ import type { KernelRecord } from '../../kernel/records.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
 import type { RuntimeClient } from '../cri/client.ts';
+import type { OnRelist } from '../cri/watch-pods.ts';
 import type { KubeConnection } from '../kube/index.ts';
 import type { OnAttempt } from '../probe/index.ts';
 import type { StatsReader } from '../stats/reader.ts';
@@ -41,6 +42,8 @@ export interface NodeServer {
   readonly ports: Ports<typeof serverOperations>;
   /** For the kernel's option of this name. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  /** Hears of each list of the runtime's pods. */
+  readonly onRelist: OnRelist;
   /** Hears of each attempt of a probe. */
   readonly onAttempt: OnAttempt;
 }
@@ -73,6 +76,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   });
   return {
     ports,
+    onRelist: (startedAtMs, durationMs) => recorder.relisted(startedAtMs, durationMs),
     onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),
     onTurn: (records, kernel) => {
       view.onTurn(records, kernel);

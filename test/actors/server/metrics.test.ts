@@ -81,6 +81,8 @@ beforeAll(async () => {
     name === 'cri.startContainer' && faults-- > 0 ? { error: 'no such file' } : undefined;
   node.boot().run(60_000);
   const probe = node.effects('probe.watch').at(-1);
+  recorder.relisted(1_000, 5);
+  recorder.relisted(2_000, 5);
   recorder.probed(probe?.id ?? -1, 'success', 12);
   const [container] = [...node.world.pods.runtime.containers.values()];
   node.world.pods.runtime.exit(container!, 3);

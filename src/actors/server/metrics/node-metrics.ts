@@ -129,18 +129,14 @@ function logSizes(pods: readonly NodePod[]): Family {
 const isSandboxed = ({ runtime }: NodePod): boolean =>
   runtime?.sandboxes.some(({ state }) => state === 'SANDBOX_READY') === true;
 
-function podGauges(pods: readonly NodePod[]): Family[] {
+const podGauges = (pods: readonly NodePod[]): Family[] => [...wantedGauges(pods), ...runningGauges(pods)];
+
+function wantedGauges(pods: readonly NodePod[]): Family[] {
   const wanted = pods.filter(({ pod }) => pod !== null);
   const byStatic = (known: readonly NodePod[]) =>
     ([true, false] as const).map((isStatic) =>
       one(known.filter(({ pod }) => isStaticPod(pod!) === isStatic).length, { static: isStatic ? 'true' : '' }),
     );
-  const states = Object.entries(
-    Object.groupBy(
-      pods.flatMap(({ runtime }) => runtime?.containers ?? []),
-      ({ state }) => state.replace('CONTAINER_', '').toLowerCase(),
-    ),
-  );
   const count = (select: (pod: Pod) => boolean) => [one(wanted.filter(({ pod }) => select(pod!)).length)];
   return [
     gauge(
@@ -163,10 +159,21 @@ function podGauges(pods: readonly NodePod[]): Family[] {
       '[ALPHA] Current number of ephemeral containers in pods managed by this kubelet.',
       [one(wanted.reduce((sum, { pod }) => sum + (pod!.spec.ephemeralContainers?.length ?? 0), 0))],
     ),
-    logSizes(pods),
     gauge('kubelet_pod_in_progress_resizes', '[ALPHA] Number of in-progress resizes for pods.', [
       one(wanted.filter(({ status }) => isResizing(status)).length),
     ]),
+  ];
+}
+
+function runningGauges(pods: readonly NodePod[]): Family[] {
+  const states = Object.entries(
+    Object.groupBy(
+      pods.flatMap(({ runtime }) => runtime?.containers ?? []),
+      ({ state }) => state.replace('CONTAINER_', '').toLowerCase(),
+    ),
+  );
+  return [
+    logSizes(pods),
     gauge('kubelet_running_pods', '[ALPHA] Number of pods that have a running pod sandbox', [
       one(pods.filter(isSandboxed).length),
     ]),

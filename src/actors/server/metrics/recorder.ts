@@ -75,6 +75,7 @@ export class Recorder {
   /** Instances of containers whose end was counted, by pod uid. */
   readonly #ended = new Map<string, Set<string>>();
   #kernel: Kernel | undefined;
+  #relistedAtMs = 0;
   /** By pod uid, when it was first seen and is not running yet. */
   readonly #starting = new Map<string, number>();
   readonly #counters = counters(this.registry);
@@ -112,6 +113,16 @@ export class Recorder {
       else if (record.k === 'message') this.#told(record, kernel);
     }
   };
+
+  /** A list of the runtime's pods, which is upstream's PLEG. */
+  relisted(startedAtMs: number, durationMs: number): void {
+    this.#histograms.relists.observe(durationMs / MS_PER_SECOND);
+    if (this.#relistedAtMs > 0) {
+      this.#histograms.relistIntervals.observe((startedAtMs - this.#relistedAtMs) / MS_PER_SECOND);
+    }
+    this.#relistedAtMs = startedAtMs;
+    this.#gauges.plegLastSeen.set(startedAtMs / MS_PER_SECOND);
+  }
 
   /** An attempt of the probe that this request runs. */
   probed(request: number, result: string, durationMs: number): void {
@@ -285,6 +296,16 @@ function histograms(registry: Registry) {
       DEFAULT_BUCKETS,
       ['runtime_handler'],
     ),
+    relists: histogram(
+      'kubelet_pleg_relist_duration_seconds',
+      '[ALPHA] Duration in seconds for relisting pods in PLEG.',
+      DEFAULT_BUCKETS,
+    ),
+    relistIntervals: histogram(
+      'kubelet_pleg_relist_interval_seconds',
+      '[ALPHA] Interval in seconds between relisting in PLEG.',
+      DEFAULT_BUCKETS,
+    ),
     podStart: histogram(
       'kubelet_pod_start_duration_seconds',
       '[ALPHA] Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run',
@@ -301,6 +322,10 @@ function histograms(registry: Registry) {
 function gauges(registry: Registry) {
   const gauge = (name: string, help: string) => new Gauge({ name, help, registers: [registry] });
   return {
+    plegLastSeen: gauge(
+      'kubelet_pleg_last_seen_seconds',
+      '[ALPHA] Timestamp in seconds when PLEG was last seen active.',
+    ),
     shutdownStart: gauge(
       'kubelet_graceful_shutdown_start_time_seconds',
       '[ALPHA] Last graceful shutdown start time since unix epoch in seconds',
