@@ -1,6 +1,6 @@
 /**
- * The image that every sandbox is made of. A runtime that does not pin it by itself (containerd before 1.7.3) would lose
- * it to the collector of images, and without a registry never start a pod again.
+ * The image that every sandbox is made of. A runtime that does not pin it by itself (containerd before 1.7.3) would
+ * lose it to the collector of images, and without a registry never start a pod again.
  *
  * Asked once a connection: the runtime reads it from its configuration at its start.
  */
