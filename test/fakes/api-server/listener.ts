@@ -7,6 +7,7 @@ import type { Request } from './users.ts';
 import type { Response } from './watches.ts';
 
 const LOOPBACK = '127.0.0.1';
+const RESETS_MAX = 1_000_000;
 
 export interface ListenerOptions {
   readonly credential: Credential;
@@ -47,6 +48,9 @@ export class Listener {
       allowHTTP1: true,
       requestCert: true,
       rejectUnauthorized: false,
+      // Watches end by a reset; Node takes many of them for an attack, Go's server does not.
+      streamResetBurst: RESETS_MAX,
+      streamResetRate: RESETS_MAX,
       ...(http2 ? {} : { ALPNProtocols: ['http/1.1'] }),
     });
     server.on('request', (request, response) =>
