@@ -1,7 +1,7 @@
 /** A node of a cluster that is short of something: who goes, and what the cluster sees of it. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, it, onTestFinished } from 'vitest';
+import { afterEach, expect, it, onTestFinished, vi } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
@@ -11,6 +11,7 @@ import { requirement } from '../support/require.ts';
 const NODE = 'node1';
 /** The watches look every 10 s. */
 const PATIENTLY_MS = 45_000;
+vi.setConfig({ testTimeout: 4 * PATIENTLY_MS });
 let server: ApiServer | undefined;
 let node: TestNode;
 
