@@ -1,28 +1,42 @@
 /** Pods that an API server gives to a daemon, as a user of the cluster sees them. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
+import { type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
 
 const NODE = 'node1';
 let server: ApiServer;
 let node: TestNode;
+let runtime: RuntimeInUse;
 
-afterEach(async () => {
-  if (!node.isRunning) await node.start();
-  for (const { metadata } of server.store.list('v1', 'pods')) {
-    server.delete('v1', 'pods', metadata.name, metadata.namespace, 1);
-  }
-  await eventually('no pod is left', () => server.store.list('v1', 'pods').length === 0);
-  await node.close();
-  await server.close();
-});
+for (const choice of runtimes) {
+  const { skip } = requirement('containerd', choice.unavailable);
+  describe.skipIf(skip)(`a node of a cluster on ${choice.name}`, () => {
+    beforeAll(async () => {
+      runtime = await choice.start();
+    });
+    afterAll(() => runtime.close());
+    afterEach(async () => {
+      if (!node.isRunning) await node.start();
+      for (const { metadata } of server.store.list('v1', 'pods')) {
+        server.delete('v1', 'pods', metadata.name, metadata.namespace, 1);
+      }
+      await eventually('no pod is left', () => server.store.list('v1', 'pods').length === 0);
+      await node.close();
+      await server.close();
+    });
+    cases();
+  });
+}
 
 async function boot(configuration = ''): Promise<void> {
   server = await startApiServer({ tokenMinSeconds: 1 });
   const kubeconfig = await server.kubeconfig(`system:node:${NODE}`);
-  node = new TestNode({ flags: [`--kubeconfig=${kubeconfig}`], configuration });
+  const endpoint = runtime.endpoint === undefined ? {} : { endpoint: runtime.endpoint };
+  node = new TestNode({ ...endpoint, flags: [`--kubeconfig=${kubeconfig}`], configuration });
   await node.start();
 }
 
@@ -38,7 +52,7 @@ const createPod = (name: string, spec = {}) =>
     spec: {
       nodeName: NODE,
       terminationGracePeriodSeconds: 1,
-      containers: [{ name: 'app', image: 'busybox', command: ['sleep', '3600'] }],
+      containers: [{ name: 'app', image: runtime.image, command: ['sh', '-c', WAIT] }],
       ...spec,
     },
   });
@@ -53,109 +67,149 @@ const saidOfPods = () =>
     .map((event) => [event.metadata.name, event['reason'], event['count']]);
 const replays = () => expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 
-describe('a pod that is bound to the node', () => {
-  it('runs with its token, costs two writes and no read, and is gone when it is deleted', async () => {
-    await boot();
-    server.create({
-      apiVersion: 'v1',
-      kind: 'Service',
-      metadata: { name: 'kubernetes', namespace: 'default' },
-      spec: { clusterIP: '10.96.0.1', ports: [{ name: 'https', port: 443, protocol: 'TCP' }] },
-    });
-    createPod('web');
-    await eventually('Running', isRunning('web'));
-    expect(requests('PATCH', /pods\/web\/status/).length).toBeLessThanOrEqual(2);
-    expect(requests('GET', /pods\/web/)).toEqual([]);
-    expect(requests('POST', /serviceaccounts\/default\/token/)).toHaveLength(1);
-    await eventually('events', () => reasons().includes('Started'));
-    server.delete('v1', 'pods', 'web');
-    await eventually('gone', () => pod('web') === undefined);
-    await node.stop();
-    replays();
-  });
+/** Ends at once when it is told to. */
+const WAIT = "trap 'exit 0' TERM; sleep 3600 & wait";
+const RECORDED = join(import.meta.dirname, '../golden/pods/cases/plain');
 
-  it('sees the change of a ConfigMap, and of a Secret in its volume', async () => {
-    await boot();
-    const make = (kind: string, data: object) =>
-      server.create({ apiVersion: 'v1', kind, metadata: { name: 'settings' }, ...data });
-    make('ConfigMap', { data: { a: 'one' } });
-    make('Secret', { stringData: { s: 'canary-one' } });
-    const volumes = [
-      { name: 'c', configMap: { name: 'settings' } },
-      { name: 's', secret: { secretName: 'settings' } },
-    ];
-    createPod('web', { volumes, automountServiceAccountToken: false });
-    await eventually('Running', isRunning('web'));
-    const file = (plugin: string, path: string) =>
-      readFileSync(
-        join(node.rootDir, `pods/${pod('web').metadata.uid}/volumes/kubernetes.io~${plugin}/${path}`),
-        'utf8',
+// oxlint-disable-next-line typescript/no-explicit-any -- a recording
+type Recorded = any;
+
+/** What of a last status does not depend on names, times and addresses. */
+const gistOf = ({ phase, conditions, containerStatuses }: Recorded) => ({
+  phase,
+  conditions: conditions.map(({ type, status, reason }: Recorded) => [type, status, reason]),
+  states: containerStatuses.map(({ state, ready, restartCount, started }: Recorded) => [
+    state.terminated.reason,
+    state.terminated.exitCode,
+    ready,
+    restartCount,
+    started,
+  ]),
+});
+
+function cases(): void {
+  describe('a pod that is bound to the node', () => {
+    it('runs with its token, costs two writes and no read, and is gone when it is deleted', async () => {
+      await boot();
+      server.create({
+        apiVersion: 'v1',
+        kind: 'Service',
+        metadata: { name: 'kubernetes', namespace: 'default' },
+        spec: { clusterIP: '10.96.0.1', ports: [{ name: 'https', port: 443, protocol: 'TCP' }] },
+      });
+      createPod('web');
+      await eventually('Running', isRunning('web'));
+      expect(requests('PATCH', /pods\/web\/status/).length).toBeLessThanOrEqual(2);
+      expect(requests('GET', /pods\/web/)).toEqual([]);
+      expect(requests('POST', /serviceaccounts\/default\/token/)).toHaveLength(1);
+      await eventually('events', () => reasons().includes('Started'));
+      server.delete('v1', 'pods', 'web');
+      await eventually('gone', () => pod('web') === undefined);
+      await node.stop();
+      replays();
+    });
+
+    it('sees the change of a ConfigMap, and of a Secret in its volume', async () => {
+      await boot();
+      const make = (kind: string, data: object) =>
+        server.create({ apiVersion: 'v1', kind, metadata: { name: 'settings' }, ...data });
+      make('ConfigMap', { data: { a: 'one' } });
+      make('Secret', { stringData: { s: 'canary-one' } });
+      const volumes = [
+        { name: 'c', configMap: { name: 'settings' } },
+        { name: 's', secret: { secretName: 'settings' } },
+      ];
+      createPod('web', { volumes, automountServiceAccountToken: false });
+      await eventually('Running', isRunning('web'));
+      const file = (plugin: string, path: string) =>
+        readFileSync(
+          join(node.rootDir, `pods/${pod('web').metadata.uid}/volumes/kubernetes.io~${plugin}/${path}`),
+          'utf8',
+        );
+      expect([file('configmap', 'c/a'), file('secret', 's/s')]).toEqual(['one', 'canary-one']);
+      server.patch({ apiVersion: 'v1', resource: 'configmaps', name: 'settings' }, { data: { a: 'two' } });
+      await eventually('the new text', () => file('configmap', 'c/a') === 'two');
+      server.patch({ apiVersion: 'v1', resource: 'secrets', name: 'settings' }, { data: { s: btoa('canary-two') } });
+      await eventually('the new secret', () => file('secret', 's/s') === 'canary-two');
+      const files = readdirSync(node.journal, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
+      const written = files.map(({ parentPath, name }) => readFileSync(join(parentPath, name), 'latin1')).join('');
+      expect(written).not.toMatch(/canary-|Y2FuYXJ5L/);
+    });
+
+    it('outlives a restart of the agent, of which the API server hears nothing', async () => {
+      await boot();
+      createPod('web', { automountServiceAccountToken: false });
+      await eventually('Running', isRunning('web'));
+      await eventually('events', () => reasons().includes('Started'));
+      const { containerStatuses } = pod('web').status;
+      const { resourceVersion } = pod('web').metadata;
+      await node.stop('SIGTERM');
+      const said = saidOfPods();
+      const before = server.requests.length;
+      await node.start();
+      await eventually('its list', () => server.requests.slice(before).some(({ path }) => /\/pods\?/.test(path)));
+      await new Promise((done) => setTimeout(done, 3_000));
+      expect(pod('web').metadata.resourceVersion).toBe(resourceVersion);
+      expect(pod('web').status.containerStatuses).toEqual(containerStatuses);
+      const later = server.requests.slice(before);
+      expect(later.filter(({ method, path }) => method !== 'GET' && /\/pods/.test(path))).toEqual([]);
+      expect(saidOfPods()).toEqual(said);
+    });
+    it('ends as the recorded pod `plain` does', async () => {
+      await boot();
+      createPod('p', { automountServiceAccountToken: false });
+      await eventually('Running', isRunning('p'));
+      let last: unknown;
+      server.store.changes.on('event', ({ type, kind, object }) => {
+        if (kind.resource === 'pods' && type !== 'DELETED') last = object.status;
+      });
+      server.delete('v1', 'pods', 'p');
+      await eventually('gone', () => pod('p') === undefined);
+      await eventually('events', () => reasons().includes('Killing'));
+      const lines = readFileSync(join(RECORDED, 'status.ndjson'), 'utf8').trim().split('\n');
+      const recorded: unknown = (JSON.parse(lines.at(-1)!) as { status: unknown }).status;
+      expect(gistOf(last)).toEqual(gistOf(recorded));
+      expect(saidOfPods().map(([, reason]) => reason)).toEqual(
+        expect.arrayContaining(['Pulled', 'Created', 'Started', 'Killing']),
       );
-    expect([file('configmap', 'c/a'), file('secret', 's/s')]).toEqual(['one', 'canary-one']);
-    server.patch({ apiVersion: 'v1', resource: 'configmaps', name: 'settings' }, { data: { a: 'two' } });
-    await eventually('the new text', () => file('configmap', 'c/a') === 'two');
-    server.patch({ apiVersion: 'v1', resource: 'secrets', name: 'settings' }, { data: { s: btoa('canary-two') } });
-    await eventually('the new secret', () => file('secret', 's/s') === 'canary-two');
-    const files = readdirSync(node.journal, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
-    const written = files.map(({ parentPath, name }) => readFileSync(join(parentPath, name), 'latin1')).join('');
-    expect(written).not.toMatch(/canary-|Y2FuYXJ5L/);
-  });
-
-  it('outlives a restart of the agent, of which the API server hears nothing', async () => {
-    await boot();
-    createPod('web', { automountServiceAccountToken: false });
-    await eventually('Running', isRunning('web'));
-    await eventually('events', () => reasons().includes('Started'));
-    const { containerStatuses } = pod('web').status;
-    const { resourceVersion } = pod('web').metadata;
-    await node.stop('SIGTERM');
-    const said = saidOfPods();
-    const before = server.requests.length;
-    await node.start();
-    await eventually('its list', () => server.requests.slice(before).some(({ path }) => /\/pods\?/.test(path)));
-    await new Promise((done) => setTimeout(done, 3_000));
-    expect(pod('web').metadata.resourceVersion).toBe(resourceVersion);
-    expect(pod('web').status.containerStatuses).toEqual(containerStatuses);
-    const later = server.requests.slice(before);
-    expect(later.filter(({ method, path }) => method !== 'GET' && /\/pods/.test(path))).toEqual([]);
-    expect(saidOfPods()).toEqual(said);
-  });
-});
-
-describe('a static pod', () => {
-  it('has a mirror pod, which somebody deletes in vain', async () => {
-    await boot();
-    node.write('web.yaml', {
-      apiVersion: 'v1',
-      kind: 'Pod',
-      metadata: { name: 'web' },
-      spec: {
-        terminationGracePeriodSeconds: 1,
-        containers: [{ name: 'app', image: 'busybox', command: ['sleep', '3600'] }],
-      },
     });
-    await eventually('a running mirror', isRunning(`web-${NODE}`));
-    const { uid } = pod(`web-${NODE}`).metadata;
-    server.delete('v1', 'pods', `web-${NODE}`, 'default', 0);
-    await eventually('another one', () => isRunning(`web-${NODE}`)() && pod(`web-${NODE}`).metadata.uid !== uid);
-    node.remove('web.yaml');
-    await eventually('no mirror', () => pod(`web-${NODE}`) === undefined);
-    await node.stop();
-    replays();
   });
-});
 
-describe('an API server that is away', () => {
-  it('finds its pods as they are when it is back', async () => {
-    await boot();
-    createPod('web', { automountServiceAccountToken: false });
-    await eventually('Running', isRunning('web'));
-    const { containerID } = pod('web').status.containerStatuses[0];
-    await server.stop();
-    await new Promise((done) => setTimeout(done, 2_000));
-    await server.start();
-    createPod('later', { automountServiceAccountToken: false });
-    await eventually('Running', isRunning('later'), 60_000);
-    expect(pod('web').status.containerStatuses[0].containerID).toBe(containerID);
+  describe('a static pod', () => {
+    it('has a mirror pod, which somebody deletes in vain', async () => {
+      await boot();
+      node.write('web.yaml', {
+        apiVersion: 'v1',
+        kind: 'Pod',
+        metadata: { name: 'web' },
+        spec: {
+          terminationGracePeriodSeconds: 1,
+          containers: [{ name: 'app', image: runtime.image, command: ['sh', '-c', WAIT] }],
+        },
+      });
+      await eventually('a running mirror', isRunning(`web-${NODE}`));
+      const { uid } = pod(`web-${NODE}`).metadata;
+      server.delete('v1', 'pods', `web-${NODE}`, 'default', 0);
+      await eventually('another one', () => isRunning(`web-${NODE}`)() && pod(`web-${NODE}`).metadata.uid !== uid);
+      node.remove('web.yaml');
+      await eventually('no mirror', () => pod(`web-${NODE}`) === undefined);
+      await node.stop();
+      replays();
+    });
   });
-});
+
+  describe('an API server that is away', () => {
+    it('finds its pods as they are when it is back', async () => {
+      await boot();
+      createPod('web', { automountServiceAccountToken: false });
+      await eventually('Running', isRunning('web'));
+      const { containerID } = pod('web').status.containerStatuses[0];
+      await server.stop();
+      await new Promise((done) => setTimeout(done, 2_000));
+      await server.start();
+      createPod('later', { automountServiceAccountToken: false });
+      await eventually('Running', isRunning('later'), 60_000);
+      expect(pod('web').status.containerStatuses[0].containerID).toBe(containerID);
+    });
+  });
+}

@@ -191,8 +191,8 @@ export const hostOperations = {
     }
   >(),
   /**
-   * Static pods behind a URL: a Pod, or a list of Pods. Speaks when the decoded answer or its error changed. `manifests`
-   * is `null` while nothing was fetched; an empty answer leaves what was fetched before.
+   * Static pods behind a URL: a Pod, or a list of Pods. Speaks when the decoded answer or its error changed.
+   * `manifests` is `null` while nothing was fetched; an empty answer leaves what was fetched before.
    */
   'host.watchManifestUrl': stream<
     {
