@@ -2,8 +2,8 @@
  * Decides what a request's target means, as upstream's two routers do. Pure.
  *
  * The outer router sees the path as it was sent: it cleans it (`//`, `.` and `..` are answered by a redirect) and
- * matches segment by segment, so that an encoded slash never separates. Below some prefixes a second router works on the
- * decoded path, where an encoded slash does separate and a last slash counts nothing.
+ * matches segment by segment, so that an encoded slash never separates. Below some prefixes a second router works on
+ * the decoded path, where an encoded slash does separate and a last slash counts nothing.
  */
 
 /** Prefixes below which the decoded path is matched. */
