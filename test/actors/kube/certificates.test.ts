@@ -113,6 +113,11 @@ describe('a node that has only a bootstrap token', () => {
     expect(decoded(request)).toBe(recorded(1).csr[0]!.request);
     expect(csrs()[0]!.metadata).toMatchObject({ generateName: 'csr-', name: expect.stringMatching(/^csr-\w{5}$/) });
 
+    // Both answers are seen only by who watches when they come.
+    await until(
+      () => server.load.watches === 1,
+      () => server.load,
+    );
     server.signer.decide(csrs()[0]!.metadata.name);
     await until(() => manager.said().includes('Certificate rotation deadline determined'), manager.said);
     const files = readdirSync(pki()).toSorted();
