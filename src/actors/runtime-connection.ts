@@ -8,11 +8,11 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import type { Vault } from '../kernel/journal/index.ts';
 import { OperationError } from '../kernel/json.ts';
-import type { Ports } from '../kernel/operation.ts';
+import type { InputOf, Ports } from '../kernel/operation.ts';
 import { criOperations } from '../machines/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../machines/operations/runtime.ts';
 import type { RuntimeClient } from './cri/client.ts';
-import { type CriPorts, criPorts } from './cri/ports.ts';
+import { type CriOptions, type CriPorts, criPorts } from './cri/ports.ts';
 import type { OnRelist } from './cri/watch-pods.ts';
 import type { EmbeddedRuntime, RuntimeLog } from './runtime/index.ts';
 
@@ -35,6 +35,18 @@ export function socketPath(endpoint: string): string {
   if (protocol === 'unix') return path;
   throw new OperationError(`protocol ${JSON.stringify(protocol)} not supported`, { code: 'INVALID_ARGUMENT' });
 }
+
+const optionsOf = (
+  input: InputOf<(typeof runtimeOperations)['runtime.connect']>,
+  vault: Vault | undefined,
+  onRelist: OnRelist | undefined,
+): CriOptions => ({
+  endpoint: `unix://${socketPath(input.endpoint)}`,
+  ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
+  requestTimeoutMs: input.requestTimeoutMs,
+  ...(vault === undefined ? {} : { vault }),
+  ...(onRelist === undefined ? {} : { onRelist }),
+});
 
 /** `vault` holds the values of Secrets that containers get; `onRelist` hears of every list of pods. */
 export function connectRuntime(log: RuntimeLog, vault?: Vault, onRelist?: OnRelist): RuntimeConnection {
@@ -59,13 +71,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onRelist?: OnReli
     },
     'runtime.connect': async ({ input, signal }) => {
       if (/^unix:\/\/[^/]/.test(input.endpoint)) throw missingAddress(input.endpoint);
-      const opened = criPorts({
-        endpoint: `unix://${socketPath(input.endpoint)}`,
-        ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
-        requestTimeoutMs: input.requestTimeoutMs,
-        ...(vault === undefined ? {} : { vault }),
-        ...(onRelist === undefined ? {} : { onRelist }),
-      });
+      const opened = criPorts(optionsOf(input, vault, onRelist));
       const version = await validated(opened, input.endpoint, signal);
       connection?.close();
       connection = opened;
