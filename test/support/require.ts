@@ -7,7 +7,8 @@
 export type Requirement =
   | 'apiserver'
   | 'browser'
-  | 'cgroups'
+  | 'cgroup-v1'
+  | 'cgroup-v2'
   | 'containerd'
   | 'kubectl'
   | 'registry'

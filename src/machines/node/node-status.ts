@@ -3,7 +3,8 @@
  *
  * Decides: when there is something to say of the node, and what; which changes of conditions are events.
  * Owns: what the subsystems reported, the Node as the API server last had it.
- * Hears: `node.reported` of every subsystem that knows a part, `eviction.conditions`; the watch of its own Node.
+ * Hears: `node.wanted` of `allocation`; `node.reported` of every subsystem that knows a part, `eviction.conditions`;
+ * the watch of its own Node.
  * Asks: `registration` first; then `kube.patch` of nodes/status by the heartbeat client.
  * Tells: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it.
  * Invariants:
@@ -70,13 +71,18 @@ export interface NodeKnown {
   readonly node: Node;
 }
 
+/** `allocation` starts anew and knows nothing of the Node. */
+interface NodeWanted {
+  readonly type: 'node.wanted';
+}
+
 /** `eviction` tells it; the types of the conditions that are true. */
 interface EvictionConditions {
   readonly type: 'eviction.conditions';
   readonly conditions: readonly string[];
 }
 
-type Event = NodeReported | EvictionConditions | ReflectorReport | WatchImagesItem | Ended;
+type Event = NodeReported | NodeWanted | EvictionConditions | ReflectorReport | WatchImagesItem | Ended;
 
 const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
 const projected = (context: Context, nowMs: number): NodeStatus =>
@@ -154,6 +160,10 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
   }
 });
 
+const tellAgain = s.enqueueActions(({ context, enqueue }) => {
+  if (context.node) enqueue.sendTo(to('allocation'), { type: 'node.known', node: context.node } satisfies NodeKnown);
+});
+
 /** The newest version of our Node that this event holds. */
 function nodeIn(event: unknown, nodeName: string): Node | null {
   const { output, items, object } = event as { output?: Node | Registered; items?: readonly Node[]; object?: Node };
@@ -182,7 +192,9 @@ const compose = s.enqueueActions((args) => {
   enqueue.assign({ next, said: next.conditions ?? [], reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
-/** Nodes that all changed at once do not all report at once again: half to one and a half of the period, as upstream. */
+/**
+ * Nodes that all changed at once do not all report at once again: half to one and a half of the period, as upstream.
+ */
 const settle = s.assign((args) => {
   const { context } = args;
   const wasNews = hasNews(statusOf(context), context.next);
@@ -209,6 +221,7 @@ export const nodeStatusMachine = s.createMachine({
   entry: sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }),
   initial: 'choosing',
   on: {
+    'node.wanted': { actions: tellAgain },
     'node.reported': { actions: take },
     'images.changed': { actions: take },
     'eviction.conditions': { actions: take },

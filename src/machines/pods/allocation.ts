@@ -5,13 +5,14 @@
  * or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node.
- * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what must
- *   outlive the agent, `containerManager` the sums by QoS class.
+ * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what
+ *   must outlive the agent, `containerManager` the sums by QoS class.
  * Invariants:
  *   A1 what was taken once stays taken over a restart of the agent, and what was refused stays refused.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
  *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
- *   A4 an answer comes in the same turn as the question.
+ *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
+ *   seen.
  */
 import { line, now, setup, to } from '../../kernel/xstate.ts';
 import type { Node } from '../api/node.ts';
@@ -43,6 +44,8 @@ interface Waiting {
   readonly victims: readonly string[];
 }
 
+type Wish = Pick<Waiting, 'request' | 'allocation'>;
+
 interface PendingResize {
   readonly request: AdmissionRequest;
   readonly allocation: Allocation;
@@ -55,11 +58,15 @@ interface Context {
   readonly taints: readonly Taint[];
   readonly pressures: readonly string[];
   readonly isShuttingDown: boolean;
+  /** Labels and taints are settled: the Node was seen, or there is no cluster that could have one. */
+  readonly isNodeKnown: boolean;
   /** The runtime keeps a pod's groups to those of its specification. */
   readonly strictGroups: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
   readonly rejections: Readonly<Record<string, Rejection>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
+  /** Those that the Node may be right for once it is known. */
+  readonly unjudged: Readonly<Record<string, Wish>>;
   readonly resizes: Readonly<Record<string, PendingResize>>;
   readonly demand: QOSDemand;
 }
@@ -80,7 +87,7 @@ const s = setup({
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 /** What changes while one message is worked on; it becomes the context at the end, all at once. */
-type Books = { -readonly [Key in 'grants' | 'rejections' | 'waiting' | 'resizes']: Context[Key] };
+type Books = { -readonly [Key in 'grants' | 'rejections' | 'waiting' | 'unjudged' | 'resizes']: Context[Key] };
 
 interface Work {
   readonly args: Args;
@@ -91,8 +98,8 @@ interface Work {
 const keeping = (work: (w: Work) => void) =>
   s.enqueueActions((args) => {
     const { context, enqueue } = args;
-    const { grants, rejections, waiting, resizes } = context;
-    const books: Books = { grants, rejections, waiting, resizes };
+    const { grants, rejections, waiting, unjudged, resizes } = context;
+    const books: Books = { grants, rejections, waiting, unjudged, resizes };
     work({ args, books });
     const demand = demandOf(books);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
@@ -154,19 +161,24 @@ const judge = keeping((w) => {
   else if (!w.books.waiting[uid]) take(w, event);
 });
 
-type Wish = Pick<Waiting, 'request' | 'allocation'>;
-
 /** A new pod. */
 function take(w: Work, wish: Wish): void {
   const { request, allocation } = wish;
   const { uid } = request;
   const { rejection, victims = [] } = admit(request, viewOf(w.args.context), candidates(w.books));
+  const isEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
+  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wish } : without(w.books.unjudged, uid);
+  if (isEarly) return;
   if (rejection !== null) return refuse(w, request, rejection);
   if (victims.length === 0) return give(w, wish);
   w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
   w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
   for (const victim of victims) displace(w, victim, uid);
 }
+
+const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
+const mayChange = (rejection: Rejection | null): boolean =>
+  rejection !== null && OF_THE_NODE.includes(rejection.reason);
 
 function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
   const { uid } = request;
@@ -243,6 +255,7 @@ const free = keeping((w) => {
   const held = w.books.grants[uid] !== undefined;
   w.books.grants = without(w.books.grants, uid);
   w.books.waiting = without(w.books.waiting, uid);
+  w.books.unjudged = without(w.books.unjudged, uid);
   w.books.resizes = without(w.books.resizes, uid);
   if (event.type === 'allocation.released') w.books.rejections = without(w.books.rejections, uid);
   if (!held) return;
@@ -281,9 +294,10 @@ const forgetOthers = keeping((w) => {
   }
 });
 
-const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints'> => ({
+const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
   labels: metadata?.labels ?? {},
   taints: spec?.taints ?? [],
+  isNodeKnown: true,
 });
 
 const observe = s.assign(({ context, event }): Partial<Context> => {
@@ -293,6 +307,11 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
     return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
   }
   return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
+});
+
+/** The Node is known from now on: who had to wait for that is judged. */
+const judgeEarly = keeping((w) => {
+  for (const wish of Object.values(w.books.unjudged)) take(w, wish);
 });
 
 /** What was known before; what was decided since counts more. */
@@ -310,10 +329,12 @@ export const allocationMachine = s.createMachine({
     taints: settings.admission?.taints ?? [],
     pressures: [],
     isShuttingDown: false,
+    isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
     grants: softState?.grants ?? {},
     rejections: softState?.rejections ?? {},
     waiting: {},
+    unjudged: {},
     resizes: {},
     demand: NO_DEMAND,
   }),
@@ -321,6 +342,7 @@ export const allocationMachine = s.createMachine({
     enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
     enqueue.sendTo(to('pods'), { type: 'allocation.started' } satisfies AllocationReport);
     enqueue.sendTo(to('runtimeState'), { type: 'runtimeState.wanted' });
+    enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
   }),
   on: {
     'memory.loaded': { actions: remember },
@@ -329,7 +351,7 @@ export const allocationMachine = s.createMachine({
     'allocation.released': { actions: free },
     'allocation.waited': { actions: stopWaiting },
     'pods.known': { actions: forgetOthers },
-    'node.known': { actions: observe },
+    'node.known': { actions: [observe, judgeEarly] },
     'node.pressed': { actions: observe },
     'node.shuttingDown': { actions: observe },
     'node.reported': { actions: observe },

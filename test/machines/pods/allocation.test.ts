@@ -2,8 +2,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Pod } from '../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../src/machines/node-settings.ts';
+import { admissionRequest, allocationOf } from '../../../src/machines/pods/admission/request.ts';
+import { allocationMachine } from '../../../src/machines/pods/allocation.ts';
 import { withDefaults } from '../../../src/machines/pods/defaults.ts';
-import { image, manifest, PodsNode } from '../../support/pods-node.ts';
+import { runUnder } from '../../support/answering-world.ts';
+import { image, manifest, PodsNode, settings } from '../../support/pods-node.ts';
 
 const ADMISSION: NonNullable<NodeSettings['admission']> = {
   allocatable: { cpu: '2000', memory: '1000000000', pods: '110' },
@@ -15,8 +18,8 @@ const ADMISSION: NonNullable<NodeSettings['admission']> = {
 };
 
 let node: PodsNode;
-function boot(settings: Partial<NodeSettings> = {}): PodsNode {
-  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true, ...settings } });
+function boot(change: Partial<NodeSettings> = {}): PodsNode {
+  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true, ...change } });
   node.world.runtime.images.set('app:1', image('app:1'));
   node.boot().run(100);
   return node;
@@ -110,6 +113,27 @@ describe('a pod that the node does not take', () => {
       "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
     expect(node.status('u1')).toMatchObject({ reason: 'TaintToleration', message });
     expect(node.phase('u2')).toBe('Running');
+  });
+
+  it('is not refused for labels that nobody has told yet, in a cluster', () => {
+    boot();
+    const input = { settings: { ...settings, admission: ADMISSION, apiServer: { changeDetection: 'Watch' } } };
+    const run = runUnder(allocationMachine, { ...input, softState: null }, {}, ['pods', 'memory', 'eventRecorder']);
+    const want = (pod: Pod) =>
+      run.tell({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
+    const answers = () =>
+      run
+        .told()
+        .flatMap(({ type, uid }: { type: string; uid?: string }) =>
+          type === 'allocation.granted' || type === 'allocation.refused' ? [`${uid} ${type}`] : [],
+        );
+    want(apiPod('u1', { spec: rejected }));
+    want(apiPod('u2', { spec: { nodeSelector: { zone: 'c' } } }));
+    want(apiPod('u3', { cpu: '3' }));
+    expect(answers()).toEqual(['u3 allocation.refused']);
+    run.tell({ type: 'node.known', node: { metadata: { labels: { zone: 'b' } } } });
+    expect(answers().slice(1)).toEqual(['u1 allocation.granted', 'u2 allocation.refused']);
+    expect(run.divergence()).toBeNull();
   });
 
   it('stays refused over a restart of the agent, even where it would fit now, and holds nothing', () => {

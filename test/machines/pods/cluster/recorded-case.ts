@@ -63,8 +63,6 @@ export function live(recording: Recording): Lived {
     spec: kubernetes,
   });
   node.boot().run(2_000);
-  const known = { ...kube.store.get('v1', 'nodes', NODE), metadata: { name: NODE, labels: admission.labels } };
-  node.kernel.dispatch('kubelet/allocation', { type: 'node.known', node: known }, 'test');
   // No part of a node of the model watches the Node; this is what it would say.
   const { labels } = admission;
   void node.kernel.dispatch('kubelet/allocation', { type: 'node.known', node: { metadata: { labels } } }, 'test');
