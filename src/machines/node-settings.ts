@@ -101,7 +101,10 @@ export interface NodeSettings {
   readonly hugePageSizes?: readonly string[];
   /** `status.capacity` of the node. */
   readonly capacity?: Readonly<Record<string, string>>;
-  /** `status.allocatable` of the node: what is there for pods, and what `limits.*` resolves to in a container without limits. */
+  /**
+   * `status.allocatable` of the node: what is there for pods, and what `limits.*` resolves to in a container without
+   * limits.
+   */
   readonly allocatable?: Readonly<Record<string, string>>;
   /** What decides about pods that want to run here; absent: every pod is taken. */
   readonly admission?: AdmissionSettings;

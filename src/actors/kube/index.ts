@@ -30,7 +30,7 @@ export interface KubeConnection {
    * Creates an object on behalf of another port and answers what the server made of it: reviews of who asks the node
    * for what are no facts of the journal. Nothing is sealed.
    */
-  review(target: Omit<KubeTarget, 'client'>, body: Json, signal: AbortSignal): Promise<Json>;
+  readonly review: (target: Omit<KubeTarget, 'client'>, body: Json, signal: AbortSignal) => Promise<Json>;
   close(): Promise<void>;
 }
 

@@ -1,8 +1,10 @@
 /**
- * `server.serveLocal` for pod resources: which resources of the machine each container was given, for agents that monitor devices.
+ * `server.serveLocal` for pod resources: which resources of the machine each container was given, for agents that
+ * monitor devices.
  *
- * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. Without managers that give out single CPUs, memory blocks or
- * devices, a container has none of its own, and so the answers have names only. Upstream: pkg/kubelet/apis/podresources.
+ * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. Without managers that give out single CPUs, memory blocks
+ * or devices, a container has none of its own, and so the answers have names only. Upstream:
+ * pkg/kubelet/apis/podresources.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';

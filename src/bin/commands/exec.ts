@@ -1,4 +1,6 @@
-/** `statelet exec POD -- COMMAND`: runs a command in a container, with the terminal when asked, and takes its exit code. */
+/**
+ * `statelet exec POD -- COMMAND`: runs a command in a container, with the terminal when asked, and takes its exit code.
+ */
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
 import { LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';

@@ -160,7 +160,9 @@ export const hostOperations = {
     { expected: Readonly<Record<string, number>>; modify: boolean },
     { errors: readonly string[] }
   >(),
-  /** Follows the kernel's log. `oom.watching` once it is open; `oom.killed` for each kill that was never told before. */
+  /**
+   * Follows the kernel's log. `oom.watching` once it is open; `oom.killed` for each kill that was never told before.
+   */
   'host.watchOom': stream<
     { path: string; seenFile: string },
     { readonly type: 'oom.watching' } | ({ readonly type: 'oom.killed' } & OomKill)

@@ -4,8 +4,8 @@
  * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
  * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
- * Asks: `host.loadPods` once. Its reflector asks the rest. Tells `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods`
- *   what the API server has.
+ * Asks: `host.loadPods` once. Its reflector asks the rest. Tells `syncLoop` `config.pods` and `config.sourceReady`;
+ *   `status` and `mirrorPods` what the API server has.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never told as a pod to run.

@@ -1,6 +1,6 @@
 /**
- * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of the
- * chart of `container-manager.ts`.
+ * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of
+ * the chart of `container-manager.ts`.
  */
 import { assign, line } from '../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../node/cgroups/names.ts';

@@ -86,8 +86,8 @@ export function containerManagerInput({
 }
 
 /**
- * What keeps a machine from being a node, in upstream's words. The policies that give containers CPUs or memory of their
- * own are not built: a node that would only seem to keep them does not start.
+ * What keeps a machine from being a node, in upstream's words. The policies that give containers CPUs or memory of
+ * their own are not built: a node that would only seem to keep them does not start.
  */
 export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): string {
   if (cgroupVersion === 1 && input.failCgroupV1) {

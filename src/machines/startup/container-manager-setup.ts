@@ -1,4 +1,7 @@
-/** The vocabulary of the container manager: its events, its operations, its actions. The chart is in `container-manager.ts`. */
+/**
+ * The vocabulary of the container manager: its events, its operations, its actions. The chart is in
+ * `container-manager.ts`.
+ */
 import { line, pick, setup, to } from '../../kernel/xstate.ts';
 import type { NodeResources } from '../node/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../node/cgroups/node-groups.ts';

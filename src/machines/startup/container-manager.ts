@@ -1,8 +1,8 @@
 /**
  * Container manager: the node's own resources and the cgroups that hold its pods and its daemons.
  *
- * Decides: whether this machine can be a node with this configuration (cgroup version, swap, reservations), what is left
- * for pods, and what the node's own groups are held to.
+ * Decides: whether this machine can be a node with this configuration (cgroup version, swap, reservations), what is
+ * left for pods, and what the node's own groups are held to.
  * Owns: capacity and allocatable, the groups of all pods and of the QoS levels, the groups of kubelet and system, what
  *   active pods ask for in sum.
  * Hears: `containerManager.start` from the supervisor when the runtime is up for the first time; `qos.changed` of

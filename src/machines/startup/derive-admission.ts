@@ -1,4 +1,6 @@
-/** What of this node decides about pods: from flags, configuration and machine to the settings of `allocation`. Pure. */
+/**
+ * What of this node decides about pods: from flags, configuration and machine to the settings of `allocation`. Pure.
+ */
 import type { NodeResources } from '../node/allocatable.ts';
 import type { AdmissionSettings } from '../node-settings.ts';
 import type { MachineInfo } from '../operations/host.ts';

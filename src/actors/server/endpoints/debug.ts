@@ -1,9 +1,9 @@
 /**
  * `/debug/pprof/*` and `/debug/flags/v`: what this process does, in the forms of V8's inspector, and how much it says.
  *
- * The names are those that Kubernetes' people know: `profile` is a CPU profile, `heap` a snapshot of the heap, `allocs` a
- * sampled allocation profile, `trace` V8's trace events, `goroutine` what the event loop waits for. All open in Chrome's
- * developer tools. Profiles of locks and threads have no meaning in one thread and do not exist.
+ * The names are those that Kubernetes' people know: `profile` is a CPU profile, `heap` a snapshot of the heap, `allocs`
+ * a sampled allocation profile, `trace` V8's trace events, `goroutine` what the event loop waits for. All open in
+ * Chrome's developer tools. Profiles of locks and threads have no meaning in one thread and do not exist.
  */
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';

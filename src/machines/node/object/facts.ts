@@ -1,6 +1,6 @@
 /**
- * What is known of this node, as far as its Node object shows it. {@link NodeFacts} is fixed for one start of the agent;
- * {@link NodeReports} is what its subsystems say as it changes.
+ * What is known of this node, as far as its Node object shows it. {@link NodeFacts} is fixed for one start of the
+ * agent; {@link NodeReports} is what its subsystems say as it changes.
  */
 import type { NodeAddress, NodeFeatures, NodeRuntimeHandler, NodeSystemInfo, Taint } from '../../api/node.ts';
 
