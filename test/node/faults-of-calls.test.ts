@@ -73,7 +73,8 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
   }
 
   const startsOf = (name: string) =>
-    node.proxy.callsOf('StartContainer').filter((call) => call.response !== undefined && node.podOf(call) === name).length;
+    node.proxy.callsOf('StartContainer').filter((call) => call.response !== undefined && node.podOf(call) === name)
+      .length;
 
   const dead = (): never => {
     throw new ProxyRefusal(status.UNAVAILABLE, 'nobody hears this');
