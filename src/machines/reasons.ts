@@ -196,10 +196,11 @@ export const podEvents = {
       `pod: ${pod}. kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.` +
         ' Falling back to "Default" policy.',
     ),
-  failedToRetrieveImagePullSecret: (names: readonly string[]): EventText =>
+  /** `names` as they are told, joined by a comma. */
+  failedToRetrieveImagePullSecret: (names: string): EventText =>
     warning(
       'FailedToRetrieveImagePullSecret',
-      `Unable to retrieve some image pull secrets (${names.join(', ')}); attempting to pull the image may not succeed.`,
+      `Unable to retrieve some image pull secrets (${names}); attempting to pull the image may not succeed.`,
     ),
   dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
 } as const;

@@ -269,7 +269,7 @@ export class PodsWorld implements Performer {
 
   /** The watch of every log that is kept says this. */
   sayOfLogs(item: JsonEvent): void {
-    for (const emit of [...this.keptLogs.keys()]) emit(item);
+    for (const emit of this.keptLogs.keys()) emit(item);
   }
 
   /** The agent that asked is gone: nobody hears the answers any more. */

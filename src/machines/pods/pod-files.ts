@@ -135,7 +135,7 @@ const targetOf = ({ spec }: Pod, name: string): string =>
 function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue[] {
   if (pod === null || node.apiServer === undefined) return [];
   return Object.entries(objects[servicesKey(pod)]?.data ?? {}).flatMap(([key, content]) =>
-    'text' in content ? [{ key, value: String(content.text) }] : [],
+    'text' in content && typeof content.text === 'string' ? [{ key, value: content.text }] : [],
   );
 }
 

@@ -18,7 +18,7 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
   const { name: container, image, policy, ref } = event;
   const { secrets, missing } = pullSecrets(context);
   if (missing.length > 0) {
-    const text = podEvents.failedToRetrieveImagePullSecret(missing);
+    const text = podEvents.failedToRetrieveImagePullSecret(missing.join(', '));
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
   const pod = podOrName(context);

@@ -27,12 +27,7 @@ describe('which login fits an image', () => {
     ['another path', 'a.io/y', ['a.io/x'], []],
     ['another port', 'a.io:5000/x', ['a.io', 'a.io:5001'], []],
     ['the port', 'a.io:5000/x', ['a.io:5000'], ['a.io:5000']],
-    [
-      'a glob for one label',
-      'eu.a.io/x',
-      ['*.a.io', '*.io', '[e-f]u.a.io'],
-      ['[e-f]u.a.io', '*.a.io'],
-    ],
+    ['a glob for one label', 'eu.a.io/x', ['*.a.io', '*.io', '[e-f]u.a.io'], ['[e-f]u.a.io', '*.a.io']],
     ['a glob for the port of a glob', 'eu.a.io:1/x', ['*.a.io'], []],
     ['a pattern that is none', 'eu.a.io/x', ['[.a.io'], []],
     ['Docker Hub by its own name', 'docker.io/library/x', ['docker.io'], ['docker.io']],
