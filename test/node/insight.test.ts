@@ -57,7 +57,9 @@ describe('time', () => {
 
   it('says of a start that failed where and why', () => {
     const { stdout } = node.statelet('time', failedJournal());
-    expect(stdout).toMatch(/^Startup failed after .*\nrun\.auth: failed to run Kubelet: unknown authorization mode Open\n/);
+    expect(stdout).toMatch(
+      /^Startup failed after .*\nrun\.auth: failed to run Kubelet: unknown authorization mode Open\n/,
+    );
     const failed = json('why', failedJournal(), 'startup') as Why;
     expect(failed.summary).toMatch(
       /^Starting failed in run\.\w+: failed to run Kubelet: unknown authorization mode Open$/,

@@ -6,8 +6,8 @@
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
-import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
 import { hostPort } from '../go-errors.ts';
+import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.primary_user_agent': 'kube-probe/1.36',

@@ -8,8 +8,8 @@
 import * as http from 'node:http';
 import * as https from 'node:https';
 import type { Header } from '../../machines/operations/probe.ts';
-import { OUTPUT_MAX_BYTES } from './attempt.ts';
 import { bodyText, exchangeText, hostPort, isPlainAnswer } from '../go-errors.ts';
+import { OUTPUT_MAX_BYTES } from './attempt.ts';
 
 const REDIRECTS_MAX = 10;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);

@@ -1,7 +1,7 @@
 /** A TCP probe: who accepts a connection is well. Nothing is sent. */
 import { createConnection } from 'node:net';
-import { type Attempt, type AttemptOptions, failure, success } from './attempt.ts';
 import { dialText, hostPort } from '../go-errors.ts';
+import { type Attempt, type AttemptOptions, failure, success } from './attempt.ts';
 
 export function probeTcp(host: string, port: number, { timeoutSeconds, signal }: AttemptOptions): Promise<Attempt> {
   const address = hostPort(host, port);
