@@ -23,7 +23,8 @@ interface Summaries {
   readonly pods: Readonly<Record<string, { readonly phase: string; readonly ready: boolean }>>;
 }
 
-async function controlBatch({ client, events }: Bench, pilot: PodRequests, pods: number): Promise<number> {
+/** Pods a second by raw calls. */
+export async function controlBatch({ client, events }: Bench, pilot: PodRequests, pods: number): Promise<number> {
   const requests = Array.from({ length: pods }, (_, i) => renamed(pilot, `control-${i}-node1`));
   for (const each of requests) await writeFiles(each);
   const mark = events.mark();

@@ -7,6 +7,21 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 };
 
+/** The least value that so many per cent of the values do not exceed. */
+export function percentile(values: readonly number[], percent: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil((percent / 100) * sorted.length) - 1)]!;
+}
+
+/** Of the straight line that fits the points best; 0 when there is none. */
+export function slope(points: readonly (readonly [x: number, y: number])[]): number {
+  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const meanX = mean(points.map(([x]) => x));
+  const meanY = mean(points.map(([, y]) => y));
+  const variance = mean(points.map(([x]) => (x - meanX) ** 2));
+  return variance > 0 ? mean(points.map(([x, y]) => (x - meanX) * (y - meanY))) / variance : 0;
+}
+
 /** What was measured in one round, in milliseconds or whatever the measure's unit is. */
 export interface Round {
   readonly control: number[];

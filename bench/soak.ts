@@ -1,0 +1,114 @@
+/**
+ * Pods that come and go, a round at once, through one daemon: what of them stays. Ends with 1 when something does.
+ *
+ *   node bench/soak.ts [--pods 2000] [--round 20]
+ *
+ * Needs containerd. The first quarter of the pods is for caches to fill; memory is judged by what follows.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { connectRuntime } from '../src/actors/cri/client.ts';
+import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
+import { boundPod, bytesBelow, ClusterNode } from './cluster-node.ts';
+import { type Possessions, possessions } from './possessions.ts';
+import { rssMiB } from './process-cost.ts';
+import { load, printTable, slope } from './statistics.ts';
+
+/** What the daemon weighs more for each pod that is gone: 2,000 of them may cost it 16 MiB, less than V8's own swing. */
+const KIB_A_POD_MAX = 8;
+const REPORT_PODS = 100;
+/** What ends a while after its pod: folders, log folders, dead containers, idle connections. */
+const SETTLE_MS = 150_000;
+const SETTLE_POLL_MS = 2_000;
+/** Of fewer pods no slope can be told. */
+const SLOPE_PODS_MIN = 400;
+
+const { values: flags } = parseArgs({
+  options: { pods: { type: 'string', default: '2000' }, round: { type: 'string', default: '20' } },
+});
+const pods = Number(flags.pods);
+const atOnce = Number(flags.round);
+
+interface Weight {
+  readonly pods: number;
+  readonly mib: number;
+}
+
+async function oneRound({ user }: ClusterNode, first: number, manifest: (name: string) => ReturnType<typeof boundPod>) {
+  const names = Array.from({ length: Math.min(atOnce, pods - first) }, (_, i) => `soak-${first + i}`);
+  await Promise.all(names.map((name) => user.start(manifest(name))));
+  await Promise.all(names.map((name) => user.remove(name)));
+}
+
+/** The names of those that are more than before. */
+const grown = (before: Possessions, after: Possessions): string[] =>
+  Object.keys(after).filter((name) => (after[name] ?? 0) > (before[name] ?? 0));
+
+function report(before: Possessions, after: Possessions, weights: readonly Weight[]): boolean {
+  const rows = Object.keys(after).map((name) => [name, String(before[name]), String(after[name])]);
+  printTable(['what', 'before', 'after'], rows);
+  const leaked = grown(before, after);
+  for (const name of leaked)
+    console.error(`leaked: ${name}: ${before[name]} before, ${after[name]} after ${pods} pods`);
+  const judged = weights.filter((weight) => weight.pods >= pods / 4);
+  const kibAPod = slope(judged.map((each) => [each.pods, each.mib * 1_024] as const));
+  console.log(`memory: ${kibAPod.toFixed(1)} KiB a pod after the first ${pods / 4} (at most ${KIB_A_POD_MAX})`);
+  const isHeavy = pods >= SLOPE_PODS_MIN && kibAPod > KIB_A_POD_MAX;
+  if (isHeavy) console.error(`leaked: memory: ${kibAPod.toFixed(1)} KiB a pod`);
+  return leaked.length === 0 && !isHeavy;
+}
+
+async function soak(cluster: ClusterNode, where: Parameters<typeof possessions>[0]): Promise<boolean> {
+  const manifest = (name: string) => boundPod(name, where.containerd);
+  // The first pod brings what stays for good: connections, folders, groups.
+  await cluster.user.start(manifest('first'));
+  await cluster.user.remove('first');
+  await settled(where, null);
+  const before = await possessions(where);
+  const journalBefore = bytesBelow(cluster.node.journal);
+  const weights: Weight[] = [];
+  for (let done = 0; done < pods; ) {
+    await oneRound(cluster, done, manifest);
+    done = Math.min(pods, done + atOnce);
+    weights.push({ pods: done, mib: rssMiB(cluster.node.pid) });
+    if (done % REPORT_PODS < atOnce) console.log(`${done} pods: ${weights.at(-1)!.mib.toFixed(1)} MiB, load ${load()}`);
+  }
+  await settled(where, before);
+  const journal = (bytesBelow(cluster.node.journal) - journalBefore) / pods;
+  console.log(`journal: ${(journal / 1_024).toFixed(0)} KiB a pod`);
+  const troubles = cluster.troubles();
+  for (const trouble of new Set(troubles)) console.log(`  warning: ${trouble}`);
+  return report(before, await possessions(where), weights);
+}
+
+/** Nothing of a pod is left, or the time for that is over: then the report says what. */
+async function settled(where: Parameters<typeof possessions>[0], before: Possessions | null): Promise<void> {
+  const deadline = performance.now() + SETTLE_MS;
+  while (performance.now() < deadline) {
+    await sleep(SETTLE_POLL_MS);
+    const now = await possessions(where);
+    const isQuiet =
+      before === null ? now['sandboxes'] === 0 && now['containers'] === 0 : grown(before, now).length === 0;
+    if (isQuiet) return;
+  }
+}
+
+const unavailable = containerdAvailable();
+if (unavailable !== null) {
+  console.error(`bench/soak.ts cannot run here: ${unavailable}`);
+  process.exit(1);
+}
+const containerd = await startContainerd();
+const client = connectRuntime({ endpoint: containerd.endpoint });
+const cluster = await ClusterNode.create(containerd);
+try {
+  console.log(`${pods} pods, ${atOnce} at once, Node ${process.version}, load before ${load()}`);
+  await cluster.start();
+  if (!(await soak(cluster, { cluster, containerd, client }))) process.exitCode = 1;
+} catch (error) {
+  throw new Error(`${(error as Error).message}\n${cluster.node.log}`, { cause: error });
+} finally {
+  await cluster.close();
+  client.close();
+  await containerd.close();
+}
