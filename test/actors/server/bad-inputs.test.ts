@@ -10,7 +10,8 @@ import { HEADER_MAX_BYTES } from '../../../src/actors/server/http/api-server.ts'
 import { targetOf } from '../../../src/actors/server/http/target.ts';
 import { Authority } from '../../fakes/api-server/pki.ts';
 import { connect, exchange, exchangeRaw, headerOf, parseReply } from './exchange.ts';
-import { GoldenNode, recordings } from './golden-node.ts';
+import { GoldenNode } from './golden-node.ts';
+import { recordings } from './golden-records.ts';
 
 const FUZZED = 10_000;
 const SEED = 20_261_121;

@@ -31,39 +31,7 @@ import { MACHINE_INFO } from '../../machines/startup/boot-node.ts';
 import { writeMachine } from '../../support/machine-files.ts';
 import { FakeRuntime, Refusal } from '../cri/fake-runtime.ts';
 import { corpusPods, goldenPods } from './golden-pods.ts';
-
-const GOLDEN = join(import.meta.dirname, '../../golden/http');
-export const golden = (file: string): string => readFileSync(join(GOLDEN, file), 'utf8');
-
-export interface Recorded {
-  readonly id: string;
-  readonly group: string;
-  readonly server: string;
-  readonly request: {
-    readonly method?: string;
-    readonly path: string;
-    readonly headers?: readonly string[];
-    readonly body?: string;
-    readonly raw?: string;
-  };
-  readonly credential: string;
-  readonly status?: number;
-  readonly headers?: readonly (readonly [string, string])[];
-  readonly body?: string;
-  readonly bodyTruncated?: boolean;
-  readonly bodyBytes?: number | string;
-  readonly bodyEncoding?: string;
-  readonly raw?: string;
-  readonly ended?: string;
-  readonly error?: string;
-  readonly note?: string;
-}
-
-export const recordings = (): Recorded[] =>
-  golden('requests.ndjson')
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Recorded);
+import { recordings } from './golden-records.ts';
 
 /** What a client shows: a certificate, a token, a password, or some of them. */
 export interface Shown {
@@ -203,13 +171,14 @@ export class GoldenNode {
   private fake!: FakeRuntime;
   private options!: ServerOptions;
 
-  static async start(): Promise<GoldenNode> {
+  /** @param runtime where a real runtime listens, instead of the fake one that knows the commands of the corpus */
+  static async start(runtime?: string): Promise<GoldenNode> {
     const node = new GoldenNode();
-    await node.prepare();
+    await node.prepare(runtime);
     return node;
   }
 
-  private async prepare(): Promise<void> {
+  private async prepare(realRuntime?: string): Promise<void> {
     const pods = corpusPods(linesOf('logs-001'), linesOf('logs-path-024'));
     this.pods = goldenPods(join(this.directory, 'pods'), pods);
     this.machineLogs();
@@ -219,7 +188,7 @@ export class GoldenNode {
     this.issued = await certificates(this.authority);
     this.fake = await runtime();
     this.machine = writeMachine(join(this.directory, 'machine'));
-    this.options = this.serverOptions(await this.client());
+    this.options = this.serverOptions(await this.client(), realRuntime ?? this.fake.endpoint);
     const serving = await this.authority.issue({
       commonName: 'node1',
       usages: ['server auth'],
@@ -265,7 +234,7 @@ export class GoldenNode {
     return creator(this.api.url, readFileSync(this.api.caFile, 'utf8'), own);
   }
 
-  private serverOptions(create: Create): ServerOptions {
+  private serverOptions(create: Create, endpoint: string): ServerOptions {
     const configuration = applyDefaults({}, {});
     const view: NodeView = {
       nodeName: () => 'node1',
@@ -278,7 +247,7 @@ export class GoldenNode {
       checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
     };
     const recorder = new Recorder({ journalBytes: () => 0 });
-    const client = connectRuntime({ endpoint: this.fake.endpoint });
+    const client = connectRuntime({ endpoint });
     const call: typeof client.call = (name, request, limits) => client.call(name, request, limits);
     const reader = new StatsReader({ call, root: this.machine });
     const place = {

@@ -16,7 +16,7 @@ import { BootNode } from '../../machines/startup/boot-node.ts';
 import { writeMachine } from '../../support/machine-files.ts';
 import { image, manifest } from '../../support/pods-node.ts';
 import { FakeRuntime } from '../cri/fake-runtime.ts';
-import { golden } from './golden-node.ts';
+import { golden } from './golden-records.ts';
 
 interface RecordedFamily {
   readonly name: string;

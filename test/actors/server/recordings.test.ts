@@ -5,9 +5,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXCUSED } from '../../golden/http-excused.ts';
 import { exchange, exchangeRaw, headerOf, type Reply } from './exchange.ts';
-import { GoldenNode, type Recorded, RUNS, recordings } from './golden-node.ts';
+import { GoldenNode, RUNS } from './golden-node.ts';
+import { type Recorded, recordings } from './golden-records.ts';
 
-/** Groups of other tests: streams over the runtime (`streaming`), and handshakes (`tls`). */
+/** Groups of other tests: streams over the runtime (`conformance/streams`), and handshakes (`tls`). */
 const ELSEWHERE = /^(ws-|spdy-head|upgrade-plain|upgrade-method|tls)/;
 const HEADERS = [
   'content-type',

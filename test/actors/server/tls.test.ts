@@ -9,7 +9,8 @@ import { protocolOf } from '../../../src/actors/server/tls/protocol.ts';
 import { selfSigned } from '../../../src/actors/server/tls/self-signed.ts';
 import { Authority } from '../../fakes/api-server/pki.ts';
 import { exchange, exchangeRaw, parseReply } from './exchange.ts';
-import { GoldenNode, recordings } from './golden-node.ts';
+import { GoldenNode } from './golden-node.ts';
+import { recordings } from './golden-records.ts';
 
 const SOON_MS = 5_000;
 const HEALTHZ = 'GET /healthz HTTP/1.1\r\nHost: node1\r\n\r\n';

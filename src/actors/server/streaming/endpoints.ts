@@ -134,16 +134,24 @@ function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRe
   const { raw, query, method } = request;
   if (!isWebSocket(raw)) return null;
   if (kind === 'portForward') {
-    if (offered.includes(TUNNEL_PROTOCOL)) return isWellFormed(raw) ? null : refusal(400, 'Bad Request');
+    if (offered.includes(TUNNEL_PROTOCOL)) return isWellFormed(raw) ? null : withVersion(refusal(400, 'Bad Request'));
     const why = portRefusal(query.get('port') ?? []);
     return why === null ? null : text(400, why);
   }
   if (!offered.includes(COMMAND_PROTOCOL)) return null;
   if (method !== 'GET') return text(405, 'bad method');
   if (raw.headers['sec-websocket-key'] === undefined) return text(400, 'mismatch challenge/response');
-  if (raw.headers['sec-websocket-version'] !== '13') return text(400, 'missing or bad WebSocket Version');
+  if (raw.headers['sec-websocket-version'] !== '13') {
+    return withVersion(text(400, 'missing or bad WebSocket Version'));
+  }
   return isWellFormed(raw) ? null : text(400, 'mismatch challenge/response');
 }
+
+/** Says which version of the protocol this node speaks (RFC 6455 4.4). */
+const withVersion = (answer: Answer): Answer => ({
+  ...answer,
+  headers: { ...answer.headers, 'sec-websocket-version': '13' },
+});
 
 /** The handshake of RFC 6455: version 13 and a key of 16 bytes. */
 const isWellFormed = ({ headers }: IncomingMessage): boolean =>
@@ -159,7 +167,7 @@ function passedOn(kind: Kind, { response }: Opened): Answer {
     return refusal(500, `invalid upgrade response: status code ${statusCode}`);
   }
   const { connection: _connection, 'transfer-encoding': _encoding, ...kept } = headers;
-  return { status: statusCode, headers: { ...acceptedProtocols(response), ...present(kept) }, body: response };
+  return { status: statusCode, headers: { ...present(kept), ...acceptedProtocols(response) }, body: response };
 }
 
 const present = (headers: IncomingMessage['headers']) =>
