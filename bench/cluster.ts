@@ -11,6 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { connectRuntime } from '../src/actors/cri/client.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
+import { eventually } from '../test/support/daemon.ts';
 import { boundPod, bytesBelow, ClusterNode } from './cluster-node.ts';
 import { CALL, type PodRequests, removeAll, renamed, startRaw, writeFiles } from './control.ts';
 import { controlBatch } from './crowd.ts';
@@ -111,7 +112,8 @@ async function withNode<T>(bench: Bench, use: (cluster: ClusterNode) => Promise<
     throw new Error(`${(error as Error).message}\n${cluster.node.log}`, { cause: error });
   } finally {
     await cluster.close();
-    await removeAll(bench.client);
+    // What the daemon asked for last may still be on its way.
+    await eventually('the runtime is empty', () => removeAll(bench.client).then(() => true));
   }
 }
 
@@ -167,6 +169,8 @@ async function batch(bench: Bench, requests: PodRequests): Promise<Result> {
     const stopped = await Promise.all(names.map((name) => cluster.user.remove(name)));
     return { started, stopped, asked, troubles: cluster.troubles(), ours: pods / (Math.max(...started) / 1_000) };
   });
+  control.push(await controlBatch(bench, requests, pods));
+  await removeAll(bench.client);
   speed.rounds.push({ control, ours: [ours] });
   const rows = [
     { what: `${pods} at once, POST to Running, p50 and p99, ms`, value: both(started), aim: '' },
