@@ -22,6 +22,8 @@ export class ChartView {
   private svg: SVGSVGElement | undefined;
   private machine = '';
   private lit: ReadonlySet<string> = new Set();
+  /** What was active before the last change. */
+  private cameFrom: ReadonlySet<string> = new Set();
   private litActor = '';
   private zoom: number | undefined;
 
@@ -81,12 +83,13 @@ export class ChartView {
   /** Lights the edge that was just taken: from a state that was active to one that is, by an event that was heard. */
   private lightWay(actor: ActorView, before: ReadonlySet<string>, active: ReadonlySet<string>): void {
     const edges = [...(this.svg?.querySelectorAll<SVGGElement>('.edge[data-event]') ?? [])];
-    if ([...active].every((id) => before.has(id)) && actor.address === this.litActor) return;
+    // The record of what was heard may come after the state that it led to: look again until the next change.
+    if ([...active].some((id) => !before.has(id)) || actor.address !== this.litActor) this.cameFrom = before;
     const heard = lastHeard(this.store.records, actor.address);
     for (const edge of edges) {
       const { source = '', target = '', event = '' } = edge.dataset;
       const events = event.split(' ');
-      const taken = before.has(source) && active.has(target) && !before.has(target);
+      const taken = this.cameFrom.has(source) && active.has(target) && !this.cameFrom.has(target);
       edge.classList.toggle('taken', taken && events.some((type) => type === 'always' || heard.has(type)));
     }
   }

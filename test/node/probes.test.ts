@@ -132,7 +132,9 @@ function probeCases(choice: RuntimeChoice): void {
 
   test('probes that say the same again and again write nothing', async () => {
     for (const name of ['a', 'b', 'c']) {
-      const probes = { readinessProbe: exists('config.yaml'), livenessProbe: exists('config.yaml') };
+      // Longer than a busy machine takes to start a command: a probe that is late says so.
+      const always = exists('config.yaml', { timeoutSeconds: 10 });
+      const probes = { readinessProbe: always, livenessProbe: always };
       node.write(`${name}.json`, pod(name, SLEEP, probes));
     }
     for (const name of ['a', 'b', 'c']) await ready(name, true);
