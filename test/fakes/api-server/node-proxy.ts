@@ -48,8 +48,10 @@ export class NodeProxy {
         agent: false,
       },
       (answer) => {
+        const { statusCode = 502 } = answer;
+        if (place.subresource === 'log' && statusCode >= 400) return void refuseLog(statusCode, answer, response);
         const headers = Object.entries(answer.headers).filter(([name]) => !HOP_BY_HOP.has(name));
-        response.writeHead(answer.statusCode ?? 502, Object.fromEntries(headers) as Record<string, string>);
+        response.writeHead(statusCode, Object.fromEntries(headers) as Record<string, string>);
         answer.pipe(response);
       },
     );
@@ -91,7 +93,7 @@ export class NodeProxy {
     if (!pod) throw notFound(place.kind, place.name);
     const node = pod.spec?.['nodeName'];
     if (typeof node !== 'string') throw badRequest(`pod ${place.name} does not have a host assigned`);
-    const path = podPath(place, containerOf(place, (pod.spec?.['containers'] ?? []) as Fields[], query), query);
+    const path = podPath(place, place.subresource === 'portforward' ? '' : containerOf(place, pod.spec, query), query);
     return { address: this.addressOf(node), path };
   }
 
@@ -120,13 +122,28 @@ export class NodeProxy {
 const unreachable = ({ message }: Error): string =>
   JSON.stringify(new Refusal(`error dialing backend: ${message}`, { code: 500, reason: 'InternalError' }).status());
 
+/** The kubelet's refusal of a log is text; an API server makes it a Status. */
+async function refuseLog(code: number, answer: AsyncIterable<Buffer>, response: Response): Promise<void> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of answer) chunks.push(chunk);
+  const said = Buffer.concat(chunks).toString();
+  const refusal = code === 400 ? badRequest(said) : new Refusal(said, { code, reason: 'InternalError' });
+  response.writeHead(code, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(refusal.status()));
+}
+
 const withQuery = (path: string, query: URLSearchParams): string =>
   query.size > 0 ? `${path}?${query.toString()}` : path;
 
-function containerOf({ name }: Place, containers: readonly Fields[], query: URLSearchParams): string {
+function containerOf({ name }: Place, spec: Fields | undefined, query: URLSearchParams): string {
   const asked = query.get('container');
-  const names = containers.map((each) => textOf(each['name']));
-  if (asked) return asked;
+  const namesIn = (field: string) => ((spec?.[field] ?? []) as Fields[]).map((each) => textOf(each['name']));
+  const names = namesIn('containers');
+  if (asked) {
+    const known = [...names, ...namesIn('initContainers'), ...namesIn('ephemeralContainers')];
+    if (!known.includes(asked)) throw badRequest(`container ${asked} is not valid for pod ${name}`);
+    return asked;
+  }
   if (names.length === 1) return names[0]!;
   throw badRequest(`a container name must be specified for pod ${name}, choose one of: [${names.join(' ')}]`);
 }
