@@ -104,9 +104,9 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       sink: journal,
       time: hostTime(),
       performer: parts.performer,
-      onTurn: (records, running) => {
+      onTurn: (records, running, tookMs) => {
         parts.log(records);
-        parts.server.onTurn(records, running);
+        parts.server.onTurn(records, running, tookMs);
         parts.tracer.onTurn(records, running);
         parts.page?.visualizer.onTurn(records, running);
         announce(records, running);
@@ -138,7 +138,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     (...relist) => server.onRelist(...relist),
   );
   const cgroups = cgroupPorts();
-  const kube = connectKube({ vault });
+  const kube = connectKube({ vault, onRequest: (seen) => server.onRequest(seen) });
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
   const stats = new StatsReader({ call: runtime.call });

@@ -39,8 +39,11 @@ export interface KernelOptions {
   /** Absent in replay: nothing is performed, no timer is armed, time comes with the records. */
   readonly performer?: Performer;
   readonly time?: TimeSource;
-  /** Sees the records of each turn after they are committed. */
-  readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  /**
+   * Sees the records of each turn after they are committed. `tookMs` is how long the machines took for it, without
+   * writing; it is told to observers alone and reaches no record.
+   */
+  readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** The root ended: with its output, or with the error that killed it. */
   readonly onStopped?: (end: { output: unknown } | { error: PlainError }) => void;
 }
@@ -74,6 +77,11 @@ export class Kernel implements ActorHost {
 
   get now(): number {
     return this.timers.now;
+  }
+
+  /** Inputs that wait for their turn, at most {@link INPUT_QUEUE_MAX} and what operations and timers add to it. */
+  get queueLength(): number {
+    return this.queue.length;
   }
 
   random(): number {
@@ -220,22 +228,24 @@ export class Kernel implements ActorHost {
   private takeTurn(t: number, body: () => void): void {
     this.timers.now = Math.max(this.timers.now, t);
     this.inTurn = true;
+    const beganMs = performance.now();
     try {
       purely(body);
     } finally {
       this.inTurn = false;
     }
-    this.commit(this.witness.endTurn(this.turn++));
+    const records = this.witness.endTurn(this.turn++);
+    this.commit(records, performance.now() - beganMs);
     if (this.queueEnd) this.finish(this.queueEnd);
   }
 
-  private commit(records: readonly KernelRecord[]): void {
+  private commit(records: readonly KernelRecord[], tookMs: number): void {
     const { sink, onTurn } = this.options;
     for (const record of records) sink.append(record);
     sink.commit();
     this.outbox.abort();
     this.beginEffects();
-    onTurn?.(records, this);
+    onTurn?.(records, this, tookMs);
     if (sink.wantsCheckpoint && !this.stopped) sink.writeCheckpoint(this.checkpoint());
   }
 

@@ -51,7 +51,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     const { config, podSandboxId, containerId, uid } = await bench.started(SCRIPT);
     const runtime = await bench.ask('cri.podStatus', { uid });
     const { name = '', namespace = '' } = config.metadata ?? {};
-    const pod: NodePod = { uid, namespace, name, pod: {} as Pod, status: null, runtime };
+    const pod: NodePod = { uid, namespace, name, pod: {} as Pod, status: null, runtime, mounted: [] };
     expect([podSandboxId, containerId].every((id) => id.length > 0)).toBe(true);
     const view = { pods: () => [pod] } as unknown as NodeView;
     const call = bench.client.call.bind(bench.client);

@@ -26,7 +26,20 @@ interface ClientOptions {
   readonly limit: TokenBucket | null;
   /** Of the whole request; 0: none. */
   readonly timeoutMs: number;
+  readonly onRequest?: OnRequest;
 }
+
+/** What those who count hear of each exchange. */
+type Exchanged =
+  /** For its turn under the client's limit. */
+  | { readonly kind: 'waited'; readonly durationMs: number }
+  /** `code` is the status of the answer or `<error>`, `bytes` the body's. */
+  | { readonly kind: 'sent'; readonly code: string; readonly durationMs: number; readonly bytes: number }
+  /** The body of an answer was read; never of a watch. */
+  | { readonly kind: 'read'; readonly bytes: number };
+/** `host` has its port. */
+export type RequestSeen = { readonly method: TransportRequest['method']; readonly host: string } & Exchanged;
+export type OnRequest = (seen: RequestSeen) => void;
 
 export interface ClientRequest {
   readonly method: TransportRequest['method'];
@@ -48,7 +61,9 @@ export class KubeClient {
   async call(request: ClientRequest): Promise<string> {
     const { answer, signal, url } = await this.exchange(request);
     try {
-      return await bodyOf(answer);
+      const body = await bodyOf(answer);
+      this.seen(request, { kind: 'read', bytes: body.length });
+      return body.toString('utf8');
     } catch (error) {
       throw requestError({ method: request.method, url }, signal.aborted ? signal.reason : error);
     }
@@ -65,21 +80,49 @@ export class KubeClient {
     const signal = isTimed ? AbortSignal.any([request.signal, AbortSignal.timeout(timeoutMs)]) : request.signal;
     const path = this.pathOf(request, isTimed);
     for (let tries = 1; ; tries += 1) {
-      await this.options.limit?.take(signal);
-      const answer = await transport.request({
-        method: request.method,
-        path,
-        headers: this.headers(request),
-        ...(request.body === undefined ? {} : { body: request.body }),
-        signal,
-        headersTimeoutMs: HEADERS_TIMEOUT_MS,
-      });
+      await this.turn(request, signal);
+      const answer = await this.send(request, path, signal);
       if (answer.statusCode < 300) return { answer, signal, url: `${transport.server}${path}` };
-      const error = refusal(answer.statusCode, await bodyOf(answer), headerOf(answer, 'retry-after'));
+      const body = await bodyOf(answer);
+      this.seen(request, { kind: 'read', bytes: body.length });
+      const error = refusal(answer.statusCode, body.toString('utf8'), headerOf(answer, 'retry-after'));
       const waitMs = headerOf(answer, 'retry-after') === undefined ? undefined : error.retryAfterMs;
       if (waitMs === undefined || waitMs > RETRY_AFTER_MAX_MS || tries > RETRIES_MAX) throw error;
       await sleep(waitMs, undefined, { signal });
     }
+  }
+
+  private async turn(request: ClientRequest, signal: AbortSignal): Promise<void> {
+    const { limit } = this.options;
+    if (!limit) return;
+    const beganMs = performance.now();
+    await limit.take(signal);
+    this.seen(request, { kind: 'waited', durationMs: performance.now() - beganMs });
+  }
+
+  private async send(request: ClientRequest, path: string, signal: AbortSignal): Promise<TransportAnswer> {
+    const { method, body } = request;
+    const beganMs = performance.now();
+    let code = '<error>';
+    try {
+      const answer = await this.options.transport.request({
+        method,
+        path,
+        headers: this.headers(request),
+        ...(body === undefined ? {} : { body }),
+        signal,
+        headersTimeoutMs: HEADERS_TIMEOUT_MS,
+      });
+      code = String(answer.statusCode);
+      return answer;
+    } finally {
+      const bytes = body === undefined ? 0 : Buffer.byteLength(body);
+      this.seen(request, { kind: 'sent', code, durationMs: performance.now() - beganMs, bytes });
+    }
+  }
+
+  private seen({ method }: ClientRequest, what: Exchanged): void {
+    this.options.onRequest?.({ method, host: new URL(this.options.transport.server).host, ...what });
   }
 
   private headers({ body, contentType = 'application/json' }: ClientRequest): Record<string, string> {
@@ -104,7 +147,7 @@ function headerOf({ headers }: TransportAnswer, name: string): string | undefine
   return typeof value === 'string' ? value : value?.[0];
 }
 
-async function bodyOf({ body }: TransportAnswer): Promise<string> {
+async function bodyOf({ body }: TransportAnswer): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of body) {
@@ -114,7 +157,7 @@ async function bodyOf({ body }: TransportAnswer): Promise<string> {
       throw new OperationError(`the answer has more than ${ANSWER_MAX_BYTES} bytes`, { code: 'TooLarge' });
     }
   }
-  return Buffer.concat(chunks).toString('utf8');
+  return Buffer.concat(chunks);
 }
 
 /** Path of an object, or of its collection when `name` is absent. */

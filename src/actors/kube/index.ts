@@ -14,7 +14,7 @@ import type {
   KubeTarget,
   kubeOperations,
 } from '../../machines/operations/kube.ts';
-import { type ClientRequest, KubeClient, pathOf } from './client.ts';
+import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { parseExactly } from './json.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import { TokenBucket } from './limits.ts';
@@ -40,9 +40,16 @@ const SECOND_MS = 1_000;
 
 type Clients = Readonly<Partial<Record<ClientName, KubeClient>>>;
 
-/** The ports of `kube.*`. `vault` holds the values of secrets. */
-export function connectKube({ vault }: { readonly vault: Vault }): KubeConnection {
-  const connection = new Connection(vault);
+export interface KubeOptions {
+  /** Holds the values of secrets. */
+  readonly vault: Vault;
+  /** Hears of each exchange with the server. */
+  readonly onRequest?: OnRequest;
+}
+
+/** The ports of `kube.*`. */
+export function connectKube({ vault, onRequest = () => undefined }: KubeOptions): KubeConnection {
+  const connection = new Connection(vault, onRequest);
   return {
     ports: connection.ports(),
     review: async (target, body, signal) =>
@@ -55,11 +62,13 @@ export function connectKube({ vault }: { readonly vault: Vault }): KubeConnectio
 
 class Connection {
   private readonly vault: Vault;
+  private readonly onRequest: OnRequest;
   private readonly transports = new Map<KubeSettings['role'], Transport>();
   private clients: Clients = {};
 
-  constructor(vault: Vault) {
+  constructor(vault: Vault, onRequest: OnRequest) {
     this.vault = vault;
+    this.onRequest = onRequest;
   }
 
   ports(): KubePorts {
@@ -105,7 +114,7 @@ class Connection {
     const { Transport } = await import('./transport.ts');
     const transport = new Transport(config, settings.certificateFile);
     this.transports.set(settings.role, transport);
-    this.clients = { ...this.clients, ...clientsOf(settings, transport) };
+    this.clients = { ...this.clients, ...clientsOf(settings, transport, this.onRequest) };
     return { server: config.server };
   }
 
@@ -192,10 +201,10 @@ function pathFor(target: KubeTarget, method: string): string {
   return pathOf(collection);
 }
 
-function clientsOf(settings: KubeSettings, transport: Transport): Clients {
+function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRequest): Clients {
   const { role, userAgent, qps, burst, eventQps, eventBurst, heartbeatTimeoutMs } = settings;
   const client = (limit: TokenBucket | null, timeoutMs = 0) =>
-    new KubeClient({ transport, userAgent, limit, timeoutMs });
+    new KubeClient({ transport, userAgent, limit, timeoutMs, onRequest });
   if (role === 'bootstrap') return { bootstrap: client(new TokenBucket(qps, burst)) };
   return {
     kube: client(new TokenBucket(qps, burst)),

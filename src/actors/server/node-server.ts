@@ -10,11 +10,13 @@ import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import type { OnRelist } from '../cri/watch-pods.ts';
+import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
 import type { OnAttempt } from '../probe/index.ts';
 import type { StatsReader } from '../stats/reader.ts';
 import { flagValues } from './flag-values.ts';
 import { serverPorts } from './index.ts';
+import { ApiClientMetrics } from './metrics/api-client.ts';
 import { bytesBelow } from './metrics/disk.ts';
 import { nodeMetrics } from './metrics/node-metrics.ts';
 import { Recorder } from './metrics/recorder.ts';
@@ -41,11 +43,13 @@ export interface NodeServerOptions {
 export interface NodeServer {
   readonly ports: Ports<typeof serverOperations>;
   /** For the kernel's option of this name. */
-  readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
+  readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Hears of each list of the runtime's pods. */
   readonly onRelist: OnRelist;
   /** Hears of each attempt of a probe. */
   readonly onAttempt: OnAttempt;
+  /** Hears of each exchange with the API server. */
+  readonly onRequest: OnRequest;
 }
 
 /** Where the machine's own logs are. */
@@ -78,9 +82,10 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
     ports,
     onRelist: (startedAtMs, durationMs) => recorder.relisted(startedAtMs, durationMs),
     onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),
-    onTurn: (records, kernel) => {
+    onRequest: new ApiClientMetrics(recorder.registry).seen,
+    onTurn: (records, kernel, tookMs) => {
       view.onTurn(records, kernel);
-      recorder.onTurn(records, kernel);
+      recorder.onTurn(records, kernel, tookMs);
     },
   };
 }

@@ -25,6 +25,8 @@ export interface NodePod {
   readonly pod: Pod | null;
   readonly status: PodStatus | null;
   readonly runtime: PodRuntimeStatus | null;
+  /** Names of the volumes that are set up. */
+  readonly mounted: readonly string[];
 }
 
 /** By name of a check, why it fails, or `null` while all is well. */
@@ -119,8 +121,9 @@ export class KernelView implements NodeView {
       .flatMap((address) => {
         const snapshot = this.kernel!.snapshotOf(address) as Snapshot<PodContext> | undefined;
         if (snapshot?.status !== 'active') return [];
-        const { uid, namespace, name, pod, status, runtime } = snapshot.context;
-        return [{ uid, namespace, name, pod, status, runtime }];
+        const { uid, namespace, name, pod, status, runtime, volumes } = snapshot.context;
+        const mounted = Object.keys(volumes ?? {});
+        return [{ uid, namespace, name, pod, status, runtime, mounted }];
       });
   }
 }

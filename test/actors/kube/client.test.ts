@@ -54,6 +54,22 @@ describe.each([{ http2: true }, { http2: false }])('the API server over HTTP/2: 
     });
   });
 
+  it('tells those who count of each exchange, refusals and sizes included', async () => {
+    await node.ask('kube.create', { ...pods(), body: pod('a') });
+    await expect(node.ask('kube.get', pods('b'))).rejects.toMatchObject({ code: 'NotFound' });
+    const sent = node.seen.filter((each) => each.kind === 'sent');
+    expect(sent).toMatchObject([
+      { method: 'POST', code: '201', bytes: JSON.stringify(pod('a')).length },
+      { method: 'GET', code: '404', bytes: 0 },
+    ]);
+    expect(node.seen.filter(({ kind }) => kind === 'waited')).toHaveLength(2);
+    expect(node.seen.filter((each) => each.kind === 'read' && each.bytes > 100)).toHaveLength(2);
+    expect(new Set(node.seen.map(({ host }) => host))).toEqual(new Set([new URL(server.url).host]));
+    await server.close();
+    await expect(node.ask('kube.get', pods('a'))).rejects.toThrow();
+    expect(node.seen.findLast((each) => each.kind === 'sent')).toMatchObject({ code: '<error>' });
+  });
+
   it('watches through one connection, past a version that is no news', async () => {
     const stop = new AbortController();
     const seen: string[] = [];

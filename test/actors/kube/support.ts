@@ -1,5 +1,6 @@
 /** The kube ports of one node, connected to a test API server. */
 import { randomBytes } from 'node:crypto';
+import type { RequestSeen } from '../../../src/actors/kube/client.ts';
 import { connectKube } from '../../../src/actors/kube/index.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import type { Json } from '../../../src/kernel/json.ts';
@@ -22,7 +23,8 @@ export const settings = (kubeconfig: string, more: Partial<KubeSettings> = {}): 
 /** Asks ports as the kernel does. */
 export function bench() {
   const vault = new Vault(randomBytes(32));
-  const connection = connectKube({ vault });
+  const seen: RequestSeen[] = [];
+  const connection = connectKube({ vault, onRequest: (exchange) => seen.push(exchange) });
   const ask = (
     name: keyof typeof connection.ports,
     input: object,
@@ -32,7 +34,7 @@ export function bench() {
     const call = { id: 1, input, resume: false, signal: new AbortController().signal, emit: () => undefined, ...more };
     return port(call) as Promise<never>;
   };
-  return { vault, connection, ask };
+  return { vault, connection, ask, seen };
 }
 
 export const pods = (name?: string): KubeTarget => ({

@@ -86,6 +86,7 @@ export function goldenPods(directory: string, pods: readonly GoldenPod[]): NodeP
       name,
       namespace: 'default',
       pod,
+      mounted: [],
       status: {
         phase: 'Running',
         initContainerStatuses: status(kinds('init')),

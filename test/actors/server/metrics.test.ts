@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
+import { ApiClientMetrics } from '../../../src/actors/server/metrics/api-client.ts';
 import { type Family, toProtobuf, toText } from '../../../src/actors/server/metrics/family.ts';
 import { type NodeMetrics, nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
@@ -69,13 +70,15 @@ beforeAll(async () => {
   const view = new KernelView();
   const recorder = new Recorder({ journalBytes: () => 1 });
   const node = new BootNode({
-    onTurn: (records, kernel) => {
+    onTurn: (records, kernel, tookMs) => {
       view.onTurn(records, kernel);
-      recorder.onTurn(records, kernel);
+      recorder.onTurn(records, kernel, tookMs);
     },
   });
   node.world.pods.registry.set('app:1', image('app:1'));
-  node.world.pods.setManifests([manifest({ uid: 'u1', containers: [CONTAINER] })]);
+  node.world.pods.setManifests([
+    manifest({ uid: 'u1', containers: [CONTAINER], spec: { volumes: [{ name: 'scratch', emptyDir: {} }] } }),
+  ]);
   let faults = 1;
   node.world.pods.fault = (name) =>
     name === 'cri.startContainer' && faults-- > 0 ? { error: 'no such file' } : undefined;
@@ -104,6 +107,11 @@ beforeAll(async () => {
       return [machine!, limited, ...rest];
     },
   };
+  const asked = new ApiClientMetrics(recorder.registry);
+  const exchange = { method: 'GET', host: '192.0.2.1:6443' } as const;
+  asked.seen({ ...exchange, kind: 'waited', durationMs: 1 });
+  asked.seen({ ...exchange, kind: 'sent', code: '200', durationMs: 40, bytes: 0 });
+  asked.seen({ ...exchange, kind: 'read', bytes: 300 });
   const requests = new RequestMetrics(recorder.registry);
   requests.began('readwrite', 'GET', '/pods');
   requests.answered('readwrite', 'GET', '/pods', 3);
@@ -180,6 +188,32 @@ describe('numbers', () => {
     expect(await value('kubelet_http_requests_total', { path: 'pods' })).toBe(1);
     expect(await value('kubelet_http_inflight_requests', { path: 'pods' })).toBe(0);
     expect(await value('statelet_turns_total')).toBeGreaterThan(10);
+    expect(await value('statelet_turn_duration_seconds', { le: '+Inf' })).toBe(await value('statelet_turns_total'));
+    expect(await value('statelet_queue_length')).toBe(0);
+  });
+
+  test('of the pod are what was done for it', async () => {
+    const infinite = { le: '+Inf' };
+    expect(await value('kubelet_pod_worker_start_duration_seconds', infinite)).toBe(1);
+    expect(await value('kubelet_pod_worker_duration_seconds', { ...infinite, operation_type: 'create' })).toBe(1);
+    expect(await value('kubelet_containers_per_pod_count', infinite)).toBe(1);
+    const mounted = { volume_plugin: 'kubernetes.io/empty-dir', operation_name: 'volume_mount', status: 'success' };
+    expect(await value('storage_operation_duration_seconds', { ...infinite, ...mounted })).toBe(1);
+    const volumes = { plugin_name: 'kubernetes.io/empty-dir' };
+    expect(await value('volume_manager_total_volumes', { ...volumes, state: 'actual_state_of_world' })).toBe(1);
+    expect(await value('volume_manager_total_volumes', { ...volumes, state: 'desired_state_of_world' })).toBe(1);
+    const pulled = { present_locally: 'false', pull_policy: 'ifnotpresent', pull_required: 'true' };
+    expect(await value('kubelet_image_manager_ensure_image_requests_total', pulled)).toBe(1);
+    expect(await value('kubelet_pod_start_total_duration_seconds', infinite)).toBe(0);
+  });
+
+  test('of the API server are what its client saw', async () => {
+    const labels = { verb: 'GET', host: '192.0.2.1:6443' };
+    expect(await value('rest_client_requests_total', { code: '200', method: 'GET' })).toBe(1);
+    expect(await value('rest_client_request_duration_seconds', { ...labels, le: '0.025' })).toBe(0);
+    expect(await value('rest_client_request_duration_seconds', { ...labels, le: '0.1' })).toBe(1);
+    expect(await value('rest_client_response_size_bytes', { ...labels, le: '256' })).toBe(0);
+    expect(await value('rest_client_response_size_bytes', { ...labels, le: '1024' })).toBe(1);
   });
 });
 

@@ -63,7 +63,7 @@ describe('the tree', () => {
     closing.push(() => visualizer.close());
     const origin = await visualizer.listen();
     let seen = false;
-    const { kernel } = bootBoss({ onTurn: (...turn) => seen && visualizer.onTurn(...turn) });
+    const { kernel } = bootBoss({ onTurn: (records, running) => seen && visualizer.onTurn(records, running) });
     seen = true;
     kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
     const { actors, root } = (await (await fetch(new URL('/api/tree', origin))).json()) as TreeView;

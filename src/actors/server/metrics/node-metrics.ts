@@ -18,6 +18,7 @@ import { machineFamilies } from './machine.ts';
 import { processFamilies } from './process.ts';
 import type { Recorder } from './recorder.ts';
 import { resourceFamilies } from './resource.ts';
+import { volumeCounts } from './storage.ts';
 
 export interface NodeMetrics {
   node(): Promise<readonly Family[]>;
@@ -51,6 +52,7 @@ export function nodeMetrics({ view, recorder, measurements }: MetricsOptions): N
       ...(await familiesOf(program)),
       ...(await familiesOf(recorder.registry)),
       ...podGauges(view.pods()),
+      volumeCounts(view.pods()),
       ...nodeGauges(view),
       ...evictionCounts(view),
       ...processFamilies(),

@@ -8,18 +8,29 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, MessageRecord, ResultRecord } from '../../../kernel/records.ts';
-import type { Pod, PodStatus } from '../../../machines/api/pod.ts';
-import type { PodContext } from '../../../machines/pods/pod-policy.ts';
+import { isMirrorPod, type PodStatus } from '../../../machines/api/pod.ts';
+import type { ConfigMessage } from '../../../machines/pods/messages.ts';
+import { NodeStart } from './node-start.ts';
+import { PodAdmission } from './pod-admission.ts';
+import { PodStarts } from './pod-starts.ts';
+import { PodWork } from './pod-work.ts';
+import {
+  DEFAULT_BUCKETS,
+  MS_PER_SECOND,
+  POD_START_BUCKETS,
+  type Projection,
+  podContext,
+  type UnderWay,
+} from './projection.ts';
+import { StorageMetrics } from './storage.ts';
 
 /** Upstream's: from 5 ms, each two and a half times the one before. */
 const OPERATION_BUCKETS = [
   0.005, 0.0125, 0.03125, 0.078125, 0.1953125, 0.48828125, 1.220703125, 3.0517578125, 7.62939453125, 19.073486328125,
   47.6837158203125, 119.20928955078125, 298.0232238769531, 745.0580596923828,
 ];
-const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-const POD_START_BUCKETS = [
-  0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
-];
+/** From a message that one actor hears to a start with hundreds of pods. */
+const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
 /** Upstream's names of what is asked of the runtime. */
@@ -48,18 +59,10 @@ const CGROUP_OPERATIONS: Readonly<Record<string, string>> = {
   'cgroup.update': 'update',
   'cgroup.destroy': 'destroy',
 };
-const MS_PER_SECOND = 1_000;
 const PROBER_ADDRESS =
   /^(?<pod>kubelet\/pods\/pod-[^/]+)\/prober-(?<container>.+)-(?<kind>liveness|readiness|startup)\//;
 const PROBE_RESULTS: Readonly<Record<string, string>> = { success: 'successful', failure: 'failed' };
 const POD_ADDRESS = /^(?<pod>kubelet\/pods\/pod-[^/]+)\/container-(?<container>[^/]+)/;
-
-interface UnderWay {
-  readonly name: string;
-  readonly address: string;
-  readonly sinceMs: number;
-  readonly input: unknown;
-}
 
 export interface RecorderOptions {
   /** Bytes of the journal on disk. */
@@ -81,6 +84,19 @@ export class Recorder {
   readonly #counters = counters(this.registry);
   readonly #histograms = histograms(this.registry);
   readonly #gauges = gauges(this.registry);
+  readonly #turns = new Histogram({
+    name: 'statelet_turn_duration_seconds',
+    help: 'Time that machines took for one input, without writing what came of it.',
+    buckets: TURN_BUCKETS,
+    registers: [this.registry],
+  });
+  readonly #projections: readonly Projection[] = [
+    new PodStarts(this.registry),
+    new PodWork(this.registry),
+    new PodAdmission(this.registry),
+    new StorageMetrics(this.registry),
+    new NodeStart(this.registry),
+  ];
 
   constructor({ journalBytes }: RecorderOptions) {
     const underWay = this.#underWay;
@@ -99,13 +115,17 @@ export class Recorder {
       'Operations that machines asked for and that are not answered.',
       () => underWay.size,
     );
+    gauge('statelet_queue_length', 'Inputs that wait for their turn.', () => this.#kernel?.queueLength ?? 0);
   }
 
   /** For the kernel's option of this name. */
-  readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel): void => {
+  readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel, tookMs: number): void => {
     this.#kernel = kernel;
     this.#counters.turns.inc();
+    this.#turns.observe(tookMs / MS_PER_SECOND);
     for (const record of records) {
+      const request = record.k === 'result' || record.k === 'cancel' ? this.#underWay.get(record.id) : undefined;
+      for (const projection of this.#projections) projection.on(record, { kernel, request });
       this.#counters.records.inc({ kind: record.k });
       if (record.k === 'effect') this.#requested(record, kernel);
       else if (record.k === 'result') this.#settled(record, kernel);
@@ -137,8 +157,8 @@ export class Recorder {
     this.probes.duration.observe(labels, durationMs / MS_PER_SECOND);
   }
 
-  #requested({ id, name, at, input }: EffectRecord, kernel: Kernel): void {
-    this.#underWay.set(id, { name, address: at, sinceMs: kernel.now, input });
+  #requested({ id, name, class: operationClass, at, input }: EffectRecord, kernel: Kernel): void {
+    this.#underWay.set(id, { name, class: operationClass, address: at, sinceMs: kernel.now, input });
     const operation_type = OPERATIONS[name];
     if (operation_type !== undefined) this.#counters.operations.inc({ operation_type });
     if (name === 'cri.runPodSandbox') this.#counters.startedPods.inc();
@@ -172,7 +192,7 @@ export class Recorder {
   }
 
   #told({ to, event }: MessageRecord, kernel: Kernel): void {
-    if (event.type === 'pod.configured') this.#podSeen(event as never, kernel);
+    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.changed') this.#statusChanged(event as never, kernel);
     if (to === 'kubelet/status' && event.type === 'status.removed') {
       const { uid } = event as unknown as { uid: string };
@@ -185,10 +205,12 @@ export class Recorder {
     }
   }
 
-  #podSeen({ pod }: { readonly pod?: Pod }, kernel: Kernel): void {
-    if (!pod) return;
-    this.#starting.set(pod.metadata.uid, this.#starting.get(pod.metadata.uid) ?? kernel.now);
-    this.#histograms.containersPerPod.observe(pod.spec.containers.length);
+  #configured(message: ConfigMessage, kernel: Kernel): void {
+    if (message.op !== 'ADD') return;
+    for (const { metadata, spec } of message.pods.filter((pod) => !isMirrorPod(pod))) {
+      this.#starting.set(metadata.uid, this.#starting.get(metadata.uid) ?? kernel.now);
+      this.#histograms.containersPerPod.observe(spec.containers.length);
+    }
   }
 
   #statusChanged(
@@ -222,9 +244,6 @@ export class Recorder {
     }
   }
 }
-
-const podContext = (address: string, kernel: Kernel): PodContext | undefined =>
-  (kernel.snapshotOf(address) as { context?: PodContext } | undefined)?.context;
 
 function typeOfContainer(address: string, kernel: Kernel): string {
   const { pod = '', container = '' } = POD_ADDRESS.exec(address)?.groups ?? {};

@@ -1,0 +1,45 @@
+/** What the parts of the recorder share: how they hear of the kernel's records, and where pods and containers are. */
+import type { Kernel } from '../../../kernel/kernel.ts';
+import type { KernelRecord } from '../../../kernel/records.ts';
+import type { PodContext } from '../../../machines/pods/pod-policy.ts';
+
+export const MS_PER_SECOND = 1_000;
+export const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+/** Upstream's, of the time that pods take to start. */
+export const POD_START_BUCKETS = [
+  0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+];
+
+/** An operation that a machine asked for and that is not answered. */
+export interface UnderWay {
+  readonly name: string;
+  readonly class: string;
+  readonly address: string;
+  readonly sinceMs: number;
+  readonly input: unknown;
+}
+
+export interface Seen {
+  readonly kernel: Kernel;
+  /** Of a `result` or `cancel`: what was asked for. */
+  readonly request: UnderWay | undefined;
+}
+
+/** A part of the metrics that is made of the records of turns, in their order; `end` closes each turn. */
+export interface Projection {
+  on(record: KernelRecord, seen: Seen): void;
+}
+
+const POD_ADDRESS = /^kubelet\/pods\/pod-(?<uid>[^/]+)/;
+
+/** Of the pod whose actor is at this address or above it; empty: of none. */
+export const podUidAt = (address: string): string => POD_ADDRESS.exec(address)?.groups?.['uid'] ?? '';
+
+export const podContext = (address: string, kernel: Kernel): PodContext | undefined =>
+  (kernel.snapshotOf(address) as { context?: PodContext } | undefined)?.context;
+
+/** What the pod's actor knows, by any address below it. */
+export function podContextAt(address: string, kernel: Kernel): PodContext | undefined {
+  const pod = POD_ADDRESS.exec(address)?.[0];
+  return pod === undefined ? undefined : podContext(pod, kernel);
+}

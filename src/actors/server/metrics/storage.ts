@@ -1,0 +1,121 @@
+/**
+ * How long volumes take to be set up and torn down. One request is about all volumes of a pod: each of them is counted
+ * with the time of that request, which is the time that its pod waited for it.
+ */
+import { Histogram, type Registry } from 'prom-client';
+import type { KernelRecord } from '../../../kernel/records.ts';
+import type { Volume } from '../../../machines/api/pod.ts';
+import type { VolumeFailure, VolumeSetUp } from '../../../machines/operations/volume.ts';
+import type { NodePod } from '../node-view.ts';
+import type { Family, Sample } from './family.ts';
+import { MS_PER_SECOND, type Projection, podContextAt, podUidAt, type Seen, type UnderWay } from './projection.ts';
+
+/** Upstream's. */
+const BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
+const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
+  ['emptyDir', 'kubernetes.io/empty-dir'],
+  ['configMap', 'kubernetes.io/configmap'],
+  ['secret', 'kubernetes.io/secret'],
+  ['downwardAPI', 'kubernetes.io/downward-api'],
+  ['projected', 'kubernetes.io/projected'],
+  ['image', 'kubernetes.io/image'],
+  ['hostPath', 'kubernetes.io/host-path'],
+];
+
+/** A claim is bound to a path of the host: this node has no other kind. */
+const pluginOf = (volume: Volume | undefined): string =>
+  PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path';
+
+export class StorageMetrics implements Projection {
+  /** By pod, since when a volume is not set up. */
+  readonly #since = new Map<string, Map<string, number>>();
+  readonly #operations: Histogram;
+  readonly #whole: Histogram;
+
+  constructor(registry: Registry) {
+    this.#operations = new Histogram({
+      name: 'storage_operation_duration_seconds',
+      help: '[ALPHA] Storage operation duration',
+      buckets: BUCKETS,
+      labelNames: ['volume_plugin', 'operation_name', 'status', 'migrated'],
+      registers: [registry],
+    });
+    this.#whole = new Histogram({
+      name: 'volume_operation_total_seconds',
+      help: '[ALPHA] Storage operation end to end duration in seconds',
+      buckets: BUCKETS,
+      labelNames: ['plugin_name', 'operation_name'],
+      registers: [registry],
+    });
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'effect' && record.name === 'volume.setUp') {
+      const uid = podUidAt(record.at);
+      const since = this.#since.get(uid) ?? new Map<string, number>();
+      this.#since.set(uid, since);
+      for (const { name } of volumesOf(record.input)) since.set(name, since.get(name) ?? kernel.now);
+    } else if (record.k === 'result' && request?.name === 'volume.setUp') {
+      const { failed = [] } = (record.output ?? {}) as { failed?: readonly VolumeFailure[] };
+      const failures = new Set(failed.map(({ name }) => name));
+      for (const { name } of volumesOf(request.input)) {
+        this.#done(request, name, record.error === undefined && !failures.has(name), kernel);
+      }
+    } else if (record.k === 'result' && request?.name === 'volume.tearDown') {
+      this.#since.delete(podUidAt(request.address));
+      for (const volume of specVolumes(request.address, kernel)) {
+        this.#observe(request, { volume, operation_name: 'volume_unmount', isDone: !record.error }, kernel.now);
+      }
+    }
+  }
+
+  #done(request: UnderWay, name: string, isDone: boolean, kernel: Seen['kernel']): void {
+    const volume = specVolumes(request.address, kernel).find((each) => each.name === name);
+    this.#observe(request, { volume, operation_name: 'volume_mount', isDone }, kernel.now);
+    const since = this.#since.get(podUidAt(request.address));
+    const sinceMs = since?.get(name);
+    if (!isDone || sinceMs === undefined) return;
+    since!.delete(name);
+    const labels = { plugin_name: pluginOf(volume), operation_name: 'volume_mount' };
+    this.#whole.observe(labels, (kernel.now - sinceMs) / MS_PER_SECOND);
+  }
+
+  #observe(
+    { sinceMs }: UnderWay,
+    operation: { readonly volume: Volume | undefined; readonly operation_name: string; readonly isDone: boolean },
+    nowMs: number,
+  ): void {
+    const { volume, operation_name, isDone } = operation;
+    const status = isDone ? 'success' : 'fail-unknown';
+    const labels = { volume_plugin: pluginOf(volume), operation_name, status, migrated: 'false' };
+    this.#operations.observe(labels, (nowMs - sinceMs) / MS_PER_SECOND);
+  }
+}
+
+const volumesOf = (input: unknown): readonly VolumeSetUp[] => (input as { volumes: readonly VolumeSetUp[] }).volumes;
+
+const specVolumes = (address: string, kernel: Seen['kernel']): readonly Volume[] =>
+  podContextAt(address, kernel)?.pod?.spec.volumes ?? [];
+
+/** The volumes that pods want, and those that are set up. */
+export function volumeCounts(pods: readonly NodePod[]): Family {
+  const counts = new Map<string, number>();
+  const add = (volume: Volume, state: string) => {
+    const key = JSON.stringify({ plugin_name: pluginOf(volume), state });
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  };
+  for (const { pod, status, mounted } of pods) {
+    const isOver = status?.phase === 'Succeeded' || status?.phase === 'Failed';
+    for (const volume of pod?.spec.volumes ?? []) {
+      if (!isOver) add(volume, 'desired_state_of_world');
+      if (mounted.includes(volume.name)) add(volume, 'actual_state_of_world');
+    }
+  }
+  const samples = [...counts].map(([labels, value]) => ({ labels: JSON.parse(labels) as Sample['labels'], value }));
+  return {
+    name: 'volume_manager_total_volumes',
+    help: '[ALPHA] Number of volumes in Volume Manager',
+    type: 'gauge',
+    samples,
+  };
+}
