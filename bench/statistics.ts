@@ -13,15 +13,6 @@ export function percentile(values: readonly number[], percent: number): number {
   return sorted[Math.max(0, Math.ceil((percent / 100) * sorted.length) - 1)]!;
 }
 
-/** Of the straight line that fits the points best; 0 when there is none. */
-export function slope(points: readonly (readonly [x: number, y: number])[]): number {
-  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const meanX = mean(points.map(([x]) => x));
-  const meanY = mean(points.map(([, y]) => y));
-  const variance = mean(points.map(([x]) => (x - meanX) ** 2));
-  return variance > 0 ? mean(points.map(([x, y]) => (x - meanX) * (y - meanY))) / variance : 0;
-}
-
 /** What was measured in one round, in milliseconds or whatever the measure's unit is. */
 export interface Round {
   readonly control: number[];
