@@ -138,6 +138,11 @@ test('evictions are counted by signal, from the first one on', async () => {
 });
 
 describe('families', () => {
+  test('that are no counters are not named like one', async () => {
+    const misnamed = (await metrics.node()).filter(({ name, type }) => name.endsWith('_total') && type !== 'counter');
+    expect(misnamed.map(({ name }) => name)).toEqual([]);
+  });
+
   test.each(Object.entries(SAMPLED))('of %s are those that were recorded', async (path, collect) => {
     const here = new Map((await metrics[collect]()).map((family) => [family.name, family]));
     const wrong: string[] = [];

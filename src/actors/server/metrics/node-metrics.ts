@@ -42,10 +42,13 @@ export interface MetricsOptions {
 
 /** How often the delay of the event loop is looked at: the library's 10 ms would keep an idle node awake. */
 const LOOP_LOOK_MS = 5_000;
+/** Gauges that are named like counters; the same by type are `nodejs_active_handles` and so on. */
+const SUMS = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
 export function nodeMetrics({ view, recorder, measurements }: MetricsOptions): NodeMetrics {
   const program = new Registry();
   collectDefaultMetrics({ register: program, eventLoopMonitoringPrecision: LOOP_LOOK_MS });
+  for (const name of SUMS) program.removeSingleMetric(name);
   const healthchecks = new HealthcheckCounts();
   return {
     node: async () => [
