@@ -64,7 +64,7 @@ describe.skipIf(skip)('the recorded commands of kubectl', () => {
     [containerd, server] = await Promise.all([startContainerd(), startApiServer()]);
     kubeconfig = await server.kubeconfig('admin');
     node = new TestNode({ endpoint: containerd.endpoint, flags: [`--client-ca-file=${server.caFile}`] });
-    for (const object of objects(containerd.image)) server.create(object as never);
+    for (const object of objects(containerd.image)) server.create(object);
     await node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
     await eventually('the pods', isSettled, STARTING_MS);
   }, 90_000);

@@ -49,7 +49,10 @@ export class NodeProxy {
       },
       (answer) => {
         const { statusCode = 502 } = answer;
-        if (place.subresource === 'log' && statusCode >= 400) return void refuseLog(statusCode, answer, response);
+        if (place.subresource === 'log' && statusCode >= 400) {
+          refuseLog(statusCode, answer, response).catch(() => response.destroy());
+          return;
+        }
         const headers = Object.entries(answer.headers).filter(([name]) => !HOP_BY_HOP.has(name));
         response.writeHead(statusCode, Object.fromEntries(headers) as Record<string, string>);
         answer.pipe(response);
