@@ -26,7 +26,9 @@ interface Status {
 export async function execCommand(pod: string, command: readonly string[], options: ExecOptions): Promise<number> {
   if (command.length === 0) throw new LocalError('you must specify at least one command for the container');
   const client = await connect(pod, command, options);
+  // The first frames may come together with the answer to the handshake: who listens later misses them.
   const ended = statusOf(client);
+  await opened(client);
   if (options.stdin) sendStdin(client, options.tty ?? false);
   const status = await ended.finally(() => {
     process.stdin.unref();
@@ -48,15 +50,18 @@ async function connect(pod: string, command: readonly string[], options: ExecOpt
   const asked = { input: options.stdin, output: true, error: !options.tty, tty: options.tty };
   for (const [name, isAsked] of Object.entries(asked)) if (isAsked) query.set(name, '1');
   const path = ['exec', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
-  const client = new WebSocket(`ws+unix://${socket}:/${path}?${query.toString()}`, ['v5.channel.k8s.io']);
+  return new WebSocket(`ws+unix://${socket}:/${path}?${query.toString()}`, ['v5.channel.k8s.io']);
+}
+
+/** Resolves when the command's streams are there. @throws LocalError with the node's refusal */
+async function opened(client: WebSocket): Promise<void> {
   const refused = once(client, 'unexpected-response').then(async ([, response]) => {
     const parts: Buffer[] = [];
     for await (const part of response as AsyncIterable<Buffer>) parts.push(part);
     throw new LocalError(Buffer.concat(parts).toString().trim());
   });
-  await Promise.race([once(client, 'open'), refused]);
   refused.catch(() => {});
-  return client;
+  await Promise.race([once(client, 'open'), refused]);
 }
 
 /** Prints what comes until the status does. */
@@ -68,7 +73,7 @@ async function statusOf(client: WebSocket): Promise<Status> {
     if (data[0] === CHANNEL.stderr) process.stderr.write(payload);
     if (data[0] === CHANNEL.status) status = JSON.parse(payload.toString()) as Status;
   });
-  await once(client, 'close');
+  await once(client, 'close').catch(() => {});
   return status;
 }
 
