@@ -17,6 +17,7 @@ import { certificatePorts } from '../actors/kube/certificates.ts';
 import { connectKube } from '../actors/kube/index.ts';
 import { levelOf, logPorts, logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
+import { pluginPorts } from '../actors/plugins/index.ts';
 import { probePorts } from '../actors/probe/index.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
 import { healthzPorts } from '../actors/server/healthz.ts';
@@ -165,6 +166,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...certificatePorts({ vault }),
     ...kube.ports,
     ...runtime.ports,
+    ...pluginPorts(),
     ...probePorts(runtime.ports, server.onAttempt),
     ...logindPorts(),
     ...statsPorts(stats),

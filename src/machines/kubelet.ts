@@ -111,6 +111,10 @@ const subsystems = {
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
   eviction: subsystem('eviction', settings),
+  pluginManager: subsystem('pluginManager', ({ context }) => ({
+    path: `${context.settings!.rootDir}/plugins_registry`,
+    inCluster: context.clients!.mode === 'cluster',
+  })),
   shutdown: subsystem('shutdown', settings),
   oomWatcher: subsystem('oomWatcher', ({ context }) => oomWatcherInput(context)),
   server: subsystem('server', ({ context }) => apiPort(context)),

@@ -1,5 +1,5 @@
 /** Rows S115 to S208: `RunKubelet`, `createAndInitKubelet` and the parts that `NewMainKubelet` makes. */
-import { built, instead, planned, type Row, TESTS } from './row.ts';
+import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, failures, kubelet, corpus, refusals, subsystems } = TESTS;
 const CONFIGURATION = 'src/machines/startup/configuration';
@@ -242,7 +242,12 @@ export const KUBELET_ROWS: readonly Row[] = [
     ['src/machines/pods/spec/volumes.ts#volumeKind', 'volume.setUp'],
     'test/node/volumes.test.ts',
   ),
-  planned('S191', 'plugin manager', 'pods'),
+  built(
+    'S191',
+    'plugin manager',
+    ['pluginManager: watching', 'plugin: asking', 'plugins.watch'],
+    ['test/machines/node/plugin-manager.test.ts', 'test/actors/plugins/plugins.test.ts'],
+  ),
   instead('S192', 'DNS in a containerised mounter', 'a mounter path is accepted and has no mounter behind it'),
   built('S193', 'volume manager', ['volumes: settingUp', 'volume.setUp'], ['test/node/volumes.test.ts']),
   built(

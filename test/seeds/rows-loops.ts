@@ -1,5 +1,5 @@
 /** Rows S209 to S244: `startKubelet`, `Kubelet.Run` and the loops that go on from there. */
-import { built, instead, planned, type Row, TESTS } from './row.ts';
+import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, corpus, failures, kubelet, observation, faults } = TESTS;
 const RUN = 'kubelet: alive.startup.startKubelet.kubeletRun';
@@ -129,7 +129,12 @@ export const LOOP_ROWS: readonly Row[] = [
   ),
   built('S239', 'eviction manager starts', ['eviction: watch'], ['test/machines/node/eviction/eviction.test.ts']),
   built('S240', 'container log manager starts', ['containerLog: kept'], ['test/machines/pods/container-log.test.ts']),
-  planned('S241', 'plugin manager starts', 'pods'),
+  built(
+    'S241',
+    'plugin manager starts',
+    ['kubelet: alive.pluginManager.running', 'src/machines/node/plugin-policy.ts#judge'],
+    'test/node/plugins.test.ts',
+  ),
   built('S242', 'channels of the sync loop', ['syncLoop: syncing', `${RUN}.synchronizing`], [observation, kubelet]),
   built('S243', 'changes of pods', 'src/machines/pods/pod-source.ts#differences', [TESTS.subsystems, TESTS.pod]),
   built('S244', 'housekeeping', 'src/machines/pods/sync-loop.ts#HOUSEKEEPING_MS', `${faults}::pods that nobody wants`),

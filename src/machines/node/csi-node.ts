@@ -39,6 +39,8 @@ interface Context {
   readonly nodeName: string;
   readonly nodeUid: string;
   readonly drivers: Readonly<Record<string, CSIDriver>>;
+  /** Drivers that were here and are gone: their entries are taken back. */
+  readonly gone: readonly string[];
   readonly existing: CSINode | null;
   readonly retryMs: number;
 }
@@ -72,7 +74,7 @@ export function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
 /** Annotation and drivers of an existing CSINode as they should be, or `null` when they are. */
 export function csiNodePatch(context: Context): Readonly<Record<string, Json>> | null {
   const existing = context.existing!;
-  const names = new Set(Object.keys(context.drivers));
+  const names = new Set([...Object.keys(context.drivers), ...context.gone]);
   const others = (existing.spec?.drivers ?? []).filter(({ name }) => !names.has(name));
   const before = { metadata: { annotations: existing.metadata?.annotations ?? {} }, spec: existing.spec };
   const after = {
@@ -104,16 +106,19 @@ const noteNode = s.assign(({ event }) => (event.type === 'node.registered' ? { n
 const remember = s.assign({ existing: ({ event }) => (event as unknown as { output: CSINode }).output });
 
 const noteDriver = s.assign(({ context, event }) => {
-  if (event.type === 'csi.driverRegistered')
-    return { drivers: { ...context.drivers, [event.driver.name]: event.driver } };
+  if (event.type === 'csi.driverRegistered') {
+    const { driver } = event;
+    const gone = context.gone.filter((name) => name !== driver.name);
+    return { drivers: { ...context.drivers, [driver.name]: driver }, gone };
+  }
   if (event.type !== 'csi.driverGone') return {};
   const { [event.name]: _gone, ...drivers } = context.drivers;
-  return { drivers };
+  return { drivers, gone: [...new Set([...context.gone, event.name])] };
 });
 
 export const csiNodeMachine = s.createMachine({
   id: 'csiNode',
-  context: ({ input }) => ({ ...input, nodeUid: '', drivers: {}, existing: null, retryMs: RETRY_BASE_MS }),
+  context: ({ input }) => ({ ...input, nodeUid: '', drivers: {}, gone: [], existing: null, retryMs: RETRY_BASE_MS }),
   entry: sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: CSINODE_UNKNOWN } }),
   initial: 'unregistered',
   on: {

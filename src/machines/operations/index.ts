@@ -8,6 +8,7 @@ import { imageOperations } from './image.ts';
 import { kubeOperations } from './kube.ts';
 import { logindOperations } from './logind.ts';
 import { logOperations } from './logs.ts';
+import { pluginOperations } from './plugins.ts';
 import { probeOperations } from './probe.ts';
 import { runtimeOperations } from './runtime.ts';
 import { serverOperations } from './server.ts';
@@ -24,6 +25,7 @@ export const operations = {
   ...logOperations,
   ...logindOperations,
   ...kubeOperations,
+  ...pluginOperations,
   ...probeOperations,
   ...runtimeOperations,
   ...serverOperations,

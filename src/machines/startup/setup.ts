@@ -10,6 +10,7 @@ import { leaseMachine } from '../node/lease.ts';
 import { localServerMachine } from '../node/local-server.ts';
 import { nodeStatusMachine } from '../node/node-status.ts';
 import { oomWatcherMachine } from '../node/oom-watcher.ts';
+import { pluginManagerMachine } from '../node/plugin-manager.ts';
 import { podCIDRMachine } from '../node/pod-cidr.ts';
 import { runtimeStateMachine } from '../node/runtime-state.ts';
 import { serverMachine } from '../node/server.ts';
@@ -80,6 +81,7 @@ export const SUBSYSTEMS = [
   'imageGC',
   'eviction',
   'oomWatcher',
+  'pluginManager',
   'shutdown',
   'server',
   'readOnlyServer',
@@ -141,6 +143,7 @@ export const kubeletSetup = setup({
     imageGC: imageGcMachine as AnyStateMachine,
     eviction: evictionMachine as AnyStateMachine,
     oomWatcher: oomWatcherMachine as AnyStateMachine,
+    pluginManager: pluginManagerMachine as AnyStateMachine,
     shutdown: shutdownMachine as AnyStateMachine,
     server: serverMachine as AnyStateMachine,
     readOnlyServer: serverMachine as AnyStateMachine,

@@ -136,6 +136,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
       meta: { steps: 'S239, S241-S244' },
       entry: enqueueActions(({ context, enqueue }) => {
         if (context.settings!.eviction !== undefined) enqueue.raise({ type: 'create.eviction' });
+        enqueue.raise({ type: 'create.pluginManager' });
         if (context.settings!.shutdown !== undefined) enqueue.raise({ type: 'create.shutdown' });
       }),
       initial: 'up',

@@ -34,6 +34,7 @@ const OF_KIND: Readonly<Record<string, Readonly<Record<string, MergeKey>>>> = {
   Pod: { ports: 'containerPort', podIPs: 'ip', hostIPs: 'ip', resourceClaimStatuses: 'name' },
   Node: { addresses: 'type', podCIDRs: '' },
   Service: { ports: 'port' },
+  CSINode: { drivers: 'name' },
 };
 
 const DIRECTIVE = '$patch';

@@ -74,3 +74,38 @@ test('tries again for as long as the API server is away', () => {
   expect(world.asked()).toHaveLength(5);
   expect(world.said()).toContain('Failed to initialize CSINode');
 });
+
+test('takes back the entry of a driver that is gone, and of no other', () => {
+  const entry = (name: string) => ({ name, nodeID: 'n', topologyKeys: [] });
+  let known = { ...recorded, spec: { drivers: [entry('other'), entry('csi.example.test')] } };
+  const bodies: unknown[] = [];
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': () => ok(known),
+      'kube.patch': ({ body }: { body: unknown }) => {
+        bodies.push(body);
+        known = { ...known, spec: { drivers: [entry('other')] } };
+        return ok(known);
+      },
+    },
+    ['nodeStatus'],
+  );
+  world.tell(registered);
+  world.tell({ type: 'csi.driverRegistered', driver: entry('csi.example.test') });
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([]);
+  world.tell({ type: 'csi.driverGone', name: 'csi.example.test' });
+  world.time.advanceTo(world.time.now());
+  expect(bodies).toEqual([
+    {
+      spec: {
+        '$setElementOrder/drivers': [{ name: 'other' }],
+        drivers: [{ $patch: 'delete', name: 'csi.example.test' }],
+      },
+    },
+  ]);
+  expect(world.state()).toBe('initialized');
+  expect(world.divergence()).toBeNull();
+});

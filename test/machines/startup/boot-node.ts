@@ -118,6 +118,7 @@ export const HEALTHY: Answers = {
   'logind.inhibitShutdown': 'stream',
   'logind.watchShutdown': 'stream',
   'host.watchOom': 'stream',
+  'plugins.watch': 'stream',
   'stats.watchStorage': 'stream',
   'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
   'server.serve': 'stream',

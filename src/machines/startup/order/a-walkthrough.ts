@@ -100,7 +100,7 @@ export const walkthroughNotHere: readonly NotHere[] = [
   { step: 'RuntimeClass manager', row: 'S230', why: 'cluster' },
   { step: 'eviction manager', row: 'S239', why: 'folded' },
   { step: 'container log manager', row: 'S240', why: 'folded' },
-  { step: 'plugin manager', row: 'S241', why: 'pods' },
+  { step: 'plugin manager', row: 'S241', why: 'folded' },
 ];
 
 export const walkthrough: OrderDocument = {

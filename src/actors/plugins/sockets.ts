@@ -1,0 +1,157 @@
+/**
+ * `plugins.watch`: follows the sockets below `plugins_registry` and speaks when the set of them changed.
+ *
+ * inotify is only a hint, folder by folder; the tree is looked through again after each, once more when things have
+ * been quiet for a second, and at least every {@link PERIOD_MS}. Names that begin with a dot are not looked at, and no
+ * symbolic link is followed out of the folder.
+ *
+ * Invariants: one look at a time; what is emitted is always the complete set, and never twice the same; nothing is
+ * emitted after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
+ */
+import { lstat, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
+import type { PluginSocket, pluginOperations } from '../../machines/operations/plugins.ts';
+import { PathWatch } from '../host/path-watch.ts';
+
+/** Safety net for the hint that was dropped. */
+const PERIOD_MS = 30_000;
+/** From a hint to the look: lets the other events of one plugin's start arrive. */
+const SOON_MS = 10;
+/** A look after the last hint, for the event that was dropped. */
+const QUIET_MS = 1_000;
+/** Folders below each other; a plugin is at most a folder or two deep. */
+const DEPTH_MAX = 8;
+/** Each holds an inotify watch, of which a user has some thousands. */
+const FOLDERS_MAX = 128;
+/** Far above the plugins of any node; each is an actor. */
+const SOCKETS_MAX = 256;
+
+type Operation = (typeof pluginOperations)['plugins.watch'];
+type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+
+export const watchPlugins: Port<Operation> = async (call) => {
+  await new SocketFollower(call).run();
+  return null;
+};
+
+interface Look {
+  readonly sockets: PluginSocket[];
+  readonly folders: string[];
+  readonly errors: string[];
+}
+
+class SocketFollower {
+  readonly #call: Call;
+  readonly #watches = new Map<string, PathWatch>();
+  #emitted = '';
+  #hinted = false;
+  #lastHintAtMs = 0;
+  /** Ends the wait between two looks. */
+  #wake: () => void = () => {};
+
+  constructor(call: Call) {
+    this.#call = call;
+  }
+
+  async run(): Promise<void> {
+    const { input, signal } = this.#call;
+    const onAbort = () => this.#wake();
+    signal.addEventListener('abort', onAbort, { once: true });
+    while (!signal.aborted) {
+      this.#hinted = false;
+      const look = await lookThrough(input.path);
+      // A folder that is new may have been filled before it was watched.
+      if (await this.#watch(look.folders)) this.#hint();
+      this.#say(look);
+      if (!this.#hinted) await this.#sleep(Math.min(PERIOD_MS, this.#quietInMs()));
+      if (this.#hinted) await setTimeout(SOON_MS, undefined, { signal }).catch(() => {});
+    }
+    signal.removeEventListener('abort', onAbort);
+    for (const watch of this.#watches.values()) watch.close();
+  }
+
+  /** Hangs a watch on each folder; true when one is new. */
+  async #watch(folders: readonly string[]): Promise<boolean> {
+    const wanted = new Set(folders);
+    let isNew = false;
+    for (const [folder, watch] of this.#watches) {
+      if (wanted.has(folder)) continue;
+      watch.close();
+      this.#watches.delete(folder);
+    }
+    for (const folder of wanted) {
+      isNew ||= !this.#watches.has(folder);
+      const watch = this.#watches.get(folder) ?? new PathWatch(folder, () => this.#hint());
+      this.#watches.set(folder, watch);
+      await watch.arm();
+    }
+    return isNew;
+  }
+
+  #say({ sockets, errors }: Look): void {
+    const said = JSON.stringify([sockets, errors]);
+    if (said === this.#emitted || this.#call.signal.aborted) return;
+    this.#emitted = said;
+    this.#call.emit({ type: 'plugins.changed', sockets, errors });
+  }
+
+  #hint(): void {
+    this.#lastHintAtMs = Date.now();
+    this.#hinted = true;
+    this.#wake();
+  }
+
+  #quietInMs(): number {
+    const leftMs = this.#lastHintAtMs + QUIET_MS - Date.now();
+    return leftMs > 0 ? leftMs : Number.POSITIVE_INFINITY;
+  }
+
+  /** Waits until the time is over, a hint came or the machine lost interest. */
+  async #sleep(ms: number): Promise<void> {
+    const over = new AbortController();
+    this.#wake = () => over.abort();
+    if (this.#call.signal.aborted) return;
+    await setTimeout(ms, undefined, { signal: over.signal }).catch(() => {});
+  }
+}
+
+/** Every folder and socket below `root`; what cannot be looked through is an error, what vanished meanwhile is not. */
+async function lookThrough(root: string): Promise<Look> {
+  const look: Look = { sockets: [], folders: [root], errors: [] };
+  await descend(root, 0, look);
+  look.sockets.sort((one, other) => (one.path < other.path ? -1 : 1));
+  return look;
+}
+
+async function descend(folder: string, depth: number, look: Look): Promise<void> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') look.errors.push(`cannot read the plugin folder: ${error.message}`);
+    return [];
+  });
+  for (const entry of entries.toSorted((one, other) => (one.name < other.name ? -1 : 1))) {
+    if (entry.name.startsWith('.')) continue;
+    const path = join(folder, entry.name);
+    if (entry.isSocket()) await note(path, look);
+    else if (entry.isDirectory() && isWithinLimits(path, depth, look)) {
+      look.folders.push(path);
+      await descend(path, depth + 1, look);
+    }
+  }
+}
+
+function isWithinLimits(path: string, depth: number, { folders, errors }: Look): boolean {
+  if (depth < DEPTH_MAX && folders.length < FOLDERS_MAX) return true;
+  errors.push(`${path} is not looked into: at most ${FOLDERS_MAX} folders are, ${DEPTH_MAX} deep`);
+  return false;
+}
+
+async function note(path: string, { sockets, errors }: Look): Promise<void> {
+  if (sockets.length >= SOCKETS_MAX) {
+    errors.push(`${path} is not asked what it is: at most ${SOCKETS_MAX} plugins are`);
+    return;
+  }
+  const found = await lstat(path, { bigint: true }).catch(() => null);
+  if (found) sockets.push({ path, identity: `${found.dev}:${found.ino}:${found.mtimeNs}` });
+}

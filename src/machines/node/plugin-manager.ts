@@ -1,0 +1,162 @@
+/**
+ * The plugin manager: one actor for each plugin that put a socket into the plugin folder.
+ *
+ * Decides: which plugins are taken (CSI drivers, one a name; no device plugins, no resource drivers).
+ * Owns: the sockets that are there, and which driver registered on which.
+ * Hears: `plugins.changed` of its watch; `plugin.*` of its actors.
+ * Asks: `plugins.watch`; its actors ask the plugins.
+ * Tells: `csiNode`, in a cluster, which drivers this node has and has no more.
+ * Invariants: M1 a driver is registered exactly as long as its socket is the one it registered on. M2 one plugin that
+ * hangs, lies or crashes its actor keeps no other from registering.
+ * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
+ */
+import { type AnyActorRef, line, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
+import { type PluginSocket, type PluginsChanged, pluginOperations } from '../operations/plugins.ts';
+import type { Ended } from '../pods/messages.ts';
+import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
+import { judge } from './plugin-policy.ts';
+
+/** Before a watch that broke, or the actor of a plugin that crashed, begins again. */
+const RETRY_MS = 5_000;
+
+export interface PluginManagerInput {
+  /** The folder where plugins announce themselves. */
+  readonly path: string;
+  /** False: there is no CSINode to be told. */
+  readonly inCluster: boolean;
+}
+
+interface Plugin {
+  /** Of its actor. */
+  readonly id: string;
+  readonly identity: string;
+  /** The driver that was taken, and its version of CSI; `null` while none was. */
+  readonly driver: { readonly name: string; readonly version: string } | null;
+}
+
+interface Context extends PluginManagerInput {
+  /** By path of the socket. */
+  readonly plugins: Readonly<Record<string, Plugin>>;
+  /** Actors that there ever were: their names are never used again. */
+  readonly spawned: number;
+}
+
+type Event =
+  | PluginsChanged
+  | PluginReport
+  | Ended
+  | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
+
+const s = setup({
+  types: { input: {} as PluginManagerInput, context: {} as Context, events: {} as Event },
+  actors: { plugin: pluginMachine, ...pick(pluginOperations, 'plugins.watch') },
+});
+
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
+  const id = `plugin-${context.spawned}`;
+  enqueue.spawnChild('plugin', { id, input: { socket: path } });
+  const plugins = { ...context.plugins, [path]: { id, identity, driver: null } };
+  return { ...context, plugins, spawned: context.spawned + 1 };
+}
+
+/** Ends the actor of a socket, and the driver that registered there. */
+function end(enqueue: Enqueue, { inCluster }: Context, path: string, { id, driver }: Plugin): void {
+  enqueue.stopChild(id);
+  if (!driver) return;
+  const { name } = driver;
+  enqueue(line('info', ['DeRegisterPlugin called', { pluginName: name, socket: path }]));
+  if (inCluster) enqueue.sendTo(to('csiNode'), { type: 'csi.driverGone', name });
+}
+
+const follow = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugins.changed') return;
+  for (const error of event.errors) enqueue(line('error', [error, {}]));
+  const there = new Map(event.sockets.map(({ path, identity }) => [path, identity]));
+  const plugins = Object.entries(context.plugins);
+  const stays = ([path, { identity }]: (typeof plugins)[number]) => there.get(path) === identity;
+  for (const entry of plugins) if (!stays(entry)) end(enqueue, context, ...entry);
+  let after: Context = { ...context, plugins: Object.fromEntries(plugins.filter(stays)) };
+  for (const socket of event.sockets) if (!after.plugins[socket.path]) after = start(enqueue, after, socket);
+  enqueue.assign(after);
+});
+
+const decide = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.introduced') return;
+  const { socket, info } = event;
+  const plugin = context.plugins[socket];
+  if (!plugin) return;
+  const taken = Object.values(context.plugins).flatMap(({ driver }) => (driver ? [driver] : []));
+  const verdict = judge(info, socket, new Map(taken.map(({ name, version }) => [name, version])));
+  const answer: PluginVerdict =
+    'error' in verdict ? { type: 'plugin.refused', error: verdict.error } : { type: 'plugin.accepted' };
+  enqueue.sendTo<AnyActorRef>(plugin.id, answer);
+  if ('error' in verdict) return;
+  const driver = { name: info.name, version: verdict.version };
+  enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver } } });
+});
+
+const register = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.registered') return;
+  const { driver, socket } = event;
+  enqueue(line('info', ['Registered CSI driver', { driver: driver.name, nodeID: driver.nodeID, socket }]));
+  if (context.inCluster) enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver });
+});
+
+const forget = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.failed') return;
+  const plugin = context.plugins[event.socket];
+  if (plugin) enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, driver: null } } });
+});
+
+const bury = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const found = Object.entries(context.plugins).find(([, plugin]) => plugin.id === id);
+  if (!found) return;
+  const [path, plugin] = found;
+  const { message } = (event as unknown as { error: PlainError }).error;
+  enqueue(line('error', ['The actor of a plugin crashed and starts again', { socket: path, err: message }]));
+  end(enqueue, context, path, plugin);
+  enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null } } });
+  enqueue.raise({ type: 'plugin.respawn', path, id }, { delay: RETRY_MS, id: `respawn-${id}` });
+});
+
+const respawn = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.respawn') return;
+  const { path, id } = event;
+  const plugin = context.plugins[path];
+  if (plugin?.id === id) enqueue.assign(start(enqueue, context, { path, identity: plugin.identity }));
+});
+
+const sayBroken = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+  'The watch of the plugin folder broke and starts again',
+  { path: context.path, err: (event as unknown as { error: PlainError }).error.message },
+]);
+
+export const pluginManagerMachine = s.createMachine({
+  id: 'pluginManager',
+  context: ({ input }) => ({ ...input, plugins: {}, spawned: 0 }),
+  entry: line('info', 'Starting Kubelet Plugin Manager'),
+  initial: 'watching',
+  on: {
+    'plugins.changed': { actions: follow },
+    'plugin.introduced': { actions: decide },
+    'plugin.registered': { actions: register },
+    'plugin.failed': { actions: forget },
+    'plugin.respawn': { actions: respawn },
+    'xstate.error.actor.*': { actions: bury },
+  },
+  states: {
+    watching: {
+      invoke: {
+        id: 'sockets',
+        src: 'plugins.watch',
+        input: ({ context: { path } }) => ({ path }),
+        onDone: 'broken',
+        onError: { target: 'broken', actions: sayBroken },
+      },
+    },
+    broken: { after: { [RETRY_MS]: 'watching' } },
+  },
+});

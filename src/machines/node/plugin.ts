@@ -1,0 +1,149 @@
+/**
+ * One plugin: the handshake with the socket that it put into the plugin folder.
+ *
+ * Decides: when it is asked again, and what it is told. Owns: what the plugin says of itself.
+ * Hears: `plugin.accepted`, `plugin.refused` of the plugin manager.
+ * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `plugins.notifyRegistrationStatus`.
+ * Tells: the plugin manager `plugin.introduced`, then `plugin.registered` or `plugin.failed`.
+ * Invariants:
+ *   G1 a plugin is told that it is registered only after the plugin manager was.
+ *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
+ *   cannot say what it calls this node is told so once, and must listen anew.
+ * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go.
+ */
+import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { type CSINodeInfo, type PluginInfo, pluginOperations } from '../operations/plugins.ts';
+import type { CSIDriver } from './csi-node.ts';
+import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
+
+/** Upstream's pauses between tries. */
+const RETRY_BASE_MS = 500;
+const RETRY_MAX_MS = 122_000;
+
+export interface PluginInput {
+  readonly socket: string;
+}
+
+export type PluginReport =
+  | { readonly type: 'plugin.introduced'; readonly socket: string; readonly info: PluginInfo }
+  | { readonly type: 'plugin.registered'; readonly socket: string; readonly driver: CSIDriver }
+  | { readonly type: 'plugin.failed'; readonly socket: string };
+
+export type PluginVerdict =
+  | { readonly type: 'plugin.accepted' }
+  | { readonly type: 'plugin.refused'; readonly error: string };
+
+interface Context {
+  readonly socket: string;
+  readonly info: PluginInfo | null;
+  /** What it is told is wrong; empty when nothing is. */
+  readonly error: string;
+  readonly retryMs: number;
+}
+
+const s = setup({
+  types: { input: {} as PluginInput, context: {} as Context, events: {} as PluginVerdict },
+  actors: pick(pluginOperations, 'plugins.getInfo', 'plugins.csiNodeGetInfo', 'plugins.notifyRegistrationStatus'),
+  delays: { retry: ({ context }) => context.retryMs },
+});
+
+const messageOf = (event: unknown): string => (event as { error: PlainError }).error.message;
+const nodeInfoOf = (event: unknown): CSINodeInfo => (event as { output: CSINodeInfo }).output;
+
+const introduce = s.enqueueActions(({ context, event, enqueue }) => {
+  const info = (event as unknown as { output: PluginInfo }).output;
+  enqueue.assign({ info });
+  enqueue.sendParent({ type: 'plugin.introduced', socket: context.socket, info } satisfies PluginReport);
+});
+
+const sayUnheard = line<Context, { type: string }, undefined, PluginVerdict>('error', ({ context, event }) => [
+  messageOf(event),
+  { socket: context.socket, retryInMs: context.retryMs },
+]);
+
+const sayUntold = line<Context, { type: string }, undefined, PluginVerdict>('error', ({ context, event }) => [
+  'Failed to tell a plugin whether it is registered',
+  { socket: context.socket, err: messageOf(event) },
+]);
+
+const fail = (reason: (event: unknown) => string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    enqueue.assign({ error: `RegisterPlugin error -- plugin registration failed with err: ${reason(event)}` });
+    enqueue.sendParent({ type: 'plugin.failed', socket: context.socket } satisfies PluginReport);
+  });
+
+const tell = (registered: boolean) => ({
+  id: 'notify',
+  src: 'plugins.notifyRegistrationStatus' as const,
+  input: ({ context: { socket, error } }: { context: Context }) => ({ socket, registered, error }),
+});
+
+const sayRefusal = s.enqueueActions(({ context, enqueue }) => {
+  enqueue(line('error', [context.error, { socket: context.socket, plugin: context.info?.name ?? '' }]));
+});
+
+export const pluginMachine = s.createMachine({
+  id: 'plugin',
+  context: ({ input }) => ({ socket: input.socket, info: null, error: '', retryMs: RETRY_BASE_MS }),
+  initial: 'asking',
+  states: {
+    asking: {
+      meta: { waitsFor: 'the plugin to say what it is' },
+      invoke: {
+        id: 'info',
+        src: 'plugins.getInfo',
+        input: ({ context: { socket } }) => ({ socket }),
+        onDone: { target: 'judged', actions: introduce },
+        onError: { target: 'backingOff', actions: sayUnheard },
+      },
+    },
+    judged: {
+      meta: { waitsFor: 'the plugin manager to take the plugin or not' },
+      on: {
+        'plugin.accepted': 'identifying',
+        'plugin.refused': { target: 'refused', actions: assign({ error: ({ event }) => event.error }) },
+      },
+    },
+    identifying: {
+      meta: { waitsFor: 'the CSI driver to say what it calls this node' },
+      invoke: {
+        id: 'nodeInfo',
+        src: 'plugins.csiNodeGetInfo',
+        input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
+        onDone: [
+          {
+            guard: ({ event }) => nodeInfoProblem(event.output) === null,
+            target: 'accepted',
+            actions: sendParent(({ context, event }) => ({
+              type: 'plugin.registered',
+              socket: context.socket,
+              driver: driverOf(context.info!.name, nodeInfoOf(event)),
+            })),
+          },
+          { target: 'failed', actions: fail((event) => nodeInfoProblem(nodeInfoOf(event))!) },
+        ],
+        onError: { target: 'failed', actions: fail(messageOf) },
+      },
+    },
+    accepted: {
+      meta: { waitsFor: 'the plugin to hear that it is registered' },
+      invoke: { ...tell(true), onDone: 'registered', onError: { target: 'registered', actions: sayUntold } },
+    },
+    registered: {},
+    refused: {
+      meta: { waitsFor: 'the plugin to hear that it is not registered' },
+      entry: sayRefusal,
+      invoke: { ...tell(false), onDone: 'backingOff', onError: { target: 'backingOff', actions: sayUntold } },
+    },
+    backingOff: {
+      exit: assign({ error: '', retryMs: ({ context }) => Math.min(context.retryMs * 2, RETRY_MAX_MS) }),
+      after: { retry: 'asking' },
+    },
+    failed: {
+      entry: sayRefusal,
+      meta: { waitsFor: 'the plugin to hear that it is not registered' },
+      invoke: { ...tell(false), onDone: 'dismissed', onError: { target: 'dismissed', actions: sayUntold } },
+    },
+    dismissed: { meta: { waitsFor: 'the plugin to listen anew' } },
+  },
+});

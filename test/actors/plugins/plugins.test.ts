@@ -1,0 +1,138 @@
+/** The folder of plugins and the talk with them, over real sockets. */
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import * as grpc from '@grpc/grpc-js';
+import { expect, onTestFinished, test } from 'vitest';
+import { pluginPorts } from '../../../src/actors/plugins/index.ts';
+import { type CsiDriverOptions, startCsiDriver } from '../../fakes/csi-driver.ts';
+import { openStream, perform, temporaryFolder } from '../../support/host-ports.ts';
+
+const ports = pluginPorts();
+const follow = (path: string) => openStream(ports['plugins.watch'], { path });
+type Item = ReturnType<typeof follow>['items'][number];
+const paths = ({ sockets }: Item) => sockets.map(({ path }) => path);
+
+async function driver(options: CsiDriverOptions) {
+  const started = await startCsiDriver(options);
+  onTestFinished(() => started.close());
+  return started;
+}
+
+function listen(path: string): Promise<() => void> {
+  const server = createServer();
+  onTestFinished(() => void server.close());
+  return new Promise((done) => server.listen(path, () => done(() => void server.close())));
+}
+
+const times = (count: number) => new Promise((resolve) => setTimeout(resolve, count));
+
+test('an empty folder is said once', async () => {
+  const stream = follow(await temporaryFolder());
+  expect(await stream.until(() => true)).toEqual({ type: 'plugins.changed', sockets: [], errors: [] });
+  await times(1_300);
+  expect(stream.items).toHaveLength(1);
+});
+
+test('a socket is said when it appears, in a new folder too, and when it is gone', async () => {
+  const folder = await temporaryFolder();
+  const stream = follow(folder);
+  await stream.until(() => true);
+  mkdirSync(join(folder, 'below/it'), { recursive: true });
+  const close = await listen(join(folder, 'below/it/b.sock'));
+  await stream.until((item) => paths(item).length === 1);
+  await listen(join(folder, 'a.sock'));
+  const both = await stream.until((item) => paths(item).length === 2);
+  expect(paths(both)).toEqual([join(folder, 'a.sock'), join(folder, 'below/it/b.sock')]);
+  const said = stream.items.length;
+  close();
+  await stream.until((item) => stream.items.indexOf(item) >= said && paths(item).length === 1);
+});
+
+test('hidden names, files and folders that end like sockets are not plugins', async () => {
+  const folder = await temporaryFolder();
+  writeFileSync(join(folder, 'file.sock'), '');
+  mkdirSync(join(folder, '.hidden'));
+  await listen(join(folder, '.hidden/a.sock'));
+  await listen(join(folder, '.b.sock'));
+  await listen(join(folder, 'c.sock'));
+  expect(paths(await follow(folder).until(() => true))).toEqual([join(folder, 'c.sock')]);
+});
+
+test('a socket that listens anew under its name is another one', async () => {
+  const folder = await temporaryFolder();
+  const path = join(folder, 'a.sock');
+  const stream = follow(folder);
+  await listen(path);
+  const first = await stream.until((item) => item.sockets.length === 1);
+  rmSync(path);
+  await listen(path);
+  await stream.until((item) => item.sockets.length === 1 && item.sockets[0]!.identity !== first.sockets[0]!.identity);
+});
+
+test('a folder that is missing is followed from when it is there', async () => {
+  const folder = join(await temporaryFolder(), 'plugins_registry');
+  const stream = follow(folder);
+  expect(await stream.until(() => true)).toMatchObject({ sockets: [], errors: [] });
+  mkdirSync(folder);
+  await listen(join(folder, 'a.sock'));
+  await stream.until((item) => item.sockets.length === 1);
+});
+
+test('a plugin says what it is and hears what became of it', async () => {
+  const folder = await temporaryFolder();
+  const socket = join(folder, 'reg.sock');
+  const endpoint = join(folder, 'csi.sock');
+  const plugin = await driver({ socket, endpoint, versions: ['1.0.0', '1.9.0'] });
+  expect(await perform(ports['plugins.getInfo'], { socket })).toEqual({
+    type: 'CSIPlugin',
+    name: 'csi.example.test',
+    endpoint,
+    versions: ['1.0.0', '1.9.0'],
+  });
+  await perform(ports['plugins.notifyRegistrationStatus'], { socket, registered: false, error: 'no' });
+  await perform(ports['plugins.notifyRegistrationStatus'], { socket, registered: true, error: '' });
+  expect(plugin.statuses).toEqual([
+    { plugin_registered: false, error: 'no' },
+    { plugin_registered: true, error: '' },
+  ]);
+});
+
+test('a driver says what it calls the node, with its topology in order', async () => {
+  const socket = join(await temporaryFolder(), 'csi.sock');
+  const accessible_topology = { segments: { zone: 'b', rack: '4' } };
+  await driver({ socket, nodeInfo: { node_id: 'n', max_volumes_per_node: '9007199254740993', accessible_topology } });
+  expect(await perform(ports['plugins.csiNodeGetInfo'], { endpoint: socket })).toEqual({
+    nodeID: 'n',
+    maxVolumes: '9007199254740993',
+    topologyKeys: ['rack', 'zone'],
+  });
+});
+
+test('a driver that does not know gives its own words', async () => {
+  const socket = join(await temporaryFolder(), 'csi.sock');
+  await driver({ socket, nodeInfo: { code: grpc.status.INTERNAL, details: 'no metadata' } });
+  const asked = perform(ports['plugins.csiNodeGetInfo'], { endpoint: socket });
+  await expect(asked).rejects.toThrow('rpc error: code = Internal desc = no metadata');
+});
+
+test('a socket that speaks something else fails in the words of upstream', { timeout: 20_000 }, async () => {
+  const folder = await temporaryFolder();
+  const mute = join(folder, 'mute.sock');
+  await listen(mute);
+  const other = join(folder, 'other.sock');
+  const server = new grpc.Server();
+  await new Promise((done) => server.bindAsync(`unix://${other}`, grpc.ServerCredentials.createInsecure(), done));
+  onTestFinished(() => server.forceShutdown());
+  const [silent, stranger] = await Promise.allSettled(
+    [mute, other].map((socket) => perform(ports['plugins.getInfo'], { socket })),
+  );
+  expect(silent).toMatchObject({
+    reason: {
+      message: `RegisterPlugin error -- dial failed at socket ${mute}, err: failed to dial socket ${mute}, err: context deadline exceeded`,
+    },
+  });
+  expect((stranger as PromiseRejectedResult).reason.message).toContain(
+    `RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket ${other}, err: rpc error: code = Unimplemented`,
+  );
+});

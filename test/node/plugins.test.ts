@@ -1,0 +1,84 @@
+/** A CSI driver registers on a running node: its sidecar hears of it, and the cluster sees it in the CSINode. */
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
+import { type CsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';
+import { eventually, TestNode } from '../support/daemon.ts';
+
+let node: TestNode;
+let driver: CsiDriver | undefined;
+beforeEach(() => {
+  node = new TestNode();
+});
+afterEach(async () => {
+  driver?.close();
+  await node.close();
+});
+
+/** The folder is the kubelet's own, made while it starts. */
+const registry = () => {
+  const folder = join(node.rootDir, 'plugins_registry');
+  return eventually('the folder of plugins', () => (existsSync(folder) ? folder : undefined));
+};
+
+async function startDriver(): Promise<CsiDriver> {
+  const own = join(node.rootDir, 'plugins/csi.example.test');
+  mkdirSync(own, { recursive: true });
+  return await startCsiDriver({
+    socket: join(await registry(), 'csi.example.test-reg.sock'),
+    endpoint: join(own, 'csi.sock'),
+    nodeInfo: {
+      node_id: 'id-of-node1',
+      max_volumes_per_node: '7',
+      accessible_topology: { segments: { 'topology.example.test/zone': 'a' } },
+    },
+  });
+}
+const told = (plugin: CsiDriver) => eventually('the status of the registration', () => plugin.statuses.at(0));
+
+test('alone: a driver is registered, and the journal replays', async () => {
+  await node.start();
+  driver = await startDriver();
+  expect(await told(driver)).toEqual({ plugin_registered: true, error: '' });
+  expect(await node.stop()).toBe(0);
+  expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
+});
+
+test('alone: a device plugin is told that there is nobody for it', async () => {
+  await node.start();
+  const socket = join(await registry(), 'device.sock');
+  driver = await startCsiDriver({ socket, type: 'DevicePlugin' });
+  expect(await told(driver)).toEqual({
+    plugin_registered: false,
+    error: `RegisterPlugin error -- no handler registered for plugin type: DevicePlugin at socket ${socket}`,
+  });
+});
+
+describe('in a cluster', () => {
+  let server: ApiServer;
+  beforeEach(async () => {
+    server = await startApiServer();
+  });
+  afterEach(() => server.close());
+
+  const drivers = () =>
+    (server.store.get('storage.k8s.io/v1', 'csinodes', 'node1') as { spec?: { drivers?: unknown[] } } | undefined)?.spec
+      ?.drivers;
+
+  test('the CSINode has the driver for as long as its socket is there', async () => {
+    await node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
+    driver = await startDriver();
+    expect(await eventually('the driver', () => (drivers()?.length === 1 ? drivers() : undefined))).toEqual([
+      {
+        name: 'csi.example.test',
+        nodeID: 'id-of-node1',
+        topologyKeys: ['topology.example.test/zone'],
+        allocatable: { count: 7 },
+      },
+    ]);
+    expect(await told(driver)).toEqual({ plugin_registered: true, error: '' });
+    driver.close();
+    await eventually('the driver to be gone', () => (drivers()?.length ? undefined : true));
+  });
+});
