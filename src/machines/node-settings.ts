@@ -5,6 +5,7 @@
 import type { SecretHandle } from '../kernel/xstate.ts';
 import type { EvictionSettings } from './node/eviction/policy.ts';
 import type { ShutdownSettings } from './node/shutdown/policy.ts';
+import type { CpuManagerSettings } from './pods/admission/cpu-manager.ts';
 
 /** What of this node decides about pods. Amounts: thousandths of a CPU, whole units of everything else. */
 export interface AdmissionSettings {
@@ -15,6 +16,8 @@ export interface AdmissionSettings {
   readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
   readonly sysctls: { readonly kernelVersion: string; readonly allowedUnsafe: readonly string[] };
   readonly appArmor: boolean;
+  /** Containers may have CPUs of their own; absent: all share all. */
+  readonly cpuManager?: CpuManagerSettings;
 }
 
 export interface RuntimeHandlerAbilities {

@@ -200,7 +200,16 @@ export const RUN_ROWS: readonly Row[] = [
     ],
     ['test/actors/cgroup/version-1.test.ts', 'test/machines/startup/configuration/corpus.test.ts'],
   ),
-  planned('S097', 'CPU manager', 'pods', `${CONFIGURATION}/resource-managers.ts#cpuManagerError`),
+  built(
+    'S097',
+    'CPU manager',
+    [
+      `${CONFIGURATION}/resource-managers.ts#cpuManagerError`,
+      'src/machines/pods/admission/cpu-manager.ts#assignCpus',
+      'src/machines/pods/pod-cpus.ts#pinning',
+    ],
+    ['test/machines/pods/cpu-manager.test.ts', 'test/node/cpu-manager.test.ts'],
+  ),
   planned('S098', 'memory manager', 'pods', `${CONFIGURATION}/resource-managers.ts#memoryManagerError`),
   built(
     'S099',

@@ -67,9 +67,10 @@ const isContainerState = (state: ContainerState): boolean =>
 const isPulledState = ({ backoffMs, untilMs, message }: PulledState): boolean =>
   [backoffMs, untilMs].every((value) => Number.isFinite(value) && value >= 0) && typeof message === 'string';
 
-const isGrant = ({ demand, allocation }: Grant): boolean =>
+const isGrant = ({ demand, allocation, cpus = {} }: Grant): boolean =>
   Array.isArray(demand.ports) &&
   Object.values(demand.requests).every((amount) => /^\d+$/.test(amount)) &&
+  Object.values(cpus).every((list) => /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(list)) &&
   isAllocation(allocation);
 
 const isAllocation = (allocation: Grant['allocation']): boolean =>

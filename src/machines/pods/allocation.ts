@@ -21,6 +21,7 @@ import type { NodeSettings } from '../node-settings.ts';
 import type { SoftState } from '../operations/host.ts';
 import { type EventText, podEvents, podMessages, podReasons } from '../reasons.ts';
 import { admit, byUrgency, resize } from './admission/admit.ts';
+import { admittedCpus, pinnedResize, podCpus, sharedBy } from './admission/cpu-grants.ts';
 import type { AllocationMessage, AllocationReport, Grant } from './admission/messages.ts';
 import type { NodeView, Rejection, Taint } from './admission/predicates.ts';
 import type { Candidate } from './admission/preemption.ts';
@@ -103,6 +104,8 @@ const keeping = (work: (w: Work) => void) =>
     work({ args, books });
     const demand = demandOf(books);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
+    const shared = sharedBy(context.settings, books.grants);
+    if (shared !== sharedBy(context.settings, grants)) reply({ args, books }, { type: 'allocation.shared', shared });
     enqueue.assign({ ...books, demand });
   });
 
@@ -169,7 +172,7 @@ function take(w: Work, wish: Wish): void {
   const isEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
   w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wish } : without(w.books.unjudged, uid);
   if (isEarly) return;
-  if (rejection !== null) return refuse(w, request, rejection);
+  if (rejection !== null) return refuse(w, request, cpuShortage(w, wish, rejection) ?? rejection);
   if (victims.length === 0) return give(w, wish);
   w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
   w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
@@ -188,13 +191,26 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
   reply(w, { type: 'allocation.refused', uid, rejection });
 }
 
+/** Upstream gives out single CPUs before it counts, and so its refusal is the one that a pod has. */
+function cpuShortage(w: Work, { request }: Wish, { reason }: Rejection): Rejection | null {
+  if (reason !== 'OutOfcpu' && reason !== 'UnexpectedAdmissionError') return null;
+  const answer = admittedCpus(w.args.context.settings, request, w.books.grants);
+  return 'rejection' in answer ? answer.rejection : null;
+}
+
 function give(w: Work, { request, allocation }: Wish): void {
   const { uid, demand } = request;
-  w.books.grants = { ...w.books.grants, [uid]: { demand, allocation } };
+  const answer = admittedCpus(w.args.context.settings, request, w.books.grants);
+  if ('rejection' in answer) {
+    w.books.waiting = without(w.books.waiting, uid);
+    return refuse(w, request, answer.rejection);
+  }
+  const grant: Grant = { demand, allocation, ...answer };
+  w.books.grants = { ...w.books.grants, [uid]: grant };
   w.books.waiting = without(w.books.waiting, uid);
   w.books.resizes = without(w.books.resizes, uid);
-  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: { demand, allocation } });
-  reply(w, { type: 'allocation.granted', uid, allocation });
+  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant });
+  reply(w, { type: 'allocation.granted', uid, allocation, ...podCpus(w.args.context.settings, w.books.grants, uid) });
 }
 
 function displace({ args: { enqueue } }: Work, uid: string, critical: string): void {
@@ -212,7 +228,7 @@ function keep(w: Work, wish: Wish): void {
   const { allocation } = w.books.grants[uid]!;
   if (!isSame(allocation, wish.allocation)) return change(w, wish);
   w.books.resizes = without(w.books.resizes, uid);
-  reply(w, { type: 'allocation.granted', uid, allocation });
+  reply(w, { type: 'allocation.granted', uid, allocation, ...podCpus(w.args.context.settings, w.books.grants, uid) });
 }
 
 function change(w: Work, wish: Wish): void {
@@ -220,13 +236,16 @@ function change(w: Work, wish: Wish): void {
   const { request } = wish;
   const { uid } = request;
   const wholeNode = settings.admission?.wholeNode ?? {};
-  const refusal = resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
+  const { allocation } = w.books.grants[uid]!;
+  const refusal =
+    pinnedResize(settings, wish, allocation) ?? resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
   if (refusal === null) return give(w, wish);
   const before = w.books.resizes[uid];
   const sinceMs = before?.sinceMs ?? now(w.args);
   const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wish, sinceMs } } : null;
   w.books.resizes = pending ?? without(w.books.resizes, uid);
-  reply(w, { type: 'allocation.pending', uid, allocation: w.books.grants[uid]!.allocation, refusal });
+  const cpus = podCpus(settings, w.books.grants, uid);
+  reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...cpus });
 }
 
 /** Something became free, or enough time went by: what waits is looked at again, the most urgent first. */

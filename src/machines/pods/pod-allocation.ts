@@ -47,7 +47,7 @@ export const takeGrant = s.enqueueActions((args) => {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
   const actuated = context.actuated ?? allocation;
-  settle(enqueue, context, { allocation, actuated, refusal: null, pod }, now(args));
+  settle(enqueue, context, { allocation, actuated, refusal: null, pod, cpus: event.cpus ?? null }, now(args));
 });
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
@@ -66,7 +66,7 @@ export const notePending = s.enqueueActions((args) => {
   settle(
     enqueue,
     context,
-    { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation) },
+    { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation), cpus: event.cpus ?? null },
     now(args),
   );
 });

@@ -7,6 +7,7 @@ import type { Pod } from '../api/pod.ts';
 import { nodeAllocatablePath, podPath, type QOSLevel } from '../node/cgroups/names.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
+import { cpuWishes } from './admission/cpu-manager.ts';
 import { podContainers, podQOS } from './spec/qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './spec/quantity.ts';
 import { cpuQuota, cpuShares, pageSizeName, podLimits, podOverhead, podRequests } from './spec/resources.ts';
@@ -79,7 +80,7 @@ function cpuAndMemory(pod: Pod, node: NodeSettings, requests: Amounts): CgroupRe
   const memory = wholeUnits(limit('memory'));
   return {
     cpuShares: String(cpuShares(milliUnits(requests['cpu'] ?? 0n))),
-    ...(isBounded('cpu') ? quota(milliUnits(limit('cpu')), node) : {}),
+    ...(isBounded('cpu') ? quota(milliUnits(limit('cpu')), node, ownsCpus(pod, node)) : {}),
     ...(isBounded('memory') && memory > 0n ? { memoryBytes: String(memory) } : {}),
   };
 }
@@ -92,11 +93,15 @@ const isPositive = (quantity: string | undefined): boolean => quantity !== undef
 
 const UNLIMITED = '-1';
 
-function quota(milli: bigint, node: NodeSettings): CgroupResources {
+/** Nobody else is on CPUs of its own: time on them is not limited. */
+const ownsCpus = (pod: Pod, { admission }: NodeSettings): boolean =>
+  admission?.cpuManager !== undefined && cpuWishes(pod).length > 0;
+
+function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResources {
   const period = BigInt(node.cpuCFSQuotaPeriodUs);
   const us = cpuQuota(milli, period);
   if (us === 0n) return {};
-  return { cpuPeriodUs: String(period), cpuQuotaUs: node.cpuCFSQuota ? String(us) : UNLIMITED };
+  return { cpuPeriodUs: String(period), cpuQuotaUs: node.cpuCFSQuota && !isFree ? String(us) : UNLIMITED };
 }
 
 /** Every page size of the machine: what a pod did not ask for, it may not use. */

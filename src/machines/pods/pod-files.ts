@@ -7,6 +7,7 @@ import type { Pod } from '../api/pod.ts';
 import { servicesKey } from '../objects/keys.ts';
 import type { SubPath } from '../operations/volume.ts';
 import { waitingReasons } from '../reasons.ts';
+import { cpusOf } from './admission/cpu-manager.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 import { factsOf } from './runtime-facts.ts';
@@ -113,6 +114,7 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     ...(targetId === undefined ? {} : { targetId }),
     users: context.users,
     handler: runtimeHandler(context) ?? '',
+    cpus: cpusOf(context.cpus, container.name),
   };
 }
 

@@ -7,6 +7,7 @@ import type { NodeSettings } from '../node-settings.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { UserMapping } from '../operations/users.ts';
 import type { ResizeRefusal } from './admission/admit.ts';
+import type { PodCpus } from './admission/cpu-manager.ts';
 import type { Rejection } from './admission/predicates.ts';
 import type { Allocation } from './admission/request.ts';
 import type { ContainerInput } from './container-policy.ts';
@@ -70,11 +71,23 @@ export interface Resize {
   readonly error: string;
 }
 
+/** An instance and its CPUs. */
+export interface CpuPin {
+  readonly id: string;
+  readonly cpus: string;
+}
+
 export interface PodContext extends PodInput {
   /** The pod as its source has it; `pod` has the resources that it was given. */
   readonly asked: Pod | null;
   /** `null`: the node has not taken it yet. */
   readonly allocation: Allocation | null;
+  /** CPUs of its containers; `null`: the node does not keep CPUs apart. */
+  readonly cpus: PodCpus | null;
+  /** By instance, the CPUs that the runtime was told last. */
+  readonly pinned: Readonly<Record<string, string>>;
+  /** What the runtime is told now. */
+  readonly pin: CpuPin | null;
   /** Why the node does not take it. */
   readonly rejection: Rejection | null;
   /** Why it does not have the resources that it asks for now. */
@@ -137,6 +150,9 @@ export const initialPod = (input: PodInput): PodContext => ({
   ...input,
   asked: input.pod,
   allocation: null,
+  cpus: null,
+  pinned: {},
+  pin: null,
   rejection: null,
   refusal: null,
   resize: null,

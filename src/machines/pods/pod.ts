@@ -43,6 +43,7 @@ import {
   releaseAllocation,
   takeGrant,
 } from './pod-allocation.ts';
+import { pinning, takeShared } from './pod-cpus.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askImage, askImagesAgain, forwardImage } from './pod-images.ts';
@@ -336,6 +337,7 @@ export const podMachine = s.createMachine({
         'allocation.started': { actions: askAllocation },
         'allocation.granted': { actions: takeGrant },
         'allocation.pending': { actions: notePending },
+        'allocation.shared': { actions: takeShared },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },
@@ -367,6 +369,7 @@ export const podMachine = s.createMachine({
         observer,
         grouping,
         resizing,
+        pinning,
         deadline,
         probing,
         logging,

@@ -9,6 +9,7 @@ import {
 } from '../node/cgroups/node-groups.ts';
 import type { CgroupWish } from '../operations/cgroup.ts';
 import type { MachineInfo } from '../operations/host.ts';
+import { unbuiltCpuOptions } from './configuration/cpu-manager-options.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { Parsed } from './configuration/go-text.ts';
 import { parseQosReserved } from './configuration/reserved-resources.ts';
@@ -28,6 +29,8 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly failSwapOn: boolean;
   readonly protectKernelDefaults: boolean;
   readonly cpuManagerPolicy: string;
+  readonly cpuManagerPolicyOptions: Readonly<Record<string, string>>;
+  readonly topologyManagerPolicy: string;
   readonly memoryManagerPolicy: string;
   readonly oomScoreAdj: number;
   /** Its file system is what pods fill; empty where local storage is not counted. */
@@ -64,6 +67,8 @@ export function containerManagerInput({
     failSwapOn: config.failSwapOn,
     protectKernelDefaults: config.protectKernelDefaults,
     cpuManagerPolicy: config.cpuManagerPolicy,
+    cpuManagerPolicyOptions: config.cpuManagerPolicyOptions,
+    topologyManagerPolicy: config.topologyManagerPolicy,
     memoryManagerPolicy: config.memoryManagerPolicy,
     oomScoreAdj: config.oomScoreAdj,
     storagePath: config.localStorageCapacityIsolation ? flags.rootDir : '',
@@ -86,8 +91,8 @@ export function containerManagerInput({
 }
 
 /**
- * What keeps a machine from being a node, in upstream's words. The policies that give containers CPUs or memory of
- * their own are not built: a node that would only seem to keep them does not start.
+ * What keeps a machine from being a node, in upstream's words. A policy that this node
+ * would only seem to keep does not start it.
  */
 export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): string {
   if (cgroupVersion === 1 && input.failCgroupV1) {
@@ -99,13 +104,30 @@ export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): s
   if (input.failSwapOn && BigInt(input.machineInfo.swapBytes) > 0n) {
     return 'running with swap on is not supported, please disable swap or set --fail-swap-on flag to false';
   }
-  if (input.cpuManagerPolicy !== 'none') return notBuilt('CPU', input.cpuManagerPolicy, 'none');
-  if (input.memoryManagerPolicy !== 'None') return notBuilt('memory', input.memoryManagerPolicy, 'None');
-  return '';
+  return cpuRefusal(input) || alignmentRefusal(input) || memoryRefusal(input);
 }
 
-const notBuilt = (manager: string, policy: string, only: string): string =>
-  `the ${manager} manager policy ${JSON.stringify(policy)} is not supported by this kubelet; only ${JSON.stringify(only)} is`;
+function cpuRefusal({ cpuManagerPolicy, cpuManagerPolicyOptions, usesCgroups }: ContainerManagerInput): string {
+  if (cpuManagerPolicy === 'none') return '';
+  const policy = `the CPU manager policy ${JSON.stringify(cpuManagerPolicy)}`;
+  if (!usesCgroups) return `${policy} needs a runtime that keeps containers in cgroups; the embedded one does not`;
+  const [option] = unbuiltCpuOptions(cpuManagerPolicyOptions);
+  if (option === undefined) return '';
+  return `the option ${JSON.stringify(option)} of ${policy} is not supported by this kubelet; leave it out`;
+}
+
+/** On a machine of one NUMA node everything is aligned, whatever the policy. */
+function alignmentRefusal({ topologyManagerPolicy, machineInfo }: ContainerManagerInput): string {
+  const nodes = machineInfo.topology.numaNodes.length;
+  if (topologyManagerPolicy === 'none' || nodes <= 1) return '';
+  const policy = `the topology manager policy ${JSON.stringify(topologyManagerPolicy)}`;
+  return `${policy} is not supported by this kubelet on a machine of ${nodes} NUMA nodes; only "none" is`;
+}
+
+const memoryRefusal = ({ memoryManagerPolicy: policy }: ContainerManagerInput): string =>
+  policy === 'None'
+    ? ''
+    : `the memory manager policy ${JSON.stringify(policy)} is not supported by this kubelet; only "None" is`;
 
 /** cgroup roots as upstream names them: what the node allocatable root holds, and the three optional ones. */
 export const cgroupRoots = (input: ContainerManagerInput) => ({

@@ -4,8 +4,10 @@
 import type { NodeResources } from '../node/allocatable.ts';
 import type { AdmissionSettings } from '../node-settings.ts';
 import type { MachineInfo } from '../operations/host.ts';
+import { reservedCpus } from '../pods/admission/cpu-manager.ts';
 import { units } from '../pods/admission/request.ts';
-import { parseQuantity } from '../pods/spec/quantity.ts';
+import { milliUnits, parseQuantity } from '../pods/spec/quantity.ts';
+import { isOptionOn } from './configuration/cpu-manager-options.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { StringMap } from './configuration/types.ts';
 import type { NodeIdentity } from './types.ts';
@@ -26,6 +28,25 @@ export function admissionSettings(
     taints: config.registerWithTaints,
     sysctls: { kernelVersion: machine.kernelVersion, allowedUnsafe: config.allowedUnsafeSysctls },
     appArmor: machine.appArmor,
+    ...cpuManager(config, machine),
+  };
+}
+
+function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<AdmissionSettings, 'cpuManager'> {
+  if (config.cpuManagerPolicy !== 'static') return {};
+  const { cpus } = machine.topology;
+  const { kubeReserved, systemReserved, reservedSystemCPUs, cpuManagerPolicyOptions: options } = config;
+  const reserved = [kubeReserved, systemReserved].reduce(
+    (sum, amounts) => sum + milliUnits(parseQuantity(amounts['cpu'] ?? '0')),
+    0n,
+  );
+  return {
+    cpuManager: {
+      cpus,
+      reserved: reservedCpus(cpus, reservedSystemCPUs, reserved),
+      wholeCores: isOptionOn(options, 'full-pcpus-only'),
+      isReservationStrict: isOptionOn(options, 'strict-cpu-reservation'),
+    },
   };
 }
 

@@ -19,6 +19,8 @@ const INPUT: ContainerManagerInput = {
   failSwapOn: true,
   protectKernelDefaults: false,
   cpuManagerPolicy: 'none',
+  cpuManagerPolicyOptions: {},
+  topologyManagerPolicy: 'none',
   memoryManagerPolicy: 'None',
   oomScoreAdj: -999,
   storagePath: '',
@@ -37,6 +39,12 @@ const INPUT: ContainerManagerInput = {
     reservedSystemCPUs: '',
     ignoreEviction: false,
   },
+};
+
+const numaNode = (id: number) => ({ id, memoryBytes: '1', hugePages: [] });
+const TWO_NODES = {
+  ...MACHINE_INFO,
+  topology: { ...MACHINE_INFO.topology, numaNodes: [numaNode(0), numaNode(1)] },
 };
 
 const ANSWERS: Answers = {
@@ -170,10 +178,24 @@ describe('a node that cannot start', () => {
       'Failed to enforce System Reserved Cgroup Limits on "/system": ["system"] cgroup does not exist',
     ],
     [
-      'CPUs shall be kept for containers',
-      { cpuManagerPolicy: 'static' },
+      'CPUs shall be kept for containers in no cgroup',
+      { cpuManagerPolicy: 'static', usesCgroups: false },
       {},
-      'the CPU manager policy "static" is not supported by this kubelet; only "none" is',
+      'the CPU manager policy "static" needs a runtime that keeps containers in cgroups; the embedded one does not',
+    ],
+    [
+      'CPUs shall be given in a way that is not built',
+      { cpuManagerPolicy: 'static', cpuManagerPolicyOptions: { 'distribute-cpus-across-numa': 'true' } },
+      {},
+      'the option "distribute-cpus-across-numa" of the CPU manager policy "static" is not supported by this kubelet; ' +
+        'leave it out',
+    ],
+    [
+      'there is more than one NUMA node to align with',
+      { topologyManagerPolicy: 'restricted', machineInfo: TWO_NODES },
+      {},
+      'the topology manager policy "restricted" is not supported by this kubelet on a machine of 2 NUMA nodes; only ' +
+        '"none" is',
     ],
     [
       'memory shall be kept for containers',

@@ -61,6 +61,8 @@ describe('the container manager', () => {
     memoryQoS: false,
     protectKernelDefaults: false,
     cpuManagerPolicy: 'none',
+    cpuManagerPolicyOptions: {},
+    topologyManagerPolicy: 'none',
     memoryManagerPolicy: 'None',
     oomScoreAdj: -999,
     storagePath: '/var/lib/kubelet',

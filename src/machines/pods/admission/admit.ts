@@ -50,7 +50,7 @@ export interface ResizeRefusal {
   readonly message: string;
 }
 
-const infeasible = (message: string): ResizeRefusal => ({ reason: 'Infeasible', cause: 'Infeasible', message });
+export const infeasible = (message: string): ResizeRefusal => ({ reason: 'Infeasible', cause: 'Infeasible', message });
 
 /** `wholeNode`: what pods could have at most, without what eviction keeps free. */
 export function resize(

@@ -1,6 +1,7 @@
 /** What the actors of pods and `allocation` say to each other. */
 import type { NodeKnown } from '../../node/node-status.ts';
 import type { ResizeRefusal } from './admit.ts';
+import type { ExclusiveCpus, PodCpus } from './cpu-manager.ts';
 import type { Rejection } from './predicates.ts';
 import type { AdmissionRequest, Allocation, PodDemand } from './request.ts';
 
@@ -8,6 +9,8 @@ import type { AdmissionRequest, Allocation, PodDemand } from './request.ts';
 export interface Grant {
   readonly demand: PodDemand;
   readonly allocation: Allocation;
+  /** CPUs that are of its containers alone. */
+  readonly cpus?: ExclusiveCpus;
 }
 
 export type AllocationMessage =
@@ -32,7 +35,13 @@ export type AllocationMessage =
 
 export type AllocationReport =
   /** It may run with these resources. */
-  | { readonly type: 'allocation.granted'; readonly uid: string; readonly allocation: Allocation }
+  | {
+      readonly type: 'allocation.granted';
+      readonly uid: string;
+      readonly allocation: Allocation;
+      /** Absent: the node does not keep CPUs apart. */
+      readonly cpus?: PodCpus;
+    }
   | { readonly type: 'allocation.refused'; readonly uid: string; readonly rejection: Rejection }
   /** It keeps what it has; what it wants has to wait, or cannot be. */
   | {
@@ -40,6 +49,9 @@ export type AllocationReport =
       readonly uid: string;
       readonly allocation: Allocation;
       readonly refusal: ResizeRefusal;
+      readonly cpus?: PodCpus;
     }
+  /** Those without CPUs of their own run on these from now on. */
+  | { readonly type: 'allocation.shared'; readonly shared: string }
   /** `allocation` starts anew: say again what you want. */
   | { readonly type: 'allocation.started' };

@@ -9,6 +9,7 @@ import type { PodRef } from '../messages.ts';
 import { podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
 import { milliUnits, type Nano, wholeUnits } from '../spec/quantity.ts';
 import { isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
+import { type CpuWish, cpuWishes } from './cpu-manager.ts';
 
 export type Amounts = Readonly<Record<string, string>>;
 
@@ -62,6 +63,8 @@ export interface NodeTerm {
 export interface AdmissionRequest extends PodRef {
   readonly demand: PodDemand;
   readonly rules: PodRules;
+  /** Containers that are to have CPUs of their own, in the order in which they begin; absent: none. */
+  readonly cpus?: readonly CpuWish[];
 }
 
 const CRITICAL_PRIORITY = 2_000_000_000;
@@ -73,7 +76,13 @@ export const admissionRequest = (pod: Pod): AdmissionRequest => ({
   name: pod.metadata.name,
   demand: demandOf(pod),
   rules: rulesOf(pod),
+  ...wishesOf(pod),
 });
+
+function wishesOf(pod: Pod): Pick<AdmissionRequest, 'cpus'> {
+  const cpus = cpuWishes(pod);
+  return cpus.length === 0 ? {} : { cpus };
+}
 
 export function demandOf(pod: Pod): PodDemand {
   const overhead = podOverhead(pod);

@@ -43,6 +43,8 @@ export interface ContainerConfigInput {
   readonly handler?: string;
   /** Of a pod with users of its own. */
   readonly users?: UserMapping | null;
+  /** The CPUs that it runs on; empty: all. */
+  readonly cpus?: string;
 }
 
 export type ContainerConfigResult =
@@ -89,7 +91,10 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     ...terminal(container),
     ...stopSignal(container),
     linux: {
-      resources: containerResources(pod, container, node),
+      resources: {
+        ...containerResources(pod, container, node),
+        ...(input.cpus ? { cpuset_cpus: input.cpus } : {}),
+      },
       security_context: targeted(
         input,
         containerSecurityContext(pod, container, imageUser(input.image), node, input.users ?? null),

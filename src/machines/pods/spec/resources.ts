@@ -6,6 +6,7 @@
 import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
 import type { Container, Pod, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import { exclusiveCount } from '../admission/cpu-manager.ts';
 import { hasPodLevelResources, podQOS } from './qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 
@@ -16,6 +17,7 @@ const SHARES_PER_CPU = 1024n;
 /** Microseconds of CPU time a period: the smallest quota that the kernel takes. */
 const MIN_QUOTA_US = 1000n;
 const MILLI_PER_CPU = 1000n;
+const UNLIMITED = '-1';
 
 /** Scores by which the kernel chooses whom to kill; -1000 is never, 1000 is first. */
 const GUARANTEED_OOM_SCORE = -997;
@@ -91,6 +93,7 @@ type ResourceSettings = Pick<
   | 'swapControllerAvailable'
   | 'hugePageSizes'
   | 'memoryCapacityBytes'
+  | 'admission'
 >;
 
 /** CPU and memory in CRI's words; zeros are left out, as the contract reads them as "not specified". */
@@ -118,13 +121,15 @@ export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContaine
   return Object.keys(overhead).length === 0 ? {} : linuxResources(overhead, overhead, node);
 }
 
-/** A container without its own limits is bounded by those of its pod. */
+/** A container without its own limits is bounded by those of its pod; time on CPUs of its own is not limited. */
 export function containerResources(pod: Pod, container: Container, node: ResourceSettings): LinuxContainerResources {
   const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
   const limits = { ...pick(podLevel), ...amountsOf(container.resources?.limits) };
   const resources = linuxResources(requestsOf(container.resources), limits, node);
+  const ownsCpus = node.admission?.cpuManager !== undefined && exclusiveCount(pod, container) > 0;
   return {
     ...resources,
+    ...(ownsCpus && node.cpuCFSQuota ? { cpu_quota: UNLIMITED } : {}),
     oom_score_adj: String(oomScoreAdj(pod, container, node)),
     ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
       ? {}

@@ -1,0 +1,103 @@
+/**
+ * CPUs of single containers under a real containerd, as the kernel has them in `cpuset.cpus` of cgroup v1: those of a
+ * guaranteed container are its own, and all others leave them when it begins and have them back when it has ended.
+ */
+import { cpus } from 'node:os';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { cgroupV1Available, cgroupValue, removeCgroupRoot } from '../support/cgroups.ts';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+
+const containerd = runtimes.find(({ name }) => name === 'containerd')!;
+const fewCpus = cpus().length < 2 ? 'the machine has one CPU only' : null;
+const { skip } = requirement('containerd', containerd.unavailable ?? cgroupV1Available() ?? fewCpus);
+
+/** CPU 0 is the system's; the first one that is free is the next. */
+const CONFIGURATION = 'cpuManagerPolicy: static\nreservedSystemCPUs: "0"\ntopologyManagerPolicy: single-numa-node';
+const others = cpus().length === 2 ? '0' : cpus().length === 3 ? '0,2' : `0,2-${cpus().length - 1}`;
+const all = `0-${cpus().length - 1}`;
+
+describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
+  let runtime: RuntimeInUse;
+  let node: ObservedNode;
+
+  beforeAll(async () => {
+    runtime = await containerd.start();
+    node = new ObservedNode(runtime, { configuration: CONFIGURATION });
+    await node.start();
+  });
+  afterAll(async () => {
+    await node.close();
+    await runtime.close();
+    removeCgroupRoot(node.cgroupRoot);
+  });
+
+  function write(name: string, resources: object): void {
+    const { spec, ...pod } = shellPod(name, node.image, SLEEP);
+    node.write(`${name}.json`, {
+      ...pod,
+      spec: { ...spec, containers: spec.containers.map((each) => ({ ...each, resources })) },
+    });
+  }
+
+  async function groupOf(name: string, level: string): Promise<string> {
+    const { id } = await node.running(name);
+    const { uid } = await eventually(`${name} is known`, async () => {
+      const known = (await node.context('kubelet/status')) as { pods: Record<string, { uid: string; name: string }> };
+      return Object.values(known.pods).find((pod) => pod.name === `${name}-node1`) ?? null;
+    });
+    return `${node.cgroupRoot}/kubepods${level}/pod${uid}/${id}`;
+  }
+
+  const cpuset = (group: string) => cgroupValue('cpuset', group, 'cpuset.cpus');
+  let shared: string;
+  let own: string;
+
+  test('lets containers share all CPUs', async () => {
+    write('shared', {});
+    shared = await groupOf('shared', '/besteffort');
+    expect(cpuset(shared)).toBe(all);
+  });
+
+  test('gives a guaranteed container a CPU that the others leave, without a quota', async () => {
+    write('own', { limits: { cpu: '1', memory: '32Mi' } });
+    own = await groupOf('own', '');
+    expect(cpuset(own)).toBe('1');
+    expect(cgroupValue('cpu', own, 'cpu.cfs_quota_us')).toBe('-1');
+    await eventually('the others leave it', () => cpuset(shared) === others);
+  });
+
+  test('keeps it so over a restart of the agent', async () => {
+    await node.stop('SIGKILL');
+    await node.start();
+    await node.running('own');
+    expect(await groupOf('own', '')).toBe(own);
+    expect({ own: cpuset(own), shared: cpuset(shared) }).toEqual({ own: '1', shared: others });
+    write('late', {});
+    expect(cpuset(await groupOf('late', '/besteffort'))).toBe(others);
+  });
+
+  test('refuses a pod for which there are too few', async () => {
+    const count = cpus().length;
+    write('more', { limits: { cpu: String(count), memory: '32Mi' } });
+    const status = await node.untilPhase('more', 'Failed');
+    expect(status).toMatchObject({
+      reason: 'UnexpectedAdmissionError',
+      message:
+        'Pod was rejected: Allocate failed due to not enough cpus available to satisfy request: ' +
+        `requested=${count}, available=${count - 2}, which is unexpected`,
+    });
+  });
+
+  test('gives the CPU back when the pod has ended, and its journal replays', async () => {
+    node.remove('own.json');
+    await node.gone('own');
+    await eventually('the others have it', () => cpuset(shared) === all);
+    await node.stop();
+    for (const incarnation of node.incarnations()) {
+      const { code, stderr } = node.statelet('replay', node.journal, `--incarnation=${incarnation}`);
+      expect({ code, stderr }).toMatchObject({ code: 0 });
+    }
+  });
+});
