@@ -62,12 +62,17 @@ function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSoc
 }
 
 /** Ends the actor of a socket, and the driver that registered there. */
-function end(enqueue: Enqueue, { inCluster }: Context, path: string, { id, driver }: Plugin): void {
+function end(enqueue: Enqueue, context: Context, path: string, { id, driver }: Plugin): void {
   enqueue.stopChild(id);
   if (!driver) return;
-  const { name } = driver;
-  enqueue(line('info', ['DeRegisterPlugin called', { pluginName: name, socket: path }]));
-  if (inCluster) enqueue.sendTo(to('csiNode'), { type: 'csi.driverGone', name });
+  enqueue(line('info', ['DeRegisterPlugin called', { pluginName: driver.name, socket: path }]));
+  withdraw(enqueue, context, id, driver.name);
+}
+
+/** Takes a driver back, unless a newer one has its name by now. */
+function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string, name: string): void {
+  const isHeld = Object.values(plugins).some((other) => other.id !== id && other.driver?.name === name);
+  if (inCluster && !isHeld) enqueue.sendTo(to('csiNode'), { type: 'csi.driverGone', name });
 }
 
 const follow = s.enqueueActions(({ context, event, enqueue }) => {
@@ -76,8 +81,8 @@ const follow = s.enqueueActions(({ context, event, enqueue }) => {
   const there = new Map(event.sockets.map(({ path, identity }) => [path, identity]));
   const plugins = Object.entries(context.plugins);
   const stays = ([path, { identity }]: (typeof plugins)[number]) => there.get(path) === identity;
-  for (const entry of plugins) if (!stays(entry)) end(enqueue, context, ...entry);
   let after: Context = { ...context, plugins: Object.fromEntries(plugins.filter(stays)) };
+  for (const entry of plugins) if (!stays(entry)) end(enqueue, after, ...entry);
   for (const socket of event.sockets) if (!after.plugins[socket.path]) after = start(enqueue, after, socket);
   enqueue.assign(after);
 });
@@ -107,7 +112,9 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
 const forget = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.failed') return;
   const plugin = context.plugins[event.socket];
-  if (plugin) enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, driver: null } } });
+  if (!plugin?.driver) return;
+  withdraw(enqueue, context, plugin.id, plugin.driver.name);
+  enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, driver: null } } });
 });
 
 const bury = s.enqueueActions(({ context, event, enqueue }) => {

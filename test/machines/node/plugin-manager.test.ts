@@ -125,7 +125,7 @@ test.each([
   expect(world.askedFor('plugins.getInfo')).toBe(1);
   world.say([SOCKET, '2']);
   expect(world.askedFor('plugins.getInfo')).toBe(2);
-  expect(world.toCluster()).toEqual([]);
+  expect(world.toCluster()).toEqual([gone, gone]);
   expect(world.divergence()).toBeNull();
 });
 
@@ -144,6 +144,20 @@ test('of two drivers of one name and version the first is taken; the other when 
   world.advance(500);
   expect(world.statuses.at(-1)).toMatchObject({ socket: '/registry/b.sock', registered: true });
   expect(world.toCluster()).toEqual([registered, gone, registered]);
+});
+
+test('a newer driver keeps its entry when the older one of its name is gone', () => {
+  const newer = '/registry/newer.sock';
+  const world = run(ok(null), {
+    'plugins.getInfo': ({ socket }: { socket: string }) => ok(info(socket === newer ? { versions: ['1.1.0'] } : {})),
+  });
+  world.say([SOCKET, '1']);
+  world.say([SOCKET, '1'], [newer, '2']);
+  world.say([newer, '2']);
+  expect(world.toCluster()).toEqual([registered, registered]);
+  world.say();
+  expect(world.toCluster()).toEqual([registered, registered, gone]);
+  expect(world.divergence()).toBeNull();
 });
 
 test('a plugin that cannot be told is registered all the same', () => {
