@@ -3,6 +3,8 @@
  * guaranteed container are its own, and all others leave them when it begins and have them back when it has ended.
  */
 import { cpus } from 'node:os';
+import * as grpc from '@grpc/grpc-js';
+import { loadSync } from '@grpc/proto-loader';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { cgroupV1Available, cgroupValue, removeCgroupRoot } from '../support/cgroups.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
@@ -66,6 +68,33 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
     expect(cpuset(own)).toBe('1');
     expect(cgroupValue('cpu', own, 'cpu.cfs_quota_us')).toBe('-1');
     await eventually('the others leave it', () => cpuset(shared) === others);
+  });
+
+  test('tells agents which CPU it is, and which may be given', async () => {
+    const contract = loadSync(new URL('../../proto/podresources/v1/api.proto', import.meta.url).pathname);
+    const service = contract['v1.PodResourcesLister'] as grpc.ServiceDefinition;
+    const Lister = grpc.makeGenericClientConstructor(service, 'PodResourcesLister');
+    const lister = new Lister(`unix://${node.rootDir}/pod-resources/kubelet.sock`, grpc.credentials.createInsecure());
+    const answer = (method: string) =>
+      new Promise((resolve, reject) =>
+        (lister[method] as (...args: unknown[]) => void).call(lister, {}, (error: Error | null, value: unknown) =>
+          error ? reject(error) : resolve(value),
+        ),
+      );
+    const { podResources } = (await answer('List')) as {
+      podResources: readonly { name: string; containers: readonly { cpuIds?: readonly unknown[] }[] }[];
+    };
+    const given = podResources.flatMap(({ name, containers }) =>
+      containers.map(({ cpuIds = [] }) => [name, cpuIds.map(String)] as const),
+    );
+    expect(Object.fromEntries(given)).toEqual({ 'own-node1': ['1'], 'shared-node1': [] });
+    const { cpuIds } = (await answer('GetAllocatableResources')) as { cpuIds: readonly unknown[] };
+    expect(cpuIds.map(String)).toEqual(
+      cpus()
+        .map((_, id) => String(id))
+        .slice(1),
+    );
+    lister.close();
   });
 
   test('keeps it so over a restart of the agent', async () => {

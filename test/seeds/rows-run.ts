@@ -208,7 +208,7 @@ export const RUN_ROWS: readonly Row[] = [
       'src/machines/pods/admission/cpu-manager.ts#assignCpus',
       'src/machines/pods/pod-cpus.ts#pinning',
     ],
-    ['test/machines/pods/cpu-manager.test.ts', 'test/node/cpu-manager.test.ts'],
+    ['test/machines/pods/cpu-manager.test.ts', 'test/machines/pods/pod-cpus.test.ts', 'test/node/cpu-manager.test.ts'],
   ),
   planned('S098', 'memory manager', 'pods', `${CONFIGURATION}/resource-managers.ts#memoryManagerError`),
   built(

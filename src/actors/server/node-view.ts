@@ -12,6 +12,7 @@ import type { EvictionContext } from '../../machines/node/eviction/policy.ts';
 import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import type { MachineInfo } from '../../machines/operations/host.ts';
+import { allocatableCpus, type ExclusiveCpus } from '../../machines/pods/admission/cpu-manager.ts';
 import type { PodContext } from '../../machines/pods/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/types.ts';
@@ -27,6 +28,8 @@ export interface NodePod {
   readonly runtime: PodRuntimeStatus | null;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
+  /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
+  readonly exclusiveCpus?: ExclusiveCpus;
 }
 
 /** By name of a check, why it fails, or `null` while all is well. */
@@ -44,6 +47,8 @@ export interface NodeView {
   /** By signal, how many pods this incarnation of the agent evicted. */
   evictions(): Readonly<Record<string, number>>;
   pods(): readonly NodePod[];
+  /** CPUs that containers may have for themselves; empty where nothing keeps them apart. */
+  allocatableCpus(): readonly number[];
   readonly checks: Checks;
 }
 
@@ -114,6 +119,11 @@ export class KernelView implements NodeView {
     return statsPlace(settings);
   }
 
+  allocatableCpus(): readonly number[] {
+    const manager = this.root.settings?.admission?.cpuManager;
+    return manager === undefined ? [] : allocatableCpus(manager);
+  }
+
   pods(): readonly NodePod[] {
     const addresses = this.kernel?.addresses ?? [];
     return addresses
@@ -123,7 +133,8 @@ export class KernelView implements NodeView {
         if (snapshot?.status !== 'active') return [];
         const { uid, namespace, name, pod, status, runtime, volumes } = snapshot.context;
         const mounted = Object.keys(volumes ?? {});
-        return [{ uid, namespace, name, pod, status, runtime, mounted }];
+        const exclusiveCpus = snapshot.context.cpus?.exclusive ?? {};
+        return [{ uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus }];
       });
   }
 }

@@ -2,8 +2,8 @@
  * `server.serveLocal` for pod resources: which resources of the machine each container was given, for agents that
  * monitor devices.
  *
- * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. Without managers that give out single CPUs, memory blocks
- * or devices, a container has none of its own, and so the answers have names only. Upstream:
+ * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs are of single containers under the static
+ * policy of the CPU manager; nothing gives out memory blocks or devices, and so there are none. Upstream:
  * pkg/kubelet/apis/podresources.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
@@ -14,6 +14,7 @@ import { loadSync } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
+import { parseCpuSet } from '../../machines/startup/configuration/cpu-set.ts';
 import { TokenBucket } from '../kube/limits.ts';
 import { aborted } from './aborted.ts';
 import type { NodePod, NodeView } from './node-view.ts';
@@ -26,15 +27,17 @@ const OWNER_ONLY = 0o600;
 /** As starting makes it, which goes on at the same time. */
 const FOLDER_MODE = 0o750;
 
+type PodResourcesView = Pick<NodeView, 'pods' | 'allocatableCpus'>;
+
 interface PodResources {
   readonly name: string;
   readonly namespace: string;
-  readonly containers: readonly { readonly name: string }[];
+  readonly containers: readonly { readonly name: string; readonly cpu_ids: readonly number[] }[];
 }
 
 export async function servePodResources(
   call: PortCall<LocalSocket, ServerItem>,
-  view: Pick<NodeView, 'pods'>,
+  view: PodResourcesView,
 ): Promise<null> {
   const { path } = call.input;
   const server = new grpc.Server();
@@ -62,7 +65,7 @@ function serviceDefinition(): grpc.ServiceDefinition {
 
 type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
 
-function methods(view: Pick<NodeView, 'pods'>): grpc.UntypedServiceImplementation {
+function methods(view: PodResourcesView): grpc.UntypedServiceImplementation {
   const limit = new TokenBucket(QPS, BURST);
   const limited =
     <Request>(answer: (request: Request) => object): Unary<Request> =>
@@ -76,7 +79,7 @@ function methods(view: Pick<NodeView, 'pods'>): grpc.UntypedServiceImplementatio
     };
   return {
     List: limited(() => ({ pod_resources: view.pods().filter(isActive).map(resourcesOf) })),
-    GetAllocatableResources: limited(() => ({ devices: [], cpu_ids: [], memory: [] })),
+    GetAllocatableResources: limited(() => ({ devices: [], cpu_ids: view.allocatableCpus(), memory: [] })),
     Get: limited(({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
       const found = view.pods().find(({ name, namespace }) => name === pod_name && namespace === pod_namespace);
       if (!found?.pod) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
@@ -89,10 +92,18 @@ function methods(view: Pick<NodeView, 'pods'>): grpc.UntypedServiceImplementatio
 const isActive = ({ pod, status }: NodePod): boolean =>
   pod !== null && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 
-function resourcesOf({ name, namespace, pod }: NodePod): PodResources {
+function resourcesOf({ name, namespace, pod, exclusiveCpus = {} }: NodePod): PodResources {
   const sidecars = (pod?.spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
-  const containers = [...sidecars, ...(pod?.spec.containers ?? [])].map((each) => ({ name: each.name }));
+  const containers = [...sidecars, ...(pod?.spec.containers ?? [])].map((each) => ({
+    name: each.name,
+    cpu_ids: cpuIds(exclusiveCpus[each.name] ?? ''),
+  }));
   return { name, namespace, containers };
+}
+
+function cpuIds(list: string): readonly number[] {
+  const parsed = parseCpuSet(list);
+  return parsed.error === undefined ? parsed.value : [];
 }
 
 function bind(server: grpc.Server, path: string): Promise<void> {

@@ -243,6 +243,7 @@ export class GoldenNode {
       cgroupVersion: () => 1,
       machine: () => MACHINE_INFO,
       evictions: () => ({}),
+      allocatableCpus: () => [],
       pods: () => this.pods,
       checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
     };
