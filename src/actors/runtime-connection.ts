@@ -27,7 +27,7 @@ export interface RuntimeConnection {
 }
 
 /** `unix:///run/x.sock` or `/run/x.sock`; other protocols are refused with upstream's texts. */
-export function socketPath(endpoint: string): string {
+function socketPath(endpoint: string): string {
   const match = /^([a-z]+):\/\/(.*)$/i.exec(endpoint);
   if (!match) return endpoint;
   const [, protocol, path] = match as unknown as [string, string, string];

@@ -15,7 +15,7 @@ export interface OwnFlags {
   readonly validate: boolean;
 }
 
-export const DEFAULT_VISUALIZER_PORT = 10_247;
+const DEFAULT_VISUALIZER_PORT = 10_247;
 
 const NAMES = ['data-dir', 'journal-dir', 'remember-pods', 'visualizer-port'] as const;
 

@@ -27,7 +27,7 @@ import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './record
 import { type Unnumbered, Witness } from './witness.ts';
 
 /** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
-export const INPUT_QUEUE_MAX = 65_536;
+const INPUT_QUEUE_MAX = 65_536;
 /** Turns taken before the event loop gets its turn: about 5 ms of work. */
 const TURNS_PER_SLICE = 200;
 

@@ -70,8 +70,6 @@ export interface Faults {
   readonly delayMaxMs: number;
 }
 
-export const NO_FAULTS: Faults = { fail: 0, loseAnswer: 0, duplicate: 0, hang: 0, delayMaxMs: 0 };
-
 /** The caller's model: does what was asked, and says what came of it. A stream keeps `emit` for later. */
 export type WorldModel = (
   request: EffectRequest & { readonly resume: boolean },

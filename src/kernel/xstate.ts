@@ -7,14 +7,11 @@
 export type { ActorRefFrom, AnyActorRef, AnyStateMachine, SnapshotFrom } from 'xstate';
 export {
   assign,
-  cancel,
   enqueueActions,
-  log,
   raise,
   sendParent,
   sendTo,
   setup,
-  spawnChild,
   stateIn,
   stopChild,
 } from 'xstate';

@@ -22,7 +22,7 @@ import {
   to,
 } from '../../src/kernel/xstate.ts';
 
-export const operations = {
+const operations = {
   'world.look': query<{ what: string }, { seen: string }>(),
   'world.make': once<{ name: string }, { made: string }>(),
   'world.listen': stream<{ topic: string }, { readonly type: 'heard'; readonly word: string }>(),
@@ -87,7 +87,7 @@ export const workerMachine = setup({
   },
 });
 
-export const ledgerMachine = setup({
+const ledgerMachine = setup({
   types: { context: {} as { notes: string[] }, events: {} as { type: 'noted'; text: string } },
 }).createMachine({
   id: 'ledger',

@@ -6,7 +6,7 @@ import type { Operations } from '../../src/machines/operations/index.ts';
 import type { ConfigObject } from '../../src/machines/operations/volume.ts';
 
 /** A handle that anybody may read, for tests. */
-export const handle = (text: string): SecretHandle => ({ $secret: text, len: text.length });
+const handle = (text: string): SecretHandle => ({ $secret: text, len: text.length });
 
 /** A pull secret whose only login is `login`. */
 export const pullSecret = (name: string, login: string, namespace = 'default'): ConfigObject => ({

@@ -32,7 +32,7 @@ function groupOf(groups: ReadonlyMap<string, string>, controller: string, name =
 }
 
 /** Format: cgroups(7), `/proc/<pid>/cgroup`. */
-export const parseGroups = (text: string): ReadonlyMap<string, string> =>
+const parseGroups = (text: string): ReadonlyMap<string, string> =>
   new Map(
     text.split('\n').flatMap((line) => {
       const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];

@@ -51,11 +51,7 @@ const MICROSECONDS = 1_000_000n;
 const ONE_PER_CENT_US = 10_000n;
 
 /** The same limits in systemd's words. What it has no word for is written by the agent itself. */
-export function propertiesOf(
-  resources: CgroupResources,
-  version: 1 | 2,
-  weight: (shares: bigint) => bigint,
-): Property[] {
+function propertiesOf(resources: CgroupResources, version: 1 | 2, weight: (shares: bigint) => bigint): Property[] {
   const { cpuShares, cpuQuotaUs, cpuPeriodUs = '100000', memoryBytes, pids } = resources;
   return [
     ...(memoryBytes === undefined

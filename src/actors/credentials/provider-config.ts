@@ -143,7 +143,7 @@ const completed = (provider: Sparse): Provider => ({
   ...provider,
 });
 
-export function validateProviders(providers: readonly Sparse[]): FieldError[] {
+function validateProviders(providers: readonly Sparse[]): FieldError[] {
   if (providers.length === 0) return [required('providers', 'at least 1 item in plugins is required')];
   return providers.flatMap((provider) => [
     ...validateName(provider.name ?? ''),

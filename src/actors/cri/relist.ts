@@ -103,7 +103,7 @@ export function podRuntimeStatus(
 }
 
 /** Two statuses with equal fingerprints say the same. */
-export function fingerprint({ sandboxes, containers }: PodRuntimeStatus): string {
+function fingerprint({ sandboxes, containers }: PodRuntimeStatus): string {
   return createHash('sha256')
     .update(JSON.stringify([sandboxes, containers]))
     .digest('base64');

@@ -30,7 +30,7 @@ import { configObject, configObjectKind } from './config-object.ts';
 import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
 
 /** Files of one folder. Several times the pods a node can run (110 by default), so only a mistake exceeds it. */
-export const MAX_MANIFEST_FILES = 2_000;
+const MAX_MANIFEST_FILES = 2_000;
 /** Files read at once: enough to hide the latency of a slow disk, few enough to leave threads for others. */
 const READ_PARALLEL = 8;
 

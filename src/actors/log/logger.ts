@@ -26,7 +26,7 @@ const PANIC = 'panic: ';
 const two = (value: number): string => String(value).padStart(2, '0');
 
 /** klog's header: severity, month and day, local time with microseconds, process, and here the actor that spoke. */
-export function klogHeader(level: string, timeMs: number, pid: number, source: string): string {
+function klogHeader(level: string, timeMs: number, pid: number, source: string): string {
   const at = new Date(timeMs);
   const day = `${two(at.getMonth() + 1)}${two(at.getDate())}`;
   const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}000`;
@@ -37,7 +37,7 @@ export function klogHeader(level: string, timeMs: number, pid: number, source: s
  * klog's text of a structured line: strings in quotes, other values as JSON; a value with line breaks in its own block.
  * A field `klog` holds a line that upstream's rules have formatted already.
  */
-export function klogText(text: string, fields: Readonly<Record<string, unknown>>): string {
+function klogText(text: string, fields: Readonly<Record<string, unknown>>): string {
   if (typeof fields['klog'] === 'string') return fields['klog'];
   const pairs = Object.entries(fields).filter(([, value]) => value !== undefined);
   return JSON.stringify(text) + pairs.map(([key, value]) => ` ${key}=${klogValue(value)}`).join('');

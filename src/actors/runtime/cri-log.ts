@@ -10,7 +10,7 @@ import { dirname } from 'node:path';
 import { nowNanos, rfc3339Nano } from './clock.ts';
 
 /** Bytes of one piece: what containerd cuts at (`max_container_log_line_size`), so readers need no larger buffer. */
-export const MAX_LINE_BYTES = 16 * 1024;
+const MAX_LINE_BYTES = 16 * 1024;
 
 const NEWLINE = 10;
 const LOG_MODE = 0o640;

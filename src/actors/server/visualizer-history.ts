@@ -11,7 +11,7 @@ import type { RecordsView, ShownRecord } from './visualizer-protocol.ts';
 import { trimmed } from './visualizer-trim.ts';
 
 /** Records that can be looked back at: the boot of a node with a dozen pods, about 2 MB. */
-export const RECORDS_MAX = 2_000;
+const RECORDS_MAX = 2_000;
 
 export interface SeenTurn {
   readonly n: number;

@@ -5,7 +5,6 @@ import type { StatsReader } from './reader.ts';
 import { signalPorts } from './signals.ts';
 import { watchStorage } from './storage.ts';
 
-export { statsText } from './json.ts';
 export { StatsReader } from './reader.ts';
 
 /** The operations `stats.*` on this reader. */

@@ -69,7 +69,7 @@ async function isMountPoint(path: string, parent: string): Promise<boolean> {
   return devices[0] !== devices[1];
 }
 
-export const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
+const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
   `${podLogsDir}/${namespace}_${name}_${uid}`;
 
 /** Logs by container, and what else is in the pod's log folder. */

@@ -40,7 +40,7 @@ export function ask(socket: string, path: string): Promise<IncomingMessage> {
   });
 }
 
-export async function read(response: IncomingMessage): Promise<string> {
+async function read(response: IncomingMessage): Promise<string> {
   const parts: Buffer[] = [];
   for await (const part of response) parts.push(part as Buffer);
   return Buffer.concat(parts).toString();

@@ -37,7 +37,7 @@ export const checkpointName = (incarnation: string, first: number): string =>
   `c-${incarnation}-${numbered(first)}.json`;
 export const isIncarnation = (name: string): boolean => INCARNATION.test(name);
 
-export function compareIncarnations(a: string, b: string): number {
+function compareIncarnations(a: string, b: string): number {
   if (a.length !== b.length) return a.length - b.length;
   return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -69,7 +69,7 @@ export function nodeResources(settings: Settings, facts: NodeFacts): Parsed<Node
   };
 }
 
-export function capacityOf({ maxPods, podsPerCore }: Settings, { machine, storageBytes }: NodeFacts): Amounts {
+function capacityOf({ maxPods, podsPerCore }: Settings, { machine, storageBytes }: NodeFacts): Amounts {
   const pods = podsPerCore > 0 ? Math.min(maxPods, podsPerCore * machine.cores) : maxPods;
   return {
     cpu: fromWhole(BigInt(machine.cores)),

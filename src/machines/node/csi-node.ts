@@ -58,7 +58,7 @@ const driverSpec = ({ name, nodeID, topologyKeys, count }: CSIDriver) => ({
   ...(count === undefined ? {} : { allocatable: { count } }),
 });
 
-export function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
+function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
   return {
     kind: 'CSINode',
     apiVersion: 'storage.k8s.io/v1',
@@ -72,7 +72,7 @@ export function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
 }
 
 /** Annotation and drivers of an existing CSINode as they should be, or `null` when they are. */
-export function csiNodePatch(context: Context): Readonly<Record<string, Json>> | null {
+function csiNodePatch(context: Context): Readonly<Record<string, Json>> | null {
   const existing = context.existing!;
   const names = new Set([...Object.keys(context.drivers), ...context.gone]);
   const others = (existing.spec?.drivers ?? []).filter(({ name }) => !names.has(name));

@@ -68,7 +68,7 @@ const target = ({ nodeName }: LeaseInput, name?: string) =>
   }) as const;
 
 /** The lease with a new time. */
-export function renewed({ nodeName, durationSeconds, lease, ownerUid }: Context, nowMs: number): Lease {
+function renewed({ nodeName, durationSeconds, lease, ownerUid }: Context, nowMs: number): Lease {
   const owner = { apiVersion: 'v1', kind: 'Node', name: nodeName, uid: ownerUid };
   const owners = lease?.metadata?.ownerReferences ?? (ownerUid === '' ? undefined : [owner]);
   return {

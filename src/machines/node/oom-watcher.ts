@@ -31,7 +31,7 @@ const RETRY_MS = 60_000;
 const MACHINE = '/';
 
 /** `null`: a container reached its own limit. */
-export function oomEvent(nodeName: string, kill: OomKill): EventRecorded | null {
+function oomEvent(nodeName: string, kill: OomKill): EventRecorded | null {
   if (kill.victimContainer !== MACHINE) return null;
   const hasVictim = kill.processName !== '' && kill.pid !== 0;
   const victim = hasVictim ? `, victim process: ${kill.processName}, pid: ${kill.pid}` : '';

@@ -31,7 +31,7 @@ export type RuntimeStateEvent =
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
 /** What upstream says of a condition that is missing or false; empty when it is true. */
-export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
+function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
   const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
   const condition = conditions.find(({ type }) => type === kind);
   if (!condition) return `${prefix}: ${kind} condition is not set`;
@@ -39,7 +39,7 @@ export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions
   return `${prefix}: ${kind}=false reason:${condition.reason} message:${condition.message}`;
 }
 
-export const errorsOf = (context: RuntimeStateContext): readonly string[] =>
+const errorsOf = (context: RuntimeStateContext): readonly string[] =>
   [context.runtimeError, context.plegError].filter((error) => error !== '');
 
 const recordStatus = assign<

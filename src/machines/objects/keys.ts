@@ -10,7 +10,7 @@ import type { NodeSettings } from '../node-settings.ts';
 import { objectKey, objectKeysOf } from '../pods/volumes/objects.ts';
 
 export const LINKED = 'linked';
-export const MASTER = 'master';
+const MASTER = 'master';
 
 export const servicesKey = ({ metadata, spec }: Pod): string =>
   objectKey('Services', metadata.namespace, spec.enableServiceLinks === false ? MASTER : LINKED);

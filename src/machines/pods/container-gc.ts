@@ -14,7 +14,7 @@ import { operations } from '../operations/index.ts';
 import { type DeadContainer, type Ended, eventRecorded, type GarbageChanged, type GarbagePurge } from './messages.ts';
 
 /** As upstream: once a minute. */
-export const CONTAINER_GC_MS = 60_000;
+const CONTAINER_GC_MS = 60_000;
 
 export type ContainerGcInput = Pick<NodeSettings, 'containerGc' | 'nodeName' | 'podLogsDir' | 'containerLogsDir'>;
 type Policy = NodeSettings['containerGc'];

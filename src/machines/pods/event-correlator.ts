@@ -6,10 +6,10 @@ import type { EventRecorded } from './messages.ts';
 import { fnv1a32 } from './spec/hash.ts';
 
 /** As upstream's spam filter: tokens by source and object. */
-export const SPAM_BURST = 25;
-export const SPAM_REFILL_MS = 300_000;
+const SPAM_BURST = 25;
+const SPAM_REFILL_MS = 300_000;
 /** As upstream's aggregation: from this many different messages under one reason on, they are told as one. */
-export const SIMILAR_MAX = 10;
+const SIMILAR_MAX = 10;
 const SIMILAR_WINDOW_MS = 600_000;
 /** Objects and reasons with counters; far more than a node has pods that say something at one time. */
 const COUNTERS_MAX = 256;

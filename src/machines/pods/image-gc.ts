@@ -19,7 +19,7 @@ import { operations } from '../operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge, type ImagesInUse, type ImageUsed } from './messages.ts';
 
 /** As upstream: every five minutes. */
-export const IMAGE_GC_MS = 300_000;
+const IMAGE_GC_MS = 300_000;
 
 export type ImageGcInput = Pick<NodeSettings, 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'>;
 type Policy = NodeSettings['imageGc'];

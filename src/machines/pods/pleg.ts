@@ -16,11 +16,11 @@ import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from
 import { slimmed } from './runtime-facts.ts';
 
 /** The kubelet's threshold: three minutes without a successful list. */
-export const PLEG_THRESHOLD_MS = 180_000;
+const PLEG_THRESHOLD_MS = 180_000;
 /** One pod's inspection; past it only that pod is stale. */
-export const INSPECT_DEADLINE_MS = 10_000;
+const INSPECT_DEADLINE_MS = 10_000;
 /** Inspections at once: enough to read 100 pods in a moment, few enough not to hold up the runtime's own work. */
-export const INSPECT_PARALLEL = 8;
+const INSPECT_PARALLEL = 8;
 /** Before the stream is opened again after it broke. */
 const REOPEN_MS = 1_000;
 

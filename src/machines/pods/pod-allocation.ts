@@ -71,7 +71,7 @@ export const notePending = s.enqueueActions((args) => {
   );
 });
 
-export const noteRejection = s.enqueueActions((args) => {
+const noteRejection = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.refused') return;
   settle(enqueue, context, { rejection: event.rejection }, now(args));

@@ -48,7 +48,7 @@ export function podGroups({
   return { driver: node.cgroupDriver, paths, within: nodeAllocatablePath(node) };
 }
 
-export function podGroupResources(pod: Pod, node: NodeSettings): CgroupResources {
+function podGroupResources(pod: Pod, node: NodeSettings): CgroupResources {
   const requests = withOverhead(pod, podRequests(pod));
   return {
     ...cpuAndMemory(pod, node, requests),

@@ -37,7 +37,7 @@ function wantedLogs(context: PodContext): Readonly<Record<string, ContainerLogIn
   return Object.fromEntries(entries);
 }
 
-export function logChanges(context: PodContext): {
+function logChanges(context: PodContext): {
   readonly stale: readonly string[];
   readonly missing: Readonly<Record<string, ContainerLogInput>>;
 } {

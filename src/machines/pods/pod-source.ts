@@ -56,7 +56,7 @@ function othersStatusOf({ status }: Pod): unknown {
   return [phase, (status?.conditions ?? []).filter(isForeignCondition), status?.resourceClaimStatuses];
 }
 
-export const tellable = (pod: Pod): Told => ({
+const tellable = (pod: Pod): Told => ({
   uid: pod.metadata.uid,
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,

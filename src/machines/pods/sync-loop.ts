@@ -25,7 +25,7 @@ import type {
 } from './messages.ts';
 
 /** A slow look after leftovers; every need of a faster one has its own event. The kubelet looks every 2 s. */
-export const HOUSEKEEPING_MS = 60_000;
+const HOUSEKEEPING_MS = 60_000;
 
 export type SyncLoopInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'staticPodURL'>;
 

@@ -33,7 +33,7 @@ const MAX_DOMAIN_CHARACTERS = 253;
 /** A look at the file when nothing hinted at a change; upstream reads it for each pod. */
 const CHECK_PERIOD_MS = 30_000;
 /** Upstream's cap. */
-export const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
+const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
 /** Before the watch is opened again after it broke. */
 const REOPEN_MS = 10_000;
 /** Between a change of the file and the reading: who writes it writes more than once. */

@@ -4,8 +4,8 @@
  * Steps: S115 to S208. Parts are created in the order of `NewMainKubelet`; what they need of each other they find by
  * name, so that none holds another.
  */
-import { assign, enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
-import { nodeRef, starting } from '../node/events.ts';
+import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
+import { cgroupV1, nodeRef, starting } from '../node/events.ts';
 import { logLines } from './configuration/go-text.ts';
 import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
 import { resolveNodeIPs } from './node-ip.ts';
@@ -173,11 +173,11 @@ export const runKubelet = kubeletSetup.createStateConfig({
         },
         birthCry: {
           meta: { steps: 'S134' },
-          entry: sendTo(to('eventRecorder'), ({ context }) => ({
-            type: 'event.recorded',
-            ref: nodeRef(context.node!.nodeName),
-            ...starting,
-          })),
+          entry: enqueueActions(({ context, enqueue }) => {
+            const ref = nodeRef(context.node!.nodeName);
+            const texts = context.cgroups!.version === 1 ? [starting, cgroupV1] : [starting];
+            for (const text of texts) enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref, ...text });
+          }),
           always: 'garbageCollection',
         },
         garbageCollection: {

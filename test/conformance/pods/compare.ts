@@ -33,7 +33,7 @@ interface Instance {
 }
 
 /** What a run asked of the runtime. */
-export function requestFacts(recording: Recording, calls: readonly Said[]): Facts {
+function requestFacts(recording: Recording, calls: readonly Said[]): Facts {
   const facts: Record<string, unknown> = {};
   const instances = new Map<string, Instance>();
   const sandboxes = new Map<string, string>();

@@ -127,6 +127,6 @@ function namesOf(csr: Pkcs10CertificateRequest): JsonGeneralNames {
 }
 
 /** Whom a certificate or a request names. */
-export function subjectOf({ subjectName }: Pick<Pkcs10CertificateRequest, 'subjectName'>) {
+function subjectOf({ subjectName }: Pick<Pkcs10CertificateRequest, 'subjectName'>) {
   return { commonName: subjectName.getField('CN')[0] ?? '', organizations: subjectName.getField('O') };
 }

@@ -15,7 +15,7 @@ const TOKEN_SECONDS = 3_607;
 const MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
 const pods = knownKind('v1', 'pods');
 
-export const isMirror = (pod: ApiObject): boolean => pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined;
+const isMirror = (pod: ApiObject): boolean => pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined;
 
 /** A pod as it is stored when it was posted. */
 export function createdPod(pod: ApiObject, store: Store): ApiObject {

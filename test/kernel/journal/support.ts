@@ -136,6 +136,6 @@ export class BrokenDisk implements Disk {
   }
 }
 
-export function errno(code: string): Error {
+function errno(code: string): Error {
   return Object.assign(new Error(`${code}: as the test says`), { code });
 }

@@ -23,7 +23,7 @@ const VERBS: Readonly<Record<string, string>> = {
 };
 
 /** Methods that Kubernetes has no verb for have the empty one: rights of a named verb never cover it. */
-export const verbOf = (method: string): string => VERBS[method] ?? '';
+const verbOf = (method: string): string => VERBS[method] ?? '';
 
 /** `null` is a yes. One right of those listed is enough; the more specific is asked for first. */
 export async function authorize(

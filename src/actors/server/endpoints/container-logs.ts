@@ -66,7 +66,7 @@ const withoutGate = (stream: string): string =>
 
 // ---- the query ------------------------------------------------------------------------------------------------------
 
-export function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'undecodable' | 'invalid' {
+function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'undecodable' | 'invalid' {
   const number = (name: string) => integer(query.get(name)?.[0]);
   const [tail, limitBytes, sinceSeconds] = [number('tailLines'), number('limitBytes'), number('sinceSeconds')];
   const sinceText = query.get('sinceTime')?.[0] || undefined;

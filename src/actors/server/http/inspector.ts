@@ -6,7 +6,7 @@ import { Session } from 'node:inspector/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 
 /** The profiler is taken: the client may come again. */
-export class ProfilerBusy extends Error {
+class ProfilerBusy extends Error {
   constructor() {
     super('Could not enable CPU profiling: cpu profiling already in use');
   }

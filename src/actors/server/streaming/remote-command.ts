@@ -33,7 +33,7 @@ interface Status {
 }
 
 /** The status of a command as version 5 tells it, from what the runtime said in version 4. */
-export function clientStatus(said: string): object {
+function clientStatus(said: string): object {
   const status = parsed(said);
   if (status.status === 'Success') return { metadata: {}, status: 'Success' };
   const code = status.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message;
@@ -57,7 +57,7 @@ function parsed(said: string): Status {
   }
 }
 
-export const internalError = (message: string): object => ({
+const internalError = (message: string): object => ({
   metadata: {},
   status: 'Failure',
   message: `Internal error occurred: ${message}`,

@@ -21,7 +21,7 @@ interface Naming {
 const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
 /** The path of the group as the kernel shows it. */
-export function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
+function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
   if (steps.length === 0) return '/';
   if (driver === 'cgroupfs') return `/${steps.join('/')}`;
   const units = steps.map((step) => step.replaceAll('-', '_'));

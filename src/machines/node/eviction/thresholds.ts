@@ -41,7 +41,7 @@ const CONDITIONS: Readonly<Record<StarvedResource, PressureCondition>> = {
 };
 
 export const resourceOf = (signal: EvictionSignal): StarvedResource => RESOURCES[signal];
-export const conditionOf = (signal: EvictionSignal): PressureCondition => CONDITIONS[RESOURCES[signal]];
+const conditionOf = (signal: EvictionSignal): PressureCondition => CONDITIONS[RESOURCES[signal]];
 export const isHard = ({ graceMs }: EvictionThreshold): boolean => graceMs === 0;
 
 type Settings = Pick<
@@ -100,7 +100,7 @@ export const amountText = (signal: EvictionSignal, amount: bigint, asBytes = isB
   asBytes ? formatBinary(fromWhole(amount)) : formatDecimal(fromWhole(amount));
 
 /** Whether less is available than the threshold wants; `withReclaim` also wants its minimum back. */
-export function isMet(threshold: EvictionThreshold, observed: SignalObservation, withReclaim: boolean): boolean {
+function isMet(threshold: EvictionThreshold, observed: SignalObservation, withReclaim: boolean): boolean {
   const capacity = BigInt(observed.capacity);
   const wanted = thresholdAmount(threshold.value, capacity);
   const back = withReclaim && threshold.minReclaim ? thresholdAmount(threshold.minReclaim, capacity) : 0n;

@@ -28,7 +28,7 @@ export function nodeStatusInput(context: KubeletContext): NodeStatusInput {
 /** Upstream's default of `nodeStatusMaxImages`. */
 const DEFAULT_MAX_IMAGES = 50;
 
-export function nodeFacts({ flags, config, node, machineInfo, runtime, input }: KubeletContext): NodeFacts {
+function nodeFacts({ flags, config, node, machineInfo, runtime, input }: KubeletContext): NodeFacts {
   if (!flags || !config || !node || !machineInfo || !runtime)
     throw new Error('the Node was described before RunKubelet');
   return {

@@ -116,11 +116,7 @@ const FIRST = ['cpu', 'memory', 'ephemeral-storage'];
 const STANDARD = new Set([...FIRST, 'pods']);
 
 /** Resources that this node does not know are somebody else's business. */
-export function shortagesOf(
-  { requests }: PodDemand,
-  { allocatable }: NodeView,
-  others: readonly PodDemand[],
-): Shortage[] {
+function shortagesOf({ requests }: PodDemand, { allocatable }: NodeView, others: readonly PodDemand[]): Shortage[] {
   const own = Object.keys(requests).filter((name) => STANDARD.has(name) || allocatable[name] !== undefined);
   const rest = own.filter((name) => !STANDARD.has(name)).toSorted();
   const amounts = [...FIRST.filter((name) => own.includes(name)), ...rest].flatMap((name) => {

@@ -53,7 +53,7 @@ export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], no
 }
 
 /** `key="value"` lines by key, the value quoted as Go's `%q` does. */
-export function mapLines(map: Readonly<Record<string, string>>): string {
+function mapLines(map: Readonly<Record<string, string>>): string {
   return Object.entries(map)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .map(([key, value]) => `${key}=${goQuote(value)}`)

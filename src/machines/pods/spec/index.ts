@@ -17,11 +17,10 @@ export {
   legacyLogName,
   podDirectory,
   podLogDirectory,
-  podLongName,
   terminationLogFile,
 } from './paths.ts';
 export { cgroupParent, podQOS, type QOSClass } from './qos.ts';
-export { isSidecar, oomScoreAdj, podLimits, podRequests } from './resources.ts';
-export { POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, sandboxConfig } from './sandbox.ts';
+export { isSidecar, oomScoreAdj } from './resources.ts';
+export { sandboxConfig } from './sandbox.ts';
 export { usersRefusal } from './security.ts';
 export type { MountedVolume, MountedVolumes } from './volumes.ts';

@@ -48,7 +48,7 @@ function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amou
 }
 
 /** What a pod needs at once: its containers and sidecars together, or an init container with the sidecars before it. */
-export function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
+function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
   let sidecars: Amounts = {};
   let initialising: Amounts = {};
   for (const container of pod.spec.initContainers ?? []) {

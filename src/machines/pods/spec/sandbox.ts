@@ -42,9 +42,9 @@ export function sandboxConfig(
   };
 }
 
-export const POD_NAME_LABEL = 'io.kubernetes.pod.name';
-export const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
-export const POD_UID_LABEL = 'io.kubernetes.pod.uid';
+const POD_NAME_LABEL = 'io.kubernetes.pod.name';
+const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
+const POD_UID_LABEL = 'io.kubernetes.pod.uid';
 
 /** By these the agent knows its own sandboxes and containers again. */
 export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({

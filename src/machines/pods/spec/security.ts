@@ -62,7 +62,7 @@ export function nonRootViolation(pod: Pod, container: Container, user: ImageUser
 }
 
 /** Zero values are left out: a namespace of the pod is CRI's default. */
-export function namespaceOptions(pod: Pod, users: UserMapping | null): NamespaceOption {
+function namespaceOptions(pod: Pod, users: UserMapping | null): NamespaceOption {
   const { hostNetwork, hostPID, hostIPC, shareProcessNamespace } = pod.spec;
   return {
     ...(hostNetwork === true ? { network: 'NODE' } : {}),
@@ -89,7 +89,7 @@ function podUsers(users: UserMapping | null): UserNamespace {
 const int64 = (value: number): { value: string } => ({ value: String(value) });
 
 /** `fsGroup` first, then what the pod lists, each once. */
-export function supplementalGroups(pod: Pod): readonly string[] {
+function supplementalGroups(pod: Pod): readonly string[] {
   const { fsGroup, supplementalGroups: groups } = pod.spec.securityContext ?? {};
   return [...new Set([...(fsGroup === undefined ? [] : [fsGroup]), ...(groups ?? [])])].map(String);
 }

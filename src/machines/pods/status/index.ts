@@ -10,4 +10,4 @@ export {
   type RestartQuestion,
   shouldRestart,
 } from './restart.ts';
-export { goDuration, milliseconds, rfc3339 } from './time.ts';
+export { goDuration, rfc3339 } from './time.ts';

@@ -38,7 +38,7 @@ const SHARED_CONDITION = 'DisruptionTarget';
 const MERGE_KEYS = { 'status.conditions': 'type', 'status.podIPs': 'ip', 'status.hostIPs': 'ip' } as const;
 
 /** What the API server should hold. */
-export function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage): PodStatus {
+function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage): PodStatus {
   const published = publishedStatus(own, seen, stage === 'sync');
   const others: Record<string, unknown> = { ...seen };
   for (const field of OWNED) delete others[field];
