@@ -19,7 +19,7 @@ it('writes no header of the manifest URL to journal, log or any other file', asy
   const written = filesBelow(node.rootDir);
   expect(written.some((file) => file.startsWith(node.journal))).toBe(true);
   const journals = written.filter((file) => file.startsWith(node.journal)).map((file) => readFileSync(file, 'utf8'));
-  expect(journals.join('')).toContain('X-Token:<masked>');
+  expect(journals.join('')).toMatch(/"--manifest-url-header=X-Token:[^"]+"/);
   for (const canary of [IN_FILE, IN_ARGUMENTS]) {
     expect(written.filter((file) => readFileSync(file).includes(canary))).toEqual([]);
     expect(node.log).not.toContain(canary);

@@ -67,10 +67,9 @@ describe.skipIf(!isAvailable)('the chains of the node', () => {
     const { inside, items, until } = keeping();
     await until('iptables.initialized', 'IPv4');
     await eventually('the canaries', () => inside('iptables', '-t', 'filter', '-S').includes('CANARY'));
-    for (const table of ['mangle', 'nat', 'filter']) {
-      inside('iptables', '-t', table, '-F');
-      inside('iptables', '-t', table, '-X');
-    }
+    // In one transaction: rules that are made again in between would keep a chain from being deleted.
+    const empty = ['mangle', 'nat', 'filter'].map((table) => `*${table}\\nCOMMIT\\n`).join('');
+    inside('sh', '-c', `printf '${empty}' | iptables-restore`);
     expect(inside('iptables', '-t', 'filter', '-S')).not.toContain('KUBE');
     await until('iptables.restored', 'IPv4');
     expect(inside('iptables', '-t', 'filter', '-S')).toMatch(/^-A INPUT -j KUBE-FIREWALL$/m);
