@@ -221,7 +221,15 @@ export const RUN_ROWS: readonly Row[] = [
     TESTS.resources,
     TESTS.requests,
   ]),
-  planned('S101', 'topology manager', 'pods', `${CONFIGURATION}/settings.ts#topologyOptions`),
+  built(
+    'S101',
+    'topology manager',
+    [
+      `${CONFIGURATION}/settings.ts#topologyOptions`,
+      'src/machines/startup/container-manager-policy.ts#alignmentRefusal',
+    ],
+    ['test/machines/startup/container-manager.test.ts', TESTS.corpus],
+  ),
   built(
     'S102',
     'NewContainerManager',
