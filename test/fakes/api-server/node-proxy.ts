@@ -1,7 +1,9 @@
 /** The way from the API server to a kubelet: logs, exec, attach, port forwarding, and the proxy of a node. */
+
 import { request as httpsRequest } from 'node:https';
 import type { Duplex } from 'node:stream';
 import { connect, type TLSSocket } from 'node:tls';
+import { join } from '../../../src/actors/server/streaming/tunnel.ts';
 import { badRequest, notFound, Refusal, unknownPath } from './errors.ts';
 import { knownKind } from './kinds.ts';
 import type { Credential } from './pki.ts';
@@ -76,7 +78,8 @@ export class NodeProxy {
       const first = `${request.method} ${path} HTTP/1.1`;
       backend.write(`${[first, `host: ${address.host}:${address.port}`, ...lines].join('\r\n')}\r\n\r\n`);
       if (head.length > 0) backend.write(head);
-      backend.pipe(socket).pipe(backend);
+      backend.removeAllListeners('error');
+      join(backend, socket);
     });
     backend.on('error', (error) => {
       const body = unreachable(error);
@@ -84,7 +87,6 @@ export class NodeProxy {
       socket.end(`${head.join('\r\n')}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
     });
     socket.on('error', () => backend.destroy());
-    socket.on('close', () => backend.destroy());
   }
 
   private target(place: Place, rest: string, query: URLSearchParams): { address: KubeletAddress; path: string } {

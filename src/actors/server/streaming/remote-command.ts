@@ -22,6 +22,8 @@ export interface StreamOptions {
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 /** The most that waits for a client that does not read before the runtime is stopped. */
 const CLIENT_BUFFER_BYTES = 256 * 1024;
+/** Of a command whose end nobody told: it may have gone well or not. */
+const UNTOLD = 'the runtime closed the connection before it said how the command ended';
 /** Largest status that a runtime may send. */
 const STATUS_MAX_BYTES = 64 * 1024;
 
@@ -141,7 +143,7 @@ export class RemoteCommand {
   private finish(): void {
     if (this.client.readyState === this.client.OPEN) {
       const said = Buffer.concat(this.said).toString();
-      const status = said === '' ? { metadata: {}, status: 'Success' } : clientStatus(said);
+      const status = said === '' ? internalError(UNTOLD) : clientStatus(said);
       this.tell(CHANNEL.error, Buffer.from(JSON.stringify(status)));
       this.client.close(1000);
     }

@@ -6,6 +6,8 @@
  * Invariants:
  *   Y1 data of a stream is told in order, and its end once.
  *   Y2 nothing is buffered past what the socket takes: `write` says when to stop, `pause` stops the other side.
+ *   Y4 one write each round of the event loop, so that what the other side said before it closed is read before a write
+ *   can fail: Node gives up a connection with its first failed write, and what it had not read is gone.
  *   Y3 a frame that is larger than any peer may send ends the connection.
  * Source: SPDY Protocol Draft 3.1; no flow control by windows, because neither end of this protocol uses it.
  */
@@ -22,6 +24,8 @@ const HEAD_BYTES = 8;
 const FRAME_MAX_BYTES = 1024 * 1024;
 /** Largest payload of a data frame that this side sends. */
 const DATA_MAX_BYTES = 32 * 1024;
+/** What may wait for the next round of the event loop before a sender is asked to pause. */
+const WRITE_AHEAD_BYTES = 256 * 1024;
 /** Largest stored block of deflate. */
 const STORED_MAX_BYTES = 65_535;
 
@@ -51,6 +55,9 @@ export class SpdyClient {
   private readonly socket: Duplex;
   private readonly streams = new Map<number, Open>();
   private buffered: Buffer = Buffer.alloc(0);
+  private waiting: Buffer[] = [];
+  private waitingBytes = 0;
+  private flushing: NodeJS.Immediate | undefined;
   private nextId = 1;
   private hasHeader = false;
   /** Called when the socket took what `write` refused. */
@@ -90,6 +97,8 @@ export class SpdyClient {
   }
 
   close(): void {
+    clearImmediate(this.flushing);
+    this.flush();
     this.socket.end();
     this.socket.destroy();
   }
@@ -106,7 +115,7 @@ export class SpdyClient {
     const head = Buffer.alloc(HEAD_BYTES);
     head.writeUInt32BE(id, 0);
     head.writeUInt32BE(flags * 0x1000000 + data.length, 4);
-    return this.socket.writable && this.socket.write(Buffer.concat([head, data]));
+    return this.queue(head, data);
   }
 
   private control(type: number, flags: number, payload: Buffer): void {
@@ -114,7 +123,23 @@ export class SpdyClient {
     head.writeUInt16BE(VERSION, 0);
     head.writeUInt16BE(type, 2);
     head.writeUInt32BE(flags * 0x1000000 + payload.length, 4);
-    if (this.socket.writable) this.socket.write(Buffer.concat([head, payload]));
+    this.queue(head, payload);
+  }
+
+  /** False when enough waits: `onDrain` says when it is gone. */
+  private queue(...parts: Buffer[]): boolean {
+    this.waiting.push(...parts);
+    this.waitingBytes += parts.reduce((sum, { length }) => sum + length, 0);
+    this.flushing ??= setImmediate(() => this.flush());
+    return this.waitingBytes < WRITE_AHEAD_BYTES;
+  }
+
+  private flush(): void {
+    const bytes = Buffer.concat(this.waiting);
+    this.flushing = undefined;
+    this.waiting = [];
+    this.waitingBytes = 0;
+    if (this.socket.writable && this.socket.write(bytes)) this.onDrain();
   }
 
   /** Names and values in a stored deflate block; the zlib header goes before the first of a connection. */

@@ -6,12 +6,13 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { pipeline } from 'node:stream';
 import type { Upgrade } from '../http/endpoint.ts';
 import { openRuntimeStream } from './runtime-stream.ts';
 
 /** Headers that are for this node, not for the runtime. */
 const KEPT_HERE = new Set(['authorization', 'cookie', 'host']);
+/** How long the one side of a tunnel may take to end when the other is gone. */
+const LINGER_MS = 10_000;
 /** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
@@ -42,10 +43,44 @@ function rawHead({ statusCode, statusMessage, rawHeaders }: IncomingMessage): st
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Joins two connections until both have ended; an error of one ends the other. */
+/** Joins two connections. When one is gone, the other still gets what was on its way to it, and then ends, too. */
 export function join(left: Duplex, right: Duplex): void {
-  const ignore = (): void => {};
-  pipeline(left, right, left, ignore);
+  follow(left, right);
+  follow(right, left);
+}
+
+/**
+ * One write each round of the event loop, so that what a peer said before it closed is read before a write can fail:
+ * Node gives up a connection with its first failed write, and what it had not read is gone.
+ */
+function follow(from: Duplex, to: Duplex): void {
+  let waiting: Buffer[] = [];
+  let flushing: NodeJS.Immediate | undefined;
+  const flush = (): void => {
+    clearImmediate(flushing);
+    flushing = undefined;
+    const bytes = Buffer.concat(waiting);
+    waiting = [];
+    if (bytes.length === 0 || to.destroyed || to.writableEnded || to.write(bytes)) return;
+    from.pause();
+    to.once('drain', () => from.resume());
+  };
+  from.on('data', (chunk: Buffer) => {
+    waiting.push(chunk);
+    flushing ??= setImmediate(flush);
+  });
+  from.on('error', () => from.destroy());
+  for (const over of ['end', 'close']) {
+    from.once(over, () => {
+      flush();
+      if (!to.writableEnded) to.end();
+    });
+  }
+  // To destroy the other one at once would reset it, and what is on its way would be lost with it.
+  from.once('close', () => {
+    const linger = setTimeout(() => to.destroy(), LINGER_MS);
+    to.once('close', () => clearTimeout(linger));
+  });
 }
 
 /**
