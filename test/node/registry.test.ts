@@ -170,7 +170,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     );
     const written = files.filter((path) => statSync(path, { throwIfNoEntry: false })?.isFile());
     expect(written.some((path) => path.startsWith(node.journal))).toBe(true);
-    expect(written.filter((path) => shapes.some((shape) => readFileSync(path).includes(shape)))).toEqual([]);
+    expect(written.filter((path) => shapes.some((shape) => contentOf(path).includes(shape)))).toEqual([]);
     for (const shape of shapes) expect(node.log).not.toContain(shape);
   });
 
@@ -179,3 +179,13 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     expect(node.journalFaults()).toEqual([]);
   });
 });
+
+/** Of a file that its writer may rename while it is read, as the journal does with each new blob. */
+function contentOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return Buffer.alloc(0);
+    throw error;
+  }
+}
