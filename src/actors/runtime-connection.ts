@@ -15,6 +15,7 @@ import type { RuntimeClient } from './cri/client.ts';
 import { type CriOptions, type CriPorts, criPorts } from './cri/ports.ts';
 import type { OnRelist } from './cri/watch-pods.ts';
 import type { EmbeddedRuntime, RuntimeLog } from './runtime/index.ts';
+import { watchChanges } from './watch-changes.ts';
 
 export type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
 
@@ -77,15 +78,13 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onRelist?: OnReli
       connection = opened;
       return version;
     },
-    'runtime.watchStatus': async ({ input, signal, ...call }) => {
-      await watchStatus(
-        () => status(current(), signal),
-        input.periodMs,
+    'runtime.watchStatus': ({ input, signal, ...call }) =>
+      watchChanges({
+        ask: () => status(current(), signal),
+        periodMs: input.periodMs,
         signal,
-        (item) => call.emit(item),
-      );
-      return null;
-    },
+        emit: (item) => call.emit(item),
+      }),
   };
   return {
     ports: { ...runtime, ...(cri as unknown as Ports<typeof criOperations>) },
@@ -146,23 +145,6 @@ async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal
   }
 }
 
-/** Asks again and again, and speaks when the answer is another. */
-async function watchStatus<Item>(
-  ask: () => Promise<Item>,
-  periodMs: number,
-  signal: AbortSignal,
-  emit: (item: Item) => void,
-): Promise<void> {
-  let last = '';
-  while (!signal.aborted) {
-    const item = await ask();
-    const text = JSON.stringify(item);
-    if (text !== last && !signal.aborted) emit(item);
-    last = text;
-    await pause(periodMs, signal);
-  }
-}
-
 async function status(connection: CriPorts, signal: AbortSignal) {
   try {
     const { conditions, ...abilities } = await connection.ports['cri.status'](callOf({}, signal));
@@ -184,10 +166,3 @@ const callOf = <Input>(input: Input, signal: AbortSignal) => ({
   signal,
   emit: (_item: never): void => {},
 });
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
-  });
-}

@@ -12,7 +12,8 @@ import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall, Ports } from '../../kernel/operation.ts';
 import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
-import type { criOperations } from '../../machines/operations/cri.ts';
+import type { criOperations, WatchImagesItem } from '../../machines/operations/cri.ts';
+import { watchChanges } from '../watch-changes.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { inspectPod } from './inspect.ts';
@@ -20,7 +21,6 @@ import { Looks } from './looks.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { authOf, discreet, withoutLogin, withoutSecrets, withSecrets } from './secrets.ts';
-import { watchImages } from './watch-images.ts';
 import { DEFAULT_RELIST_PERIODS, type OnRelist, PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
@@ -307,11 +307,17 @@ function imagePorts(adapter: Adapter) {
       const known = images.map((image) => canonical(image));
       return { images: await adapter.sandboxImage.pinnedIn(known, adapter.limits(call)) };
     },
-    'cri.watchImages': (call) =>
-      watchImages({ input: call.input, signal: call.signal, emit: call.emit.bind(call) }, async () => {
-        const { images } = await client.call('ListImages', {}, adapter.limits(call));
-        return images.map((image) => canonical(image)).sort((a, b) => (a.id < b.id ? -1 : 1));
-      }),
+    'cri.watchImages': (call) => {
+      // A list that fails changes nothing: the runtime's own state is told elsewhere, and the next list makes it right.
+      const ask = async (): Promise<WatchImagesItem | null> => {
+        const listed = await client.call('ListImages', {}, adapter.limits(call)).catch(() => null);
+        if (listed === null) return null;
+        const images = listed.images.map((image) => canonical(image)).sort((a, b) => (a.id < b.id ? -1 : 1));
+        return { type: 'images.changed', images };
+      };
+      const { input, signal } = call;
+      return watchChanges({ ask, periodMs: input.periodMs, signal, emit: call.emit.bind(call) });
+    },
     'cri.removeImage': async (call) => {
       const removal = client.call('RemoveImage', { image: { image: call.input.image } }, adapter.limits(call));
       await removal.catch((error: unknown) => {

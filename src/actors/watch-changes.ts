@@ -1,0 +1,23 @@
+/** Asks the world again and again, and speaks when the answer is another: what repeats without change is no input. */
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface Watch<Item> {
+  /** `null`: there is no answer this time, and what was said last stays. */
+  readonly ask: () => Promise<Item | null>;
+  readonly periodMs: number;
+  readonly signal: AbortSignal;
+  readonly emit: (item: Item) => void;
+}
+
+/** Until `signal` is aborted. */
+export async function watchChanges<Item>({ ask, periodMs, signal, emit }: Watch<Item>): Promise<null> {
+  let last = '';
+  while (!signal.aborted) {
+    const item = await ask();
+    const text = item === null ? last : JSON.stringify(item);
+    if (item !== null && text !== last && !signal.aborted) emit(item);
+    last = text;
+    await sleep(periodMs, undefined, { signal }).catch(() => {});
+  }
+  return null;
+}

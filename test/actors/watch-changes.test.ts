@@ -1,0 +1,24 @@
+import { getEventListeners } from 'node:events';
+import { expect, test } from 'vitest';
+import { watchChanges } from '../../src/actors/watch-changes.ts';
+
+test('speaks of each change once, keeps what it said when there is no answer, and leaves no listener', async () => {
+  const answers = ['a', 'a', null, 'a', 'b', 'b'];
+  const said: string[] = [];
+  const aborter = new AbortController();
+  let listeners = 0;
+  const ask = async (): Promise<string | null> => {
+    listeners = Math.max(listeners, getEventListeners(aborter.signal, 'abort').length);
+    if (answers.length === 1) aborter.abort();
+    return answers.shift() ?? null;
+  };
+  await watchChanges({ ask, periodMs: 1, signal: aborter.signal, emit: (item) => void said.push(item) });
+  expect(said).toEqual(['a', 'b']);
+  expect(listeners).toBe(0);
+});
+
+test('ends at once when nobody wants it any more', async () => {
+  const aborter = new AbortController();
+  const emit = (): void => aborter.abort();
+  expect(await watchChanges({ ask: async () => 'a', periodMs: 60_000, signal: aborter.signal, emit })).toBeNull();
+});
