@@ -5,44 +5,21 @@
  * that the runtime reserved for us is adopted; after each change of our own the watchers look at that pod; sandboxes
  * start only so many at a time, for the CPU is the limit of a batch and a queue in here is fairer than one in there.
  */
-import { randomBytes } from 'node:crypto';
-import { availableParallelism } from 'node:os';
-import pLimit from 'p-limit';
-import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall, Ports } from '../../kernel/operation.ts';
 import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
-import type { criOperations, WatchImagesItem } from '../../machines/operations/cri.ts';
-import { watchChanges } from '../watch-changes.ts';
-import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
-import type { Outcome } from './expectations.ts';
+import type { criOperations } from '../../machines/operations/cri.ts';
+import { Adapter, type CriOptions } from './adapter.ts';
+import type { RuntimeClient } from './client.ts';
+import { imagePorts } from './image-ports.ts';
 import { inspectPod } from './inspect.ts';
-import { Looks } from './looks.ts';
-import { canonical, POD_UID_LABEL } from './relist.ts';
-import { SandboxImage } from './sandbox-image.ts';
-import { authOf, discreet, withoutLogin, withoutSecrets, withSecrets } from './secrets.ts';
-import { DEFAULT_RELIST_PERIODS, type OnRelist, PodWatcher, type RelistPeriods } from './watch-pods.ts';
+import { POD_UID_LABEL } from './relist.ts';
+import { withSecrets } from './secrets.ts';
+import { PodWatcher } from './watch-pods.ts';
 
-/** The default of runtimeRequestTimeout. */
-const REQUEST_TIMEOUT_MS = 120_000;
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
-/** Sandboxes that start at once, for each core. */
-const SANDBOXES_PER_CORE = 2;
 const CGROUP_DRIVERS = { SYSTEMD: 'systemd', CGROUPFS: 'cgroupfs' } as const;
-
-export interface CriOptions extends Endpoints {
-  /** runtimeRequestTimeout. Default 2 m. */
-  readonly requestTimeoutMs?: number;
-  readonly relistPeriods?: RelistPeriods;
-  /** Milliseconds of the clock that stamps observations. */
-  readonly now?: () => number;
-  /** Hears what no machine needs to know: an event stream that broke and is being opened again. */
-  readonly warn?: (message: string) => void;
-  readonly onRelist?: OnRelist;
-  /** Holds the values of Secrets that containers get; without one there are none. */
-  readonly vault?: Vault;
-}
 
 export interface CriPorts {
   readonly ports: Ports<typeof criOperations>;
@@ -51,79 +28,6 @@ export interface CriPorts {
   /** Closes the connection; whatever is under way fails. */
   readonly close: () => void;
 }
-
-/** What the groups of ports share. */
-class Adapter {
-  readonly client: RuntimeClient;
-  readonly timeoutMs: number;
-  readonly now: () => number;
-  readonly periods: RelistPeriods;
-  readonly warn: (message: string) => void;
-  readonly onRelist: OnRelist;
-  readonly vault: Vault;
-  /** By container, the secrets that it was created with. */
-  readonly secrets = new Map<string, readonly SecretHandle[]>();
-  readonly watchers = new Set<PodWatcher>();
-  readonly looks = new Looks();
-  readonly sandboxImage: SandboxImage;
-  readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
-
-  constructor(options: CriOptions) {
-    this.timeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
-    this.now = options.now ?? Date.now;
-    this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
-    this.warn = options.warn ?? (() => {});
-    this.onRelist = options.onRelist ?? (() => {});
-    this.vault = options.vault ?? new Vault(randomBytes(32));
-    this.client = discreet(connectRuntime(options), (id) => this.secrets.get(id), this.vault);
-    this.sandboxImage = new SandboxImage(this.client);
-  }
-
-  limits(call: { readonly signal: AbortSignal }, timeoutMs: number | null = this.timeoutMs): CallOptions {
-    return { timeoutMs, signal: call.signal };
-  }
-
-  learn(id: string, uid: string | undefined): void {
-    if (uid !== undefined) for (const watcher of this.watchers) watcher.learn(id, uid);
-  }
-
-  changed(id: string, outcome: Outcome): void {
-    for (const watcher of this.watchers) watcher.hint({ id, outcome });
-  }
-
-  /** Ends or removes a sandbox or container. One that the runtime does not know has ended and is removed. */
-  ending(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
-    return this.changing(
-      id,
-      outcome,
-      change.catch((error: unknown) => {
-        if (!isNotFound(error)) throw error;
-      }),
-    );
-  }
-
-  /** The runtime may quote in an error what it was given. */
-  async discreet<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
-    try {
-      return await call;
-    } catch (error) {
-      throw withoutSecrets(error, secrets, this.vault);
-    }
-  }
-
-  /** Does what changes a sandbox or container, then has its pod looked at, whatever came of it. */
-  async changing(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
-    const came = await change.then(
-      () => outcome,
-      () => 'changed' as const,
-    );
-    this.changed(id, came);
-    await change;
-    return null;
-  }
-}
-
-const isNotFound = (error: unknown) => error instanceof OperationError && error.code === 'NOT_FOUND';
 
 /** containerd and CRI-O say so in different words, and with different codes. */
 const isNameReserved = (error: unknown) => error instanceof OperationError && /reserved/.test(error.message);
@@ -280,63 +184,6 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
 
 /** What is not UTF-8 becomes U+FFFD. */
 const textOf = (base64: string) => Buffer.from(base64, 'base64').toString('utf8');
-
-function imagePorts(adapter: Adapter) {
-  const { client } = adapter;
-  return {
-    'cri.imageStatus': async (call) => {
-      const request = { image: { image: call.input.image } };
-      const { image } = await client.call('ImageStatus', request, adapter.limits(call));
-      return { image: image ? canonical(image) : null };
-    },
-    'cri.pullImage': async (call) => {
-      const { image, annotations, sandboxConfig, auth } = call.input;
-      const login = auth && authOf(adapter.vault.open(auth));
-      const request = {
-        image: { image, annotations },
-        ...(login ? { auth: login } : {}),
-        ...(sandboxConfig ? { sandbox_config: sandboxConfig } : {}),
-      };
-      // A pull takes as long as the network does; leaving the state cancels it.
-      const pull = client.call('PullImage', request, adapter.limits(call, null));
-      const { image_ref: imageRef } = await (login ? withoutLogin(pull, login) : pull);
-      return { imageRef };
-    },
-    'cri.listImages': async (call) => {
-      const { images } = await client.call('ListImages', {}, adapter.limits(call));
-      const known = images.map((image) => canonical(image));
-      return { images: await adapter.sandboxImage.pinnedIn(known, adapter.limits(call)) };
-    },
-    'cri.watchImages': (call) => {
-      // A list that fails changes nothing: the runtime's own state is told elsewhere, and the next list makes it right.
-      const ask = async (): Promise<WatchImagesItem | null> => {
-        const listed = await client.call('ListImages', {}, adapter.limits(call)).catch(() => null);
-        if (listed === null) return null;
-        const images = listed.images.map((image) => canonical(image)).sort((a, b) => (a.id < b.id ? -1 : 1));
-        return { type: 'images.changed', images };
-      };
-      const { input, signal } = call;
-      return watchChanges({ ask, periodMs: input.periodMs, signal, emit: call.emit.bind(call) });
-    },
-    'cri.removeImage': async (call) => {
-      const removal = client.call('RemoveImage', { image: { image: call.input.image } }, adapter.limits(call));
-      await removal.catch((error: unknown) => {
-        if (!isNotFound(error)) throw error;
-      });
-      return null;
-    },
-    'cri.imageFsInfo': async (call) => {
-      const { image_filesystems: found } = await client.call('ImageFsInfo', {}, adapter.limits(call));
-      const first = found[0];
-      if (!first) throw new OperationError('the runtime reported no image filesystem', { code: 'NOT_FOUND' });
-      return {
-        mountpoint: first.fs_id?.mountpoint ?? '',
-        usedBytes: first.used_bytes?.value ?? '0',
-        inodesUsed: first.inodes_used?.value ?? '0',
-      };
-    },
-  } satisfies Partial<Ports<typeof criOperations>>;
-}
 
 function runtimePorts(adapter: Adapter) {
   const { client } = adapter;

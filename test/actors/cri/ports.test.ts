@@ -2,7 +2,8 @@
 import { availableParallelism } from 'node:os';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, expect, test } from 'vitest';
-import { type CriOptions, criPorts } from '../../../src/actors/cri/ports.ts';
+import type { CriOptions } from '../../../src/actors/cri/adapter.ts';
+import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { FakeRuntime, type Handlers, never, Refusal } from './fake-runtime.ts';
 
 const opened: (() => unknown)[] = [];

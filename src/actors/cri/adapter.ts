@@ -1,0 +1,103 @@
+/** The connection to one runtime, and what its groups of ports share. */
+import { randomBytes } from 'node:crypto';
+import { availableParallelism } from 'node:os';
+import pLimit from 'p-limit';
+import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
+import { OperationError } from '../../kernel/json.ts';
+import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
+import type { Outcome } from './expectations.ts';
+import { Looks } from './looks.ts';
+import { SandboxImage } from './sandbox-image.ts';
+import { discreet, withoutSecrets } from './secrets.ts';
+import { DEFAULT_RELIST_PERIODS, type OnRelist, type PodWatcher, type RelistPeriods } from './watch-pods.ts';
+
+/** The default of runtimeRequestTimeout. */
+const REQUEST_TIMEOUT_MS = 120_000;
+/** Sandboxes that start at once, for each core. */
+const SANDBOXES_PER_CORE = 2;
+
+export interface CriOptions extends Endpoints {
+  /** runtimeRequestTimeout. Default 2 m. */
+  readonly requestTimeoutMs?: number;
+  readonly relistPeriods?: RelistPeriods;
+  /** Milliseconds of the clock that stamps observations. */
+  readonly now?: () => number;
+  /** Hears what no machine needs to know: an event stream that broke and is being opened again. */
+  readonly warn?: (message: string) => void;
+  readonly onRelist?: OnRelist;
+  /** Holds the values of Secrets that containers get; without one there are none. */
+  readonly vault?: Vault;
+}
+
+export const isNotFound = (error: unknown) => error instanceof OperationError && error.code === 'NOT_FOUND';
+
+/** What the groups of ports share. */
+export class Adapter {
+  readonly client: RuntimeClient;
+  readonly timeoutMs: number;
+  readonly now: () => number;
+  readonly periods: RelistPeriods;
+  readonly warn: (message: string) => void;
+  readonly onRelist: OnRelist;
+  readonly vault: Vault;
+  /** By container, the secrets that it was created with. */
+  readonly secrets = new Map<string, readonly SecretHandle[]>();
+  readonly watchers = new Set<PodWatcher>();
+  readonly looks = new Looks();
+  readonly sandboxImage: SandboxImage;
+  readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
+
+  constructor(options: CriOptions) {
+    this.timeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
+    this.now = options.now ?? Date.now;
+    this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
+    this.warn = options.warn ?? (() => {});
+    this.onRelist = options.onRelist ?? (() => {});
+    this.vault = options.vault ?? new Vault(randomBytes(32));
+    this.client = discreet(connectRuntime(options), (id) => this.secrets.get(id), this.vault);
+    this.sandboxImage = new SandboxImage(this.client);
+  }
+
+  limits(call: { readonly signal: AbortSignal }, timeoutMs: number | null = this.timeoutMs): CallOptions {
+    return { timeoutMs, signal: call.signal };
+  }
+
+  learn(id: string, uid: string | undefined): void {
+    if (uid !== undefined) for (const watcher of this.watchers) watcher.learn(id, uid);
+  }
+
+  changed(id: string, outcome: Outcome): void {
+    for (const watcher of this.watchers) watcher.hint({ id, outcome });
+  }
+
+  /** Ends or removes a sandbox or container. One that the runtime does not know has ended and is removed. */
+  ending(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
+    return this.changing(
+      id,
+      outcome,
+      change.catch((error: unknown) => {
+        if (!isNotFound(error)) throw error;
+      }),
+    );
+  }
+
+  /** The runtime may quote in an error what it was given. */
+  async discreet<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
+    try {
+      return await call;
+    } catch (error) {
+      throw withoutSecrets(error, secrets, this.vault);
+    }
+  }
+
+  /** Does what changes a sandbox or container, then has its pod looked at, whatever came of it. */
+  async changing(id: string, outcome: Outcome, change: Promise<unknown>): Promise<null> {
+    const came = await change.then(
+      () => outcome,
+      () => 'changed' as const,
+    );
+    this.changed(id, came);
+    await change;
+    return null;
+  }
+}
