@@ -4,11 +4,11 @@
  * Invariants: every unary call ends, by answer, deadline or abort (a call without a deadline says so by `null`);
  * nothing is retried here; only API v1 is spoken. The contract is loaded at the first connection, once per process.
  */
-import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { type AnyDefinition, loadSync, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
 import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/api/cri.ts';
+import { PROTO_DIRECTORY } from '../package-directory.ts';
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
@@ -74,7 +74,7 @@ function loadContract(): PackageDefinition {
   contract ??= loadSync(
     ['cri/v1/api.proto', 'containerd/services/events/v1/events.proto', 'containerd/events/events.proto'],
     {
-      includeDirs: [fileURLToPath(new URL('../../../proto', import.meta.url))],
+      includeDirs: [PROTO_DIRECTORY],
       keepCase: true,
       longs: String,
       enums: String,

@@ -5,13 +5,13 @@
  * Invariants: one connection a question, closed with its answer; every question ends, by answer, deadline or abort.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_client.go.
  */
-import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { pluginOperations } from '../../machines/operations/plugins.ts';
 import { toOperationError } from '../cri/client.ts';
+import { PROTO_DIRECTORY } from '../package-directory.ts';
 
 /** Upstream's limits of the handshake. */
 const DIAL_TIMEOUT_MS = 10_000;
@@ -39,7 +39,7 @@ let contract: PackageDefinition | undefined;
 
 function methodOf<Request, Reply>(service: string, name: string): grpc.MethodDefinition<Request, Reply> {
   contract ??= loadSync(['pluginregistration/v1/api.proto', 'csi/v1/csi.proto'], {
-    includeDirs: [fileURLToPath(new URL('../../../proto', import.meta.url))],
+    includeDirs: [PROTO_DIRECTORY],
     keepCase: true,
     longs: String,
     enums: String,

@@ -3,10 +3,10 @@
  *
  * Invariant: each attempt has a channel of its own, without TLS, proxy, retries or service configuration.
  */
-import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import { hostPort } from '../go-errors.ts';
+import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {
@@ -37,7 +37,7 @@ let service: HealthService | undefined;
 
 function healthService(): HealthService {
   const contract = loadSync('grpc/health/v1/health.proto', {
-    includeDirs: [fileURLToPath(new URL('../../../proto', import.meta.url))],
+    includeDirs: [PROTO_DIRECTORY],
     enums: String,
     defaults: true,
   });

@@ -6,17 +6,17 @@
  */
 import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
 import { createConnection } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
+import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { CriError, messageOf } from './errors.ts';
 import type { EventStream, Events } from './events.ts';
 import type { Faults } from './faults.ts';
 import type { Methods } from './service.ts';
 
-const PROTO = fileURLToPath(new URL('../../../proto/cri/v1/api.proto', import.meta.url));
+const PROTO = join(PROTO_DIRECTORY, 'cri/v1/api.proto');
 /** Bytes of one message: what the Go kubelet and containerd use. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 /** Bytes of a unix socket's path (sun_path, less the final zero). */

@@ -1,0 +1,20 @@
+/** Which code to run: the sources, or the one piece that `npm run bundle` made of them when nothing was changed since. */
+import { readdirSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+
+const ROOT = join(import.meta.dirname, '../..');
+const SOURCES = join(ROOT, 'src');
+const BUNDLE = join(ROOT, 'dist/main.cjs');
+
+/** @returns {Promise<typeof import('./commands/main.ts')>} */
+export const newestCode = async () =>
+  bundleIsCurrent() ? createRequire(import.meta.url)(BUNDLE) : import('./commands/main.ts');
+
+function bundleIsCurrent() {
+  const madeMs = statSync(BUNDLE, { throwIfNoEntry: false })?.mtimeMs;
+  if (madeMs === undefined) return false;
+  // A file that was taken away shows in the time of its directory.
+  const paths = ['', ...readdirSync(SOURCES, { recursive: true, encoding: 'utf8' })];
+  return paths.every((path) => statSync(join(SOURCES, path)).mtimeMs < madeMs);
+}
