@@ -43,10 +43,16 @@ interface Timer {
 /** Longest delay that a host timer takes (2^31 - 1 ms); longer ones are armed in stages. */
 const HOST_TIMER_MAX_MS = 2_147_483_647;
 
-/** The wall clock at start, moved on by the monotonic clock: jumps of the wall clock do not reach the machines. */
+const BASE_MS = Date.now() - performance.now();
+
+/**
+ * Milliseconds since the epoch: the wall clock as it was when the process began, moved on by the monotonic clock. Jumps
+ * of the wall clock do not reach the machines, if ports date by it what machines compare with their own time.
+ */
+export const steadyNow = (): number => Math.floor(BASE_MS + performance.now());
+
 export function hostTime(): TimeSource {
-  const base = Date.now() - performance.now();
-  const now = () => Math.floor(base + performance.now());
+  const now = steadyNow;
   const arm = (dueMs: number, fire: () => void): (() => void) => {
     let handle: NodeJS.Timeout;
     const stage = () => {

@@ -159,10 +159,15 @@ export class PodsNode {
   readonly kernel: Kernel;
   private isDead = false;
 
-  constructor(options: { world?: PodsWorld; seed?: number; settings?: Partial<NodeSettings> } = {}) {
+  /** `clockOffsetMs`: how far the clock of the machine was off when this agent started. */
+  constructor(
+    options: { world?: PodsWorld; seed?: number; settings?: Partial<NodeSettings>; clockOffsetMs?: number } = {},
+  ) {
+    const offsetMs = options.clockOffsetMs ?? 0;
     this.settings = options.settings ?? {};
     this.world = options.world ?? new PodsWorld(new VirtualTime());
     this.time = this.world.time;
+    this.world.runtime.agentOffsetMs = offsetMs;
     const kernelHeader: KernelOptions['header'] = {
       ...header(options.seed ?? 7),
       input: { settings: { ...settings, ...options.settings } },
@@ -172,7 +177,10 @@ export class PodsNode {
       header: kernelHeader,
       sink: this.sink,
       performer: { perform: (...args) => (this.isDead ? () => {} : this.world.perform(...args)) },
-      time: { now: () => this.time.now(), arm: (due, fire) => this.time.arm(due, () => this.isDead || fire()) },
+      time: {
+        now: () => this.time.now() + offsetMs,
+        arm: (due, fire) => this.time.arm(due - offsetMs, () => this.isDead || fire()),
+      },
     });
   }
 
@@ -200,12 +208,12 @@ export class PodsNode {
   }
 
   /** The agent is gone; its world stays. Returns the next agent on the same node. */
-  restart(): PodsNode {
+  restart(clockOffsetMs = 0): PodsNode {
     this.assertReplays();
     const { world } = this;
     this.isDead = true;
     world.detach();
-    return new PodsNode({ world, settings: this.settings }).boot();
+    return new PodsNode({ world, settings: this.settings, clockOffsetMs }).boot();
   }
 
   podState(uid: string): unknown {

@@ -47,6 +47,7 @@ export interface Container {
   finishedNs: string;
   exitCode: number;
   reason: string;
+  message: string;
   program: Program;
   cancel: (() => void) | undefined;
   /** Calls to be made when it has exited. */
@@ -75,6 +76,10 @@ export class RuntimeModel {
   /** Every process that was ever started: `<pod>/<container>#<attempt>`. */
   readonly started: string[] = [];
   onChange: (uid: string) => void = () => {};
+  /** How far somebody has set the clock of the machine away from the time that passes. */
+  clockOffsetMs = 0;
+  /** How far it was off when the agent started that looks now. */
+  agentOffsetMs = 0;
   /** What a container does by its configuration; `undefined`: as `programs` says. */
   programOf: (container: Container) => Program | undefined = () => undefined;
   private readonly time: VirtualTime;
@@ -92,7 +97,7 @@ export class RuntimeModel {
   /** Nanoseconds since the epoch; two things never begin at the same one. */
   private stamp(): string {
     this.ids++;
-    return `${this.time.ms}${String(this.ids % 1_000_000).padStart(6, '0')}`;
+    return `${this.time.ms + this.clockOffsetMs}${String(this.ids % 1_000_000).padStart(6, '0')}`;
   }
 
   private changed(sandbox: Sandbox): void {
@@ -180,6 +185,7 @@ export class RuntimeModel {
       finishedNs: '0',
       exitCode: 0,
       reason: '',
+      message: '',
       program: {},
       cancel: undefined,
       onExit: [],
@@ -211,6 +217,7 @@ export class RuntimeModel {
     const { startError } = container.program;
     if (startError !== undefined) {
       this.exit(container, START_ERROR_EXIT);
+      Object.assign(container, { reason: 'StartError', message: startError });
       throw new RuntimeError('UNKNOWN', startError);
     }
     container.state = 'CONTAINER_RUNNING';
@@ -281,7 +288,7 @@ export class RuntimeModel {
       namespace: metadata?.namespace ?? '',
       sandboxes: sandboxes.map(sandboxStatus),
       containers: containers.map(containerStatus),
-      observedAtMs: this.time.ms,
+      observedAtMs: this.time.ms + this.agentOffsetMs,
     };
   }
 }
@@ -309,7 +316,7 @@ const containerStatus = (container: Container): ContainerStatus => ({
   image_ref: container.config.image?.image ?? '',
   image_id: container.config.image?.image ?? '',
   reason: container.reason,
-  message: '',
+  message: container.message,
   labels: container.config.labels ?? {},
   annotations: container.config.annotations ?? {},
   mounts: container.config.mounts ?? [],

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto';
 import { accessSync, constants, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { steadyNow } from '../../kernel/clock.ts';
 import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
@@ -32,7 +33,7 @@ export interface CredentialOptions {
 type Source = SecretCoordinates | null;
 
 export function credentialPorts(options: CredentialOptions): Ports<typeof imageOperations> {
-  const { vault, warn = () => {}, environment = process.env, now = Date.now } = options;
+  const { vault, warn = () => {}, environment = process.env, now = steadyNow } = options;
   const workingDirectory = options.workingDirectory ?? process.cwd();
   let plugins: readonly Plugin[] = [];
   return {

@@ -8,6 +8,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { steadyNow } from '../../kernel/clock.ts';
 import { decodeAs, isObject } from '../../machines/startup/configuration/decode.ts';
 import { millisecondsOf } from '../../machines/startup/configuration/duration.ts';
 import { duration, named, plain, pointer, string, struct } from '../../machines/startup/configuration/field-types.ts';
@@ -57,7 +58,7 @@ export class Plugin {
   readonly #cache = new Map<string, Cached>();
   readonly #asked = new Map<string, Promise<Answer>>();
 
-  constructor(provider: Provider, binDir: string, now: () => number = Date.now) {
+  constructor(provider: Provider, binDir: string, now: () => number = steadyNow) {
     this.#provider = provider;
     this.#binDir = binDir;
     this.#now = now;

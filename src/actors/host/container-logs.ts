@@ -73,8 +73,8 @@ async function keep(call: Keeping, now: () => Date): Promise<null> {
       isLinked ||= await linked(input);
       const size = await sizeOf(input);
       if (size !== null) missingMs = input.periodMs;
-      else if (Date.now() >= missingAt) {
-        missingAt = Date.now() + missingMs;
+      else if (performance.now() >= missingAt) {
+        missingAt = performance.now() + missingMs;
         missingMs = Math.min(missingMs * 2, MISSING_MAX_MS);
         call.emit({ type: 'log.missing' });
       }

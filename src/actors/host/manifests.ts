@@ -41,7 +41,7 @@ class ManifestFollower {
   readonly #watch: PathWatch;
   #files: Scan['files'] = new Map();
   #emitted = '';
-  #lastEventAtMs = 0;
+  #lastEventAtMs = Number.NEGATIVE_INFINITY;
   #hinted = false;
   /** Ends the wait between two scans. */
   #wake: () => void = () => {};
@@ -60,25 +60,25 @@ class ManifestFollower {
     while (!signal.aborted) {
       this.#hinted = false;
       await this.#watch.arm();
-      const startedAtMs = Date.now();
+      const startedAtMs = performance.now();
       const unfinishedForMs = await this.#scan();
-      const endedAtMs = Date.now();
+      const endedAtMs = performance.now();
       if (!this.#hinted) await this.#sleep(Math.min(input.periodMs, unfinishedForMs, this.#quietInMs()));
       const restUntilMs = 2 * endedAtMs - startedAtMs;
-      if (this.#hinted) await this.#rest(Math.max(SOON_MS, restUntilMs - Date.now()));
+      if (this.#hinted) await this.#rest(Math.max(SOON_MS, restUntilMs - performance.now()));
     }
     signal.removeEventListener('abort', onAbort);
     this.#watch.close();
   }
 
   #hint(): void {
-    this.#lastEventAtMs = Date.now();
+    this.#lastEventAtMs = performance.now();
     this.#hinted = true;
     this.#wake();
   }
 
   #quietInMs(): number {
-    const leftMs = this.#lastEventAtMs + QUIET_MS - Date.now();
+    const leftMs = this.#lastEventAtMs + QUIET_MS - performance.now();
     return leftMs > 0 ? leftMs : Number.POSITIVE_INFINITY;
   }
 

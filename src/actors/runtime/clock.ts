@@ -4,13 +4,15 @@
  * Invariant: two readings in one process are never equal and never go back, so creation order survives sorting by time
  * even when the system clock is coarse or was set back.
  */
+import { steadyNow } from '../../kernel/clock.ts';
+
 const NANOS_PER_MILLI = 1_000_000n;
 const NANOS_PER_SECOND = 1_000_000_000n;
 
 let last = 0n;
 
 export function nowNanos(): bigint {
-  const now = BigInt(Date.now()) * NANOS_PER_MILLI;
+  const now = BigInt(steadyNow()) * NANOS_PER_MILLI;
   last = now > last ? now : last + 1n;
   return last;
 }

@@ -71,7 +71,7 @@ export class Supervisor {
         container,
         START_ERROR_CODE,
         'StartError',
-        'the runtime ended before it could start the container',
+        'context canceled: the runtime ended before it could start the container',
       );
       return;
     }

@@ -43,6 +43,7 @@ interface Context {
   readonly purging: boolean;
 }
 
+/** Of different containers. */
 const newestFirst = (a: DeadContainer, b: DeadContainer): number =>
   b.createdAt.length - a.createdAt.length || (a.createdAt < b.createdAt ? 1 : -1);
 
@@ -52,7 +53,9 @@ function groupsOf(pods: Pods): DeadContainer[][] {
   for (const [uid, { dead }] of Object.entries(pods)) {
     for (const each of dead) groups.set(`${uid}/${each.name}`, [...(groups.get(`${uid}/${each.name}`) ?? []), each]);
   }
-  return [...groups.values()].map((group) => group.sort(newestFirst));
+  return [...groups.values()].map((group) =>
+    group.sort((a, b) => b.restartCount - a.restartCount || newestFirst(a, b)),
+  );
 }
 
 /** Beyond the limit of each container first; then, where there is a limit for the node, the oldest of all. */

@@ -60,6 +60,8 @@ export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
   readonly ended: ContainerView['ended'];
   readonly stop: ContainerStop | null;
   readonly hookBeganAtMs: number;
+  /** When this agent asked for the start of its instance, or found it; 0 before that. */
+  readonly knownAtMs: number;
 }
 
 export interface ContainerStop {
@@ -87,6 +89,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
     ended: null,
     stop: null,
     hookBeganAtMs: 0,
+    knownAtMs: 0,
   };
 }
 
@@ -129,18 +132,42 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
 /** An instance whose start failed has ended, but it never ran. */
 const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;
 
+/**
+ * When its instance ended. The runtime dates it by the clock of the machine, which somebody may set: an end that lies
+ * ahead, or before its start was asked for, is one of just now.
+ */
+function endedAt({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
+  const finishedAtMs = facts?.finishedAtMs ?? nowMs;
+  return finishedAtMs >= knownAtMs && finishedAtMs <= nowMs ? finishedAtMs : nowMs;
+}
+
+/** How long its instance ran: what the runtime says, and no longer than this agent can know. */
+function ranMs({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
+  if (facts === null || !hasRun(facts)) return 0;
+  const saidMs = facts.finishedAtMs - facts.startedAtMs;
+  return knownAtMs === 0 ? saidMs : Math.min(saidMs, nowMs - Math.min(knownAtMs, facts.startedAtMs));
+}
+
+/** The next instance after one that never began through no fault of its own: at once, and its back-off stays. */
+export const anotherStart = (context: ContainerContext, nowMs: number): Partial<ContainerContext> => ({
+  ...nextInstance(context, nowMs),
+  ...backOffWords(0, context),
+  backoffMs: context.backoffMs,
+  untilMs: nowMs,
+});
+
 /** The next instance: its number, and when it may come. */
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
-  const { facts, stop } = context;
-  const finishedAtMs = facts?.finishedAtMs ?? nowMs;
-  const quietMs = facts === null || !hasRun(facts) ? 0 : finishedAtMs - facts.startedAtMs;
+  const { stop } = context;
+  const quietMs = ranMs(context, nowMs);
   const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
   const isOwnEnd = stop === null || stop.after === 'exit';
   const previousMs = isOwnEnd && !isGoodRun ? context.backoffMs : null;
   const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs: context.maxBackoffMs });
   return {
-    untilMs: finishedAtMs + backoffMs,
+    untilMs: endedAt(context, nowMs) + backoffMs,
     backoffMs,
+    knownAtMs: 0,
     restartCount: context.id === '' ? context.restartCount : context.restartCount + 1,
     id: '',
     image: null,

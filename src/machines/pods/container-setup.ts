@@ -14,6 +14,7 @@ import type { ContainerConfig, PodSandboxConfig } from '../api/cri.ts';
 import { operations } from '../operations/index.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../reasons.ts';
 import {
+  anotherStart as anotherStartOf,
   type ContainerContext,
   type ContainerInput,
   type ContainerStop,
@@ -106,6 +107,7 @@ export const containerSetup = setup({
     preStopGets: ({ context }) => context.wanted.preStop?.kind === 'httpGet',
     preStopSleeps: ({ context }) => context.wanted.preStop?.kind === 'sleep',
     mayRestart: ({ context }) => mayRestart(context),
+    mayStartAgain: ({ context }) => context.facts?.cutOff === true && mayRestart(context),
     mustStopAgain: ({ context, event }) =>
       event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
     /** Its sandbox is made anew: what ran in order before runs in order again. */
@@ -170,10 +172,15 @@ export const observe = s.assign({
 });
 
 /** The runtime has an instance that nobody here knew of: a reply was lost. It is taken. */
-export const take = s.assign(({ context, event }) => {
+export const take = s.assign((args) => {
+  const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;
-  return facts ? { facts, id: facts.id, restartCount: facts.restartCount, reason: '', message: '', failures: 0 } : {};
+  if (facts === null) return {};
+  const { id, restartCount } = facts;
+  return { facts, id, restartCount, reason: '', message: '', failures: 0, knownAtMs: now(args) };
 });
+
+export const noteStart = s.assign({ knownAtMs: (args) => now(args) });
 
 export const configure = s.assign({
   wanted: ({ context, event }) => (event.type === 'container.configured' ? event.wanted : context.wanted),
@@ -227,6 +234,8 @@ export const noteMessage = s.assign(({ context, event }) => {
 });
 
 export const nextInstance = s.assign((args) => nextInstanceOf(args.context, now(args)));
+
+export const anotherStart = s.assign((args) => anotherStartOf(args.context, now(args)));
 
 export const replace = s.assign(({ context }) => ({
   stop: {

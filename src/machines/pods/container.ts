@@ -13,12 +13,14 @@
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
  *   T3 after a call whose outcome is unknown the runtime is looked at before anything is tried again: an instance that
  *      the runtime has is taken, never made twice.
- *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it.
+ *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it, and a
+ *      start that ended with the agent that asked for it is none.
  */
 import { line, type PlainError } from '../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../reasons.ts';
 import { initialContext, podOf, stopSeconds } from './container-policy.ts';
 import {
+  anotherStart,
   beginHook,
   configure,
   failed,
@@ -28,6 +30,7 @@ import {
   noteAfter,
   noteMessage,
   notePlace,
+  noteStart,
   noteStop,
   observe,
   refused,
@@ -119,6 +122,7 @@ const waiting = s.createStateConfig({
       },
     },
     starting: {
+      entry: noteStart,
       invoke: {
         id: 'start',
         src: 'cri.startContainer',
@@ -199,6 +203,7 @@ const exited = s.createStateConfig({
     },
     decided: {
       always: [
+        { guard: 'mayStartAgain', target: '#container.waiting', actions: anotherStart },
         { guard: 'mayRestart', target: '#container.waiting.between', actions: [nextInstance, 'remember'] },
         { target: '#container.ended' },
       ],

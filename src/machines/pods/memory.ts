@@ -10,8 +10,9 @@
  *   M1 at most one write under way; what changes meanwhile is written by the next one.
  *   M2 a memory that cannot be read is an empty one: pods start, and it is said.
  *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
+ *   M4 nobody waits longer for what was noted than it was to take, also when the clock of the machine was set back.
  */
-import { line, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { line, now, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { hostOperations, type SoftState } from '../operations/host.ts';
 import type { Ended, MemoryMessage } from './messages.ts';
@@ -93,6 +94,21 @@ const forget = s.assign(({ context, event }) => {
   return sizeOf(state) === sizeOf(context.state) ? {} : { state, isDirty: true };
 });
 
+const mapped = <Value>(table: Readonly<Record<string, Value>>, change: (value: Value) => Value) =>
+  Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
+
+function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
+  const containers = mapped(state.containers, (container) => ({
+    ...container,
+    backoffUntilMs: Math.min(container.backoffUntilMs, nowMs + container.backoffMs),
+  }));
+  const pulls = mapped(state.pulls ?? {}, (pull) => ({
+    ...pull,
+    untilMs: Math.min(pull.untilMs, nowMs + pull.backoffMs),
+  }));
+  return { ...state, containers, ...(state.pulls === undefined ? {} : { pulls }) };
+}
+
 const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
 
 export const memoryMachine = s.createMachine({
@@ -107,7 +123,9 @@ export const memoryMachine = s.createMachine({
         input: ({ context }) => ({ path: context.path }),
         onDone: {
           target: 'ready',
-          actions: s.assign({ state: ({ event }) => (event as never as { output: SoftState }).output }),
+          actions: s.assign({
+            state: (args) => withPossibleWaits((args.event as never as { output: SoftState }).output, now(args)),
+          }),
         },
         onError: {
           target: 'ready',

@@ -123,6 +123,8 @@ export interface PodKillWanted {
   /** `null`: the pod's own. */
   readonly graceSeconds: number | null;
   readonly verdict: PodVerdict;
+  /** The resource of which a critical pod lacks some, when it goes for that one. */
+  readonly shortOf?: string;
 }
 
 export type PodMessage =
@@ -186,6 +188,8 @@ export interface ContainerFacts {
   readonly reason: string;
   readonly startedAtMs: number;
   readonly finishedAtMs: number;
+  /** The runtime gave its start up because who asked for it went away: it never ran, and not by a fault of its own. */
+  readonly cutOff: boolean;
   /** Where it may have left its last words; empty when nowhere. */
   readonly messageFile: string;
   /** The log to read when the file is empty; empty unless the policy says so. */
@@ -337,6 +341,7 @@ export type MemoryMessage =
 export interface DeadContainer {
   readonly id: string;
   readonly name: string;
+  readonly restartCount: number;
   /** Nanoseconds since the epoch, decimal. */
   readonly createdAt: string;
   /** Where it has written; empty when that is not known. */

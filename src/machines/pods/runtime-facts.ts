@@ -81,12 +81,17 @@ function newer(one: { readonly created_at: string }, other: { readonly created_a
   return b.length - a.length || (b < a ? -1 : Number(b > a));
 }
 
-/** All instances of one container, newest first. */
+const restartCountOf = ({ annotations, metadata }: ContainerStatus): number =>
+  Number(annotations[RESTART_COUNT] ?? metadata?.attempt ?? 0);
+
+/** All instances of one container, newest first: by number, as the clock may have been set back between two of them. */
 export const instancesOf = (status: PodRuntimeStatus | null, name: string): ContainerStatus[] =>
-  (status?.containers ?? []).filter((container) => container.metadata?.name === name).sort(newer);
+  (status?.containers ?? [])
+    .filter((container) => container.metadata?.name === name)
+    .sort((a, b) => restartCountOf(b) - restartCountOf(a) || newer(a, b));
 
 export const sandboxesOf = (status: PodRuntimeStatus | null): PodSandboxStatus[] =>
-  [...(status?.sandboxes ?? [])].sort(newer);
+  [...(status?.sandboxes ?? [])].sort((a, b) => (b.metadata?.attempt ?? 0) - (a.metadata?.attempt ?? 0) || newer(a, b));
 
 export const isAlive = (container: ContainerStatus): boolean =>
   container.state === 'CONTAINER_RUNNING' || container.state === 'CONTAINER_UNKNOWN';
@@ -98,6 +103,15 @@ const STATES = {
   CONTAINER_UNKNOWN: 'unknown',
 } as const;
 
+/** What containerd says of a start whose caller went away, which it gives up; the embedded runtime says the same. */
+const CALLER_GONE = 'context canceled';
+
+const wasCutOff = ({ state, started_at, reason, message }: ContainerStatus): boolean =>
+  state === 'CONTAINER_EXITED' &&
+  milliseconds(started_at) === 0 &&
+  reason === 'StartError' &&
+  message.includes(CALLER_GONE);
+
 /** The newest instance of a container, in the words of the machines; `null` when the runtime has none. */
 export function factsOf(status: PodRuntimeStatus | null, name: string): ContainerFacts | null {
   const newest = instancesOf(status, name)[0];
@@ -107,13 +121,14 @@ export function factsOf(status: PodRuntimeStatus | null, name: string): Containe
   const mount = newest.mounts.find(({ container_path }) => path !== undefined && container_path === path);
   return {
     id: newest.id,
-    restartCount: Number(annotations[RESTART_COUNT] ?? newest.metadata?.attempt ?? 0),
+    restartCount: restartCountOf(newest),
     state: STATES[newest.state],
     hash: annotations[HASH] ?? '',
     exitCode: newest.exit_code,
     reason: newest.reason,
     startedAtMs: milliseconds(newest.started_at),
     finishedAtMs: milliseconds(newest.finished_at),
+    cutOff: wasCutOff(newest),
     messageFile: mount?.host_path ?? '',
     messageLog: annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' ? newest.log_path : '',
   };
@@ -125,10 +140,11 @@ export function garbageOf(uid: string, status: PodRuntimeStatus): GarbageChanged
   const isOlder = (container: ContainerStatus): boolean => newest !== undefined && newer(newest, container) < 0;
   const dead = status.containers
     .filter(({ state }) => state === 'CONTAINER_EXITED')
-    .map(({ id, metadata, created_at, log_path }) => {
+    .map((container) => {
+      const { id, metadata, created_at, log_path } = container;
       const name = metadata?.name ?? '';
       const linkName = legacyLogName({ metadata: status }, name, id);
-      return { id, name, createdAt: created_at, logPath: log_path, linkName };
+      return { id, name, restartCount: restartCountOf(container), createdAt: created_at, logPath: log_path, linkName };
     });
   const isEmpty = newest?.state === 'SANDBOX_READY' && !status.containers.some(isOlder);
   const replaced = older.filter(({ state }) => state === 'SANDBOX_NOTREADY').map(({ id }) => id);

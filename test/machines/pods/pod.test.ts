@@ -202,6 +202,19 @@ describe('a container that ends', () => {
     until('the next try', () => status().restartCount === 2);
   });
 
+  it('is not at fault for a start that ended with its agent: it starts again, without a back-off', () => {
+    boot({ uid: 'u1' });
+    const startError = 'failed to create containerd task: failed to create shim task: context canceled: unknown';
+    const crash = { runsMs: 1_000, exitCode: 1 };
+    node.world.runtime.programs.set('app', [crash, { startError }, { startError }, crash, {}]);
+    until('it runs again', () => started().length === 2, 5_000);
+    expect(node.events().filter((text) => text.startsWith('BackOff:'))).toEqual([]);
+    expect(node.status('u1')?.containerStatuses?.[0]?.restartCount).toBe(3);
+    const begin = node.time.ms;
+    until('a crash of its own counts on', () => started().length === 3);
+    expect(node.time.ms - begin).toBeGreaterThan(10_000);
+  });
+
   it('keeps its back-off and its count over a restart of the agent', () => {
     boot({ uid: 'u1' });
     node.world.runtime.programs.set('app', [{ runsMs: 1_000, exitCode: 1 }]);

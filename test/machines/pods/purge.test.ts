@@ -6,7 +6,7 @@ import { fail, ok, runUnder } from '../../support/answering-world.ts';
 import { settings } from '../../support/pods-node.ts';
 
 const PURGE = { type: 'garbage.purge' };
-const dead = (id: string, createdAt: string) => ({ id, name: 'c', createdAt });
+const dead = (id: string, createdAt: string) => ({ id, name: 'c', restartCount: 0, createdAt });
 const image = (id: string, more = {}) => ({
   id,
   repo_tags: [id],

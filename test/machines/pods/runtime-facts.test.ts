@@ -1,7 +1,7 @@
 /** What a runtime says of a pod, in the order in which the machines read it. */
 import { expect, it } from 'vitest';
-import { sandboxesOf } from '../../../src/machines/pods/runtime-facts.ts';
-import { runtime, sandbox } from './support.ts';
+import { factsOf, instancesOf, sandboxesOf } from '../../../src/machines/pods/runtime-facts.ts';
+import { instance, runtime, sandbox } from './support.ts';
 
 it('sandboxes are in the order of their making, and one that containerd dates before all times is the oldest', () => {
   const refused = sandbox({ id: 'refused', created_at: '-6795364578871345152' });
@@ -10,4 +10,28 @@ it('sandboxes are in the order of their making, and one that containerd dates be
   );
   const listed = runtime([], [first!, second!, refused]);
   expect(sandboxesOf(listed).map(({ id }) => id)).toEqual(['attempt-2', 'attempt-1', 'refused']);
+});
+
+it('instances and sandboxes are in the order of their numbers, also when the clock was set back between them', () => {
+  const attempts = [2, 1, 0].map((attempt) => ({ attempt, created_at: String(9 - attempt) }));
+  const listed = runtime(
+    attempts.map(({ attempt, created_at }) =>
+      instance({ id: `c${attempt}`, metadata: { name: 'c', attempt }, created_at }),
+    ),
+    attempts.map(({ attempt, created_at }) =>
+      sandbox({ id: `s${attempt}`, metadata: { name: 'p', uid: 'u', namespace: 'n', attempt }, created_at }),
+    ),
+  );
+  expect(instancesOf(listed, 'c').map(({ id }) => id)).toEqual(['c2', 'c1', 'c0']);
+  expect(sandboxesOf(listed).map(({ id }) => id)).toEqual(['s2', 's1', 's0']);
+});
+
+it.each([
+  ['failed to create containerd task: failed to create shim task: context canceled: unknown', 'StartError', '0', true],
+  ['failed to create containerd task: failed to create shim task: exec: "x": not found', 'StartError', '0', false],
+  ['context canceled', 'Error', '0', false],
+  ['context canceled', 'StartError', '1795256253301930220', false],
+])('a start with %j (%s, started at %s) was cut off: %s', (message, reason, started_at, expected) => {
+  const ended = instance({ state: 'CONTAINER_EXITED', exit_code: 128, message, reason, started_at });
+  expect(factsOf(runtime([ended]), 'c')?.cutOff).toBe(expected);
 });

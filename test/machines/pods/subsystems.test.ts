@@ -163,7 +163,10 @@ describe('containerGC', () => {
 
   const dead = (uid: string, name: string, ...created: number[]) => ({
     [uid]: {
-      dead: created.map((at) => ({ id: `${uid}-${at}`, name, createdAt: String(at), logPath: '', linkName: '' })),
+      dead: created.map((at) => {
+        const createdAt = String(at);
+        return { id: `${uid}-${at}`, name, restartCount: 0, createdAt, logPath: '', linkName: '' };
+      }),
       sandboxes: [],
       over: false,
     },

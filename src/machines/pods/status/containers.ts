@@ -8,6 +8,7 @@ import type { ContainerStatus as CriContainerStatus } from '../../api/cri.ts';
 import type { Container, ContainerState, ContainerStatus, Pod } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { lostContainerMessages, terminatedReasons, UNKNOWN_EXIT_CODE, waitingReasons } from '../../reasons.ts';
+import { instancesOf } from '../runtime-facts.ts';
 import { containerAnnotationKeys } from '../spec/annotations.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { mountStatuses } from './mounts.ts';
@@ -57,10 +58,8 @@ export function ephemeralContainerStatuses(facts: ContainerFacts): readonly Cont
 }
 
 function containerStatus(container: Container, facts: ContainerFacts, isInit: boolean): ContainerStatus {
-  const instances = (facts.runtime?.containers ?? []).filter(({ metadata }) => metadata?.name === container.name);
-  const known = instances.toSorted((a, b) => (BigInt(a.created_at) > BigInt(b.created_at) ? -1 : 1));
   const previous = facts.previous.find(({ name }) => name === container.name);
-  const [current, last] = known;
+  const [current, last] = instancesOf(facts.runtime, container.name);
   const found =
     current === undefined
       ? withoutInstance(container, facts, previous)
