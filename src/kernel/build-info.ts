@@ -19,7 +19,7 @@ export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
 }
 
 const definitionHash = (machine: AnyStateMachine): string =>
-  createHash('sha256').update(JSON.stringify(machine.definition)).digest('hex');
+  createHash('sha256').update(JSON.stringify(machine.config)).digest('hex');
 
 /** Ids of the machines that differ between a log's build and this one. */
 export function changedMachines(logged: BuildInfo, current: BuildInfo): string[] {
