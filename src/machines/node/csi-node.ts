@@ -4,7 +4,8 @@
  * Decides: create it, or keep the one that exists. Owns: the drivers that registered on this node.
  * Hears: `node.registered`; `csi.driverRegistered` and `csi.driverGone` of the plugin manager.
  * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
- * Tells: `nodeStatus` why storage is not usable, and that it is.
+ * Tells: `nodeStatus` why storage is not usable, and that it is; the plugin manager which drivers are written, and
+ * which cannot be.
  * Invariants: C1 it never gives up. C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
@@ -19,6 +20,8 @@ import { CSINODE_UNKNOWN } from './object/facts.ts';
 /** Upstream's pauses between tries. */
 const RETRY_BASE_MS = 500;
 const RETRY_MAX_MS = 60_000;
+/** After so many tries upstream tells a driver that it is not registered. */
+const TRIES_MAX = 4;
 
 /** Volume plugins of the tree whose work CSI drivers took over; every kubelet lists them. */
 const MIGRATED = ['aws-ebs', 'azure-disk', 'azure-file', 'cinder', 'gce-pd', 'portworx-volume', 'vsphere-volume']
@@ -35,6 +38,10 @@ export interface CSIDriver {
   readonly count?: number;
 }
 
+export type CSINodeReport =
+  | { readonly type: 'csi.driversWritten'; readonly names: readonly string[] }
+  | { readonly type: 'csi.driversUnwritten'; readonly names: readonly string[]; readonly error: string };
+
 interface Context {
   readonly nodeName: string;
   readonly nodeUid: string;
@@ -43,6 +50,8 @@ interface Context {
   readonly gone: readonly string[];
   readonly existing: CSINode | null;
   readonly retryMs: number;
+  /** Failed tries since the CSINode was last as it should be. */
+  readonly failures: number;
 }
 
 type Event =
@@ -99,6 +108,20 @@ const codeOf = (event: { error: unknown }): string => (event.error as PlainError
 const failed = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = (event as unknown as { error: PlainError }).error;
   enqueue(line('error', ['Failed to initialize CSINode', { node: context.nodeName, err: message }]));
+  const failures = context.failures + 1;
+  enqueue.assign({ failures });
+  const names = Object.keys(context.drivers);
+  if (failures < TRIES_MAX || names.length === 0) return;
+  const error =
+    'error updating CSINode object with CSI driver node info: error updating CSINode: ' +
+    `timed out waiting for the condition; caused by: ${message}`;
+  enqueue.sendTo(to('pluginManager'), { type: 'csi.driversUnwritten', names, error } satisfies CSINodeReport);
+});
+
+const tellWritten = s.enqueueActions(({ context, enqueue }) => {
+  const names = Object.keys(context.drivers);
+  if (names.length === 0) return;
+  enqueue.sendTo(to('pluginManager'), { type: 'csi.driversWritten', names } satisfies CSINodeReport);
 });
 
 const noteNode = s.assign(({ event }) => (event.type === 'node.registered' ? { nodeUid: event.uid } : {}));
@@ -118,7 +141,15 @@ const noteDriver = s.assign(({ context, event }) => {
 
 export const csiNodeMachine = s.createMachine({
   id: 'csiNode',
-  context: ({ input }) => ({ ...input, nodeUid: '', drivers: {}, gone: [], existing: null, retryMs: RETRY_BASE_MS }),
+  context: ({ input }) => ({
+    ...input,
+    nodeUid: '',
+    drivers: {},
+    gone: [],
+    existing: null,
+    retryMs: RETRY_BASE_MS,
+    failures: 0,
+  }),
   entry: sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: CSINODE_UNKNOWN } }),
   initial: 'unregistered',
   on: {
@@ -177,8 +208,9 @@ export const csiNodeMachine = s.createMachine({
     },
     initialized: {
       entry: [
-        assign({ retryMs: RETRY_BASE_MS }),
+        assign({ retryMs: RETRY_BASE_MS, failures: 0 }),
         sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: '' } }),
+        tellWritten,
       ],
       on: {
         'csi.driverRegistered': { target: 'reading', actions: noteDriver },

@@ -3,7 +3,7 @@
  *
  * Decides: which plugins are taken (CSI drivers, one a name; no device plugins, no resource drivers).
  * Owns: the sockets that are there, and which driver registered on which.
- * Hears: `plugins.changed` of its watch; `plugin.*` of its actors.
+ * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows.
  * Asks: `plugins.watch`; its actors ask the plugins.
  * Tells: `csiNode`, in a cluster, which drivers this node has and has no more.
  * Invariants: M1 a driver is registered exactly as long as its socket is the one it registered on. M2 one plugin that
@@ -13,6 +13,7 @@
 import { type AnyActorRef, line, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../operations/plugins.ts';
 import type { Ended } from '../pods/messages.ts';
+import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { judge } from './plugin-policy.ts';
 
@@ -44,6 +45,7 @@ interface Context extends PluginManagerInput {
 type Event =
   | PluginsChanged
   | PluginReport
+  | CSINodeReport
   | Ended
   | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
 
@@ -106,7 +108,21 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.registered') return;
   const { driver, socket } = event;
   enqueue(line('info', ['Registered CSI driver', { driver: driver.name, nodeID: driver.nodeID, socket }]));
+  const plugin = context.plugins[socket];
   if (context.inCluster) enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver });
+  else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);
+});
+
+/** Those who wait for the cluster to know of them; to the others it is no news. */
+const answer = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.driversWritten' && event.type !== 'csi.driversUnwritten') return;
+  const verdict: PluginVerdict =
+    event.type === 'csi.driversWritten'
+      ? { type: 'plugin.announced' }
+      : { type: 'plugin.unannounced', error: event.error };
+  for (const { id, driver } of Object.values(context.plugins)) {
+    if (driver !== null && event.names.includes(driver.name)) enqueue.sendTo<AnyActorRef>(id, verdict);
+  }
 });
 
 const forget = s.enqueueActions(({ context, event, enqueue }) => {
@@ -151,6 +167,8 @@ export const pluginManagerMachine = s.createMachine({
     'plugin.introduced': { actions: decide },
     'plugin.registered': { actions: register },
     'plugin.failed': { actions: forget },
+    'csi.driversWritten': { actions: answer },
+    'csi.driversUnwritten': { actions: answer },
     'plugin.respawn': { actions: respawn },
     'xstate.error.actor.*': { actions: bury },
   },

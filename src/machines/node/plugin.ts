@@ -2,13 +2,13 @@
  * One plugin: the handshake with the socket that it put into the plugin folder.
  *
  * Decides: when it is asked again, and what it is told. Owns: what the plugin says of itself.
- * Hears: `plugin.accepted`, `plugin.refused` of the plugin manager.
+ * Hears: `plugin.accepted`, `plugin.refused`, `plugin.announced`, `plugin.unannounced` of the plugin manager.
  * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `plugins.notifyRegistrationStatus`.
  * Tells: the plugin manager `plugin.introduced`, then `plugin.registered` or `plugin.failed`.
  * Invariants:
- *   G1 a plugin is told that it is registered only after the plugin manager was.
+ *   G1 a plugin is told that it is registered only when the cluster was told of it, too.
  *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
- *   cannot say what it calls this node is told so once, and must listen anew.
+ *   cannot say what it calls this node, or of which the cluster cannot be told, hears so once and must listen anew.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
@@ -19,6 +19,9 @@ import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
 /** Upstream's pauses between tries. */
 const RETRY_BASE_MS = 500;
 const RETRY_MAX_MS = 122_000;
+/** A cluster that was not told by then cannot be told; the plugin waits no longer than its own start may take. */
+const ANNOUNCING_MAX_MS = 60_000;
+const UNANNOUNCED = 'error updating CSINode object with CSI driver node info: timed out waiting for the condition';
 
 export interface PluginInput {
   readonly socket: string;
@@ -31,7 +34,10 @@ export type PluginReport =
 
 export type PluginVerdict =
   | { readonly type: 'plugin.accepted' }
-  | { readonly type: 'plugin.refused'; readonly error: string };
+  | { readonly type: 'plugin.refused'; readonly error: string }
+  /** The cluster knows of the driver, or there is no cluster. */
+  | { readonly type: 'plugin.announced' }
+  | { readonly type: 'plugin.unannounced'; readonly error: string };
 
 interface Context {
   readonly socket: string;
@@ -113,7 +119,7 @@ export const pluginMachine = s.createMachine({
         onDone: [
           {
             guard: ({ event }) => nodeInfoProblem(event.output) === null,
-            target: 'accepted',
+            target: 'announcing',
             actions: sendParent(({ context, event }) => ({
               type: 'plugin.registered',
               socket: context.socket,
@@ -124,6 +130,17 @@ export const pluginMachine = s.createMachine({
         ],
         onError: { target: 'failed', actions: fail(messageOf) },
       },
+    },
+    announcing: {
+      meta: { waitsFor: 'the CSINode to have the driver' },
+      on: {
+        'plugin.announced': 'accepted',
+        'plugin.unannounced': {
+          target: 'failed',
+          actions: fail((event) => (event as Extract<PluginVerdict, { readonly error: string }>).error),
+        },
+      },
+      after: { [ANNOUNCING_MAX_MS]: { target: 'failed', actions: fail(() => UNANNOUNCED) } },
     },
     accepted: {
       meta: { waitsFor: 'the plugin to hear that it is registered' },

@@ -11,6 +11,9 @@ const recorded = readFileSync(new URL('../../golden/pods/cases/node-register/api
   .map((text) => JSON.parse(text) as { path: string; body: Record<string, unknown> })
   .find(({ path }) => path.endsWith('/csinodes'))!.body;
 
+const toPlugins = (told: readonly { readonly to: string }[]) =>
+  told.filter(({ to }) => to === 'parent/pluginManager').map(({ to: _to, ...event }) => event);
+
 test('posts what the recorded kubelet posted, once the Node is there', () => {
   const bodies: unknown[] = [];
   const world = runUnder(
@@ -49,7 +52,7 @@ test('adds a driver that registers and keeps those of others', () => {
         return ok({ ...others, spec: { drivers: [...others.spec.drivers, ...body.spec.drivers] } });
       },
     },
-    ['nodeStatus'],
+    ['nodeStatus', 'pluginManager'],
   );
   world.tell(registered);
   world.time.advanceTo(world.time.now());
@@ -65,6 +68,28 @@ test('adds a driver that registers and keeps those of others', () => {
     },
   ]);
   expect(world.state()).toBe('initialized');
+  expect(toPlugins(world.told())).toEqual([{ type: 'csi.driversWritten', names: ['csi.example.test'] }]);
+});
+
+test('says after four tries that a driver cannot be written, and goes on trying', () => {
+  const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, [
+    'nodeStatus',
+    'pluginManager',
+  ]);
+  world.tell({ type: 'csi.driverRegistered', driver: { name: 'csi.example.test', nodeID: 'n', topologyKeys: [] } });
+  world.tell(registered);
+  world.time.advanceTo(world.time.now() + 1_499);
+  expect(toPlugins(world.told())).toEqual([]);
+  world.time.advanceTo(world.time.now() + 2_001);
+  const error =
+    'error updating CSINode object with CSI driver node info: error updating CSINode: ' +
+    'timed out waiting for the condition; caused by: away';
+  expect(toPlugins(world.told())).toEqual([{ type: 'csi.driversUnwritten', names: ['csi.example.test'], error }]);
+  world.tell({ type: 'csi.driverGone', name: 'csi.example.test' });
+  world.time.advanceTo(world.time.now() + 60_000);
+  expect(toPlugins(world.told())).toHaveLength(1);
+  expect(world.asked().length).toBeGreaterThan(6);
+  expect(world.divergence()).toBeNull();
 });
 
 test('tries again for as long as the API server is away', () => {

@@ -41,9 +41,14 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
     world.time.advanceTo(world.time.now());
   };
   const advance = (ms: number) => world.time.advanceTo(world.time.now() + ms);
+  /** The cluster answers that it knows the driver. */
+  const written = () => {
+    world.tell({ type: 'csi.driversWritten', names: ['csi.example.test'] });
+    world.time.advanceTo(world.time.now());
+  };
   const toCluster = () => world.told().filter(({ to }) => to === 'parent/csiNode');
   const asked = (name: string) => world.asked().filter((each) => each === name).length;
-  return { ...world, advance, statuses, say, toCluster, askedFor: asked };
+  return { ...world, advance, statuses, say, written, toCluster, askedFor: asked };
 }
 
 const registered = {
@@ -57,7 +62,11 @@ test('a driver is registered, told so, and taken back when its socket is gone', 
   const world = run(ok(info()));
   world.say([SOCKET, '1']);
   expect(world.toCluster()).toEqual([registered]);
+  expect(world.statuses).toEqual([]);
+  world.written();
   expect(world.statuses).toEqual([{ socket: SOCKET, registered: true, error: '' }]);
+  world.written();
+  expect(world.statuses).toHaveLength(1);
   world.say([SOCKET, '1']);
   expect(world.askedFor('plugins.getInfo')).toBe(1);
   world.say();
@@ -132,6 +141,7 @@ test.each([
 test('of two drivers of one name and version the first is taken; the other when the first is gone', () => {
   const world = run(ok(info()));
   world.say(['/registry/a.sock', '1'], ['/registry/b.sock', '2']);
+  world.written();
   expect(world.statuses).toMatchObject([
     {
       socket: '/registry/b.sock',
@@ -142,6 +152,7 @@ test('of two drivers of one name and version the first is taken; the other when 
   ]);
   world.say(['/registry/b.sock', '2']);
   world.advance(500);
+  world.written();
   expect(world.statuses.at(-1)).toMatchObject({ socket: '/registry/b.sock', registered: true });
   expect(world.toCluster()).toEqual([registered, gone, registered]);
 });
@@ -163,8 +174,32 @@ test('a newer driver keeps its entry when the older one of its name is gone', ()
 test('a plugin that cannot be told is registered all the same', () => {
   const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': fail('away') });
   world.say([SOCKET, '1']);
+  world.written();
   expect(world.toCluster()).toEqual([registered]);
   expect(world.said()).toContain('Failed to tell a plugin whether it is registered');
+});
+
+const UPDATING = 'error updating CSINode object with CSI driver node info';
+
+test('a driver of which the cluster cannot be told is not registered, and hears why', () => {
+  const world = run(ok(info()));
+  world.say([SOCKET, '1']);
+  world.tell({ type: 'csi.driversUnwritten', names: ['csi.example.test'], error: `${UPDATING}: no` });
+  world.advance(0);
+  const error = `RegisterPlugin error -- plugin registration failed with err: ${UPDATING}: no`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+  expect(world.toCluster()).toEqual([registered, gone]);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a driver waits a minute for the cluster, not for ever', () => {
+  const world = run(ok(info()));
+  world.say([SOCKET, '1']);
+  world.advance(59_999);
+  expect(world.statuses).toEqual([]);
+  world.advance(1);
+  const error = `RegisterPlugin error -- plugin registration failed with err: ${UPDATING}: timed out waiting for the condition`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
 });
 
 test('a watch that breaks begins again and registers nothing twice', () => {
