@@ -55,7 +55,12 @@ export interface NodeSettings {
   readonly staticPodURLHeader?: Readonly<Record<string, readonly SecretHandle[]>>;
   readonly httpCheckFrequencyMs?: number;
   /** How the API server's objects are followed; absent on a node that runs alone. */
-  readonly apiServer?: { readonly changeDetection: 'Watch' | 'Cache' | 'Get' };
+  readonly apiServer?: {
+    readonly changeDetection: 'Watch' | 'Cache' | 'Get';
+    /** Projected sources that are served only where their feature gates say so. */
+    readonly trustBundles?: boolean;
+    readonly podCertificates?: boolean;
+  };
   /** Where pods of the API server are remembered that may start without it; absent: none may. */
   readonly rememberedPodsDir?: string;
   readonly fileCheckFrequencyMs: number;

@@ -202,6 +202,15 @@ export const podEvents = {
       'FailedToRetrieveImagePullSecret',
       `Unable to retrieve some image pull secrets (${names}); attempting to pull the image may not succeed.`,
     ),
+  /** `request` with its namespace. Upstream mixes reason and message up (`%!(EXTRA ...)`); this is what it means. */
+  certificateRefused: (how: 'Denied' | 'Failed', request: string, reason: string, message: string): EventText =>
+    warning(
+      how,
+      `PodCertificateRequest ${request} ${how === 'Denied' ? 'was denied' : 'failed'}, ` +
+        `reason=${JSON.stringify(reason)}, message=${JSON.stringify(message)}`,
+    ),
+  certificateOverdue: (): EventText => warning('CertificateOverdueForRefresh', 'PodCertificate refresh overdue'),
+  certificateExpired: (): EventText => warning('CertificateExpired', 'PodCertificate expired'),
   dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
 } as const;
 

@@ -7,8 +7,8 @@ import type { EffectResult } from '../../src/kernel/effects.ts';
 import { Vault } from '../../src/kernel/journal/index.ts';
 import type { JsonEvent } from '../../src/kernel/json.ts';
 import type { KubeObject } from '../../src/machines/operations/kube.ts';
-import { Refusal } from '../fakes/api-server/errors.ts';
-import { knownKind } from '../fakes/api-server/kinds.ts';
+import { Refusal, unknownPath } from '../fakes/api-server/errors.ts';
+import { knownKind, kindOf as servedKind } from '../fakes/api-server/kinds.ts';
 import { Registry } from '../fakes/api-server/registry.ts';
 import { selectorOf } from '../fakes/api-server/selectors.ts';
 import { Store, type StoreEvent } from '../fakes/api-server/store.ts';
@@ -131,7 +131,8 @@ export class KubeWorld {
   }
 
   private perform(verb: Write['verb'], input: Input): unknown {
-    const kind = knownKind(input.apiVersion, input.resource);
+    const kind = servedKind(input.apiVersion, input.resource);
+    if (!kind) throw unknownPath();
     const place = { kind, namespace: input.namespace, name: input.name, subresource: input.subresource };
     switch (verb) {
       case 'get':
@@ -169,6 +170,15 @@ export class KubeWorld {
     const expires = new Date(this.time.now() + body.spec.expirationSeconds * 1_000).toISOString();
     const token = this.vault.seal(`token-${this.tokens}`);
     return { ...body, status: { token, expirationTimestamp: expires.replace(/\.\d+Z$/, 'Z') } };
+  }
+
+  private keys = 0;
+
+  /** A key, and a request that stands for it. */
+  podKey({ keyType }: { readonly keyType: string }) {
+    if (!keyType.startsWith('E')) throw new Error(`unknown key type "${keyType}"`);
+    this.keys += 1;
+    return { request: btoa(`request-${this.keys}`), key: this.vault.seal(`canary-key-${this.keys}`) };
   }
 
   private watch(input: Input, answer: (result: EffectResult) => void, emit: (event: JsonEvent) => void) {

@@ -172,6 +172,7 @@ export class PodsWorld implements Performer {
     if (name === 'host.watchManifests') return this.watchManifests(emit);
     if (name === 'host.watchManifestUrl') return this.watchUrl(emit);
     if (name.startsWith('kube.') && this.kube) return this.kube.handle(name, input, answer, emit);
+    if (name === 'certificate.podKey') return this.makeKey(input as { keyType: string }, answer);
     if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
     if (name === 'logs.keep') return this.keepLog((input as KeptLog).path, emit);
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
@@ -182,6 +183,14 @@ export class PodsWorld implements Performer {
     const done = (output: unknown): void => answer(fault.lost ? { error: faultError(fault) } : { output });
     try {
       return handler(input as never, done, emit);
+    } catch (error) {
+      answer({ error: toPlainError(error) });
+    }
+  }
+
+  private makeKey(input: { readonly keyType: string }, answer: (result: EffectResult) => void): void {
+    try {
+      answer({ output: this.kube!.podKey(input) });
     } catch (error) {
       answer({ error: toPlainError(error) });
     }

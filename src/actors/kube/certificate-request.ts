@@ -1,12 +1,14 @@
-/** A new key and the request for its certificate. Loaded only by nodes that ask the cluster for certificates. */
+/** New keys and the requests for their certificates. Loaded only by nodes that ask the cluster for certificates. */
 // oxlint-disable-next-line import/no-unassigned-import -- what follows needs it to be there
 import 'reflect-metadata';
-import { generateKeyPairSync } from 'node:crypto';
+import { generateKeyPair, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { promisify } from 'node:util';
 import {
   type JsonGeneralNames,
   Pkcs10CertificateRequestGenerator,
   SubjectAlternativeNameExtension,
 } from '@peculiar/x509';
+import { OperationError } from '../../kernel/json.ts';
 import type { CertificateTemplate } from '../../machines/operations/certificate.ts';
 
 const CURVE = { name: 'ECDSA', namedCurve: 'P-256' };
@@ -30,4 +32,53 @@ export async function createRequest(template: CertificateTemplate): Promise<{ re
     ...(names.length > 0 ? { extensions: [new SubjectAlternativeNameExtension(names)] } : {}),
   });
   return { request: `${request.toString('pem')}\n`, key: privateKey.export({ type: 'sec1', format: 'pem' }) };
+}
+
+const newKeyPair = promisify(generateKeyPair) as (
+  type: string,
+  options: object,
+) => Promise<{ readonly privateKey: KeyObject; readonly publicKey: KeyObject }>;
+
+/** How a key of a pod is made, and how its request is signed: as Go signs one where nobody says how. */
+interface PodKey {
+  readonly type: 'rsa' | 'ec' | 'ed25519';
+  readonly options: object;
+  readonly signing: { readonly name: string; readonly namedCurve?: string; readonly hash?: string };
+}
+
+const rsa = (modulusLength: number): PodKey => ({
+  type: 'rsa',
+  options: { modulusLength },
+  signing: { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' },
+});
+
+const ecdsa = (namedCurve: string, hash: string): PodKey => ({
+  type: 'ec',
+  options: { namedCurve },
+  signing: { name: 'ECDSA', namedCurve, hash },
+});
+
+const POD_KEYS: Readonly<Record<string, PodKey>> = {
+  RSA3072: rsa(3072),
+  RSA4096: rsa(4096),
+  ECDSAP256: ecdsa('P-256', 'SHA-256'),
+  ECDSAP384: ecdsa('P-384', 'SHA-384'),
+  ECDSAP521: ecdsa('P-521', 'SHA-512'),
+  ED25519: { type: 'ed25519', options: {}, signing: { name: 'Ed25519' } },
+};
+
+/** The request is DER and says nothing but which key it is, the key PKCS#8 in PEM. */
+export async function createPodRequest(keyType: string): Promise<{ request: Buffer; key: string }> {
+  const kind = Object.hasOwn(POD_KEYS, keyType) ? POD_KEYS[keyType] : undefined;
+  if (!kind) throw new OperationError(`unknown key type ${JSON.stringify(keyType)}`, { code: 'INVALID_ARGUMENT' });
+  const { type, options, signing } = kind;
+  const { privateKey, publicKey } = await newKeyPair(type, options);
+  const request = await Pkcs10CertificateRequestGenerator.create({
+    keys: {
+      privateKey: privateKey.toCryptoKey(signing, true, ['sign']),
+      publicKey: publicKey.toCryptoKey(signing, true, ['verify']),
+    },
+    signingAlgorithm: signing,
+  });
+  return { request: Buffer.from(request.rawData), key: privateKey.export({ type: 'pkcs8', format: 'pem' }) };
 }

@@ -21,6 +21,11 @@ export function certificatePorts({ vault }: { readonly vault: Vault }): Ports<ty
       const { request, key } = await createRequest(input);
       return { request: Buffer.from(request).toString('base64'), key: vault.seal(key) };
     },
+    'certificate.podKey': async ({ input }) => {
+      const { createPodRequest } = await import('./certificate-request.ts');
+      const { request, key } = await createPodRequest(input.keyType);
+      return { request: request.toString('base64'), key: vault.seal(key) };
+    },
     'certificate.store': ({ input }) =>
       storePair(input, Buffer.from(input.certificate, 'base64').toString(), vault.open(input.key)),
     'certificate.checkKubeconfig': ({ input }) => checkKubeconfig(input.kubeconfig),

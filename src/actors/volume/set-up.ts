@@ -6,12 +6,12 @@
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath } from 'node:fs/promises';
-import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type {
-  Content,
   VolumeFailure,
+  VolumeFile,
   VolumeMount,
   VolumeSetUp,
   volumeOperations,
@@ -89,9 +89,10 @@ async function shareTop(folder: FileHandle, groupId: number): Promise<void> {
   await folder.chmod((mode & 0o7777) | 0o2000);
 }
 
-function bytesOf(content: Content, vault: Vault): Buffer {
-  const [value, encoding] = 'text' in content ? [content.text, 'utf8' as const] : [content.base64, 'base64' as const];
-  return Buffer.from(isSecretHandle(value) ? vault.open(value) : value, encoding);
+function bytesOf(content: VolumeFile['content'], vault: Vault): Buffer {
+  const opened = (value: string | SecretHandle) => (isSecretHandle(value) ? vault.open(value) : value);
+  if ('joined' in content) return Buffer.from(content.joined.map(opened).join(''));
+  return 'text' in content ? Buffer.from(opened(content.text)) : Buffer.from(opened(content.base64), 'base64');
 }
 
 /** `<pod>/volumes/<plugin>/<name>`, each with its own permissions. */

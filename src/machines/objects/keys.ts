@@ -3,9 +3,10 @@
  *
  * A key is `<kind>/<namespace>/<name>`. ConfigMaps, Secrets and RuntimeClasses are objects; `Services` stands for the
  * variables that the services of a namespace make, with the name `linked` for a pod that wants all of them and `master`
- * for one that wants those of `kubernetes` alone.
+ * for one that wants those of `kubernetes` alone. The name of a ClusterTrustBundle is what a projected volume asks of
+ * them (`trust-anchors.ts`).
  */
-import { isStaticPod, type Pod, type Volume } from '../api/pod.ts';
+import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { objectKey, objectKeysOf } from '../pods/volumes/objects.ts';
 
@@ -39,6 +40,7 @@ export function neededKeys(pod: Pod, { apiServer }: Pick<NodeSettings, 'apiServe
     ...claimKeys(pod),
     ...(runtimeClass === null ? [] : [runtimeClass]),
     servicesKey(pod),
+    ...(apiServer.trustBundles === true ? trustKeysOf(pod) : []),
   ].toSorted();
 }
 
@@ -56,3 +58,30 @@ export function idOf(key: string): ObjectId {
   const [kind = '', namespace = '', name = ''] = key.split('/');
   return { kind, namespace, name };
 }
+
+// ---- what is asked of ClusterTrustBundles ----------------------------------------------------------------------------
+
+export type TrustSource = NonNullable<VolumeProjection['clusterTrustBundle']>;
+export type TrustSelector = NonNullable<TrustSource['labelSelector']>;
+
+/** One bundle by its name, or those of a signer that have the labels; without a selector, none of them. */
+export type TrustQuery =
+  | { readonly name: string }
+  | { readonly signerName: string; readonly labelSelector?: TrustSelector | null | undefined };
+
+/** `null`: it names neither a bundle nor a signer. Sources that ask for the same have the same key. */
+export function trustKey({ name, signerName, labelSelector }: TrustSource): string | null {
+  const query = name ? { name } : signerName ? { signerName, labelSelector } : null;
+  return query && objectKey('ClusterTrustBundle', '', withoutSlashes(JSON.stringify(query)));
+}
+
+const withoutSlashes = (text: string): string => text.replaceAll('%', '%25').replaceAll('/', '%2F');
+
+export const trustQueryOf = (key: string): TrustQuery =>
+  JSON.parse(idOf(key).name.replaceAll('%2F', '/').replaceAll('%25', '%')) as TrustQuery;
+
+const trustKeysOf = ({ spec }: Pod): readonly string[] => {
+  const sources = (spec.volumes ?? []).flatMap(({ projected }) => projected?.sources ?? []);
+  const keys = sources.flatMap(({ clusterTrustBundle: source }) => (source ? (trustKey(source) ?? []) : []));
+  return [...new Set(keys)];
+};

@@ -17,12 +17,17 @@ import { idOf } from './keys.ts';
 import type { ObjectFound, ObjectObserved, ObjectState, ObjectsReleased, ObjectsWanted } from './messages.ts';
 import { objectMachine } from './object.ts';
 import { servicesMachine } from './services.ts';
+import { trustBundlesMachine } from './trust-bundles.ts';
 
 export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
 
 /** Before the actor of an object that crashed starts again. */
 const RESPAWN_MS = 1_000;
-const SERVICES = 'services';
+/** Kinds of which one actor follows all objects for all keys; by kind, its id. */
+const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
+  Services: 'services',
+  ClusterTrustBundle: 'trustBundles',
+};
 
 interface Context {
   readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
@@ -43,13 +48,13 @@ type Event =
 
 const s = setup({
   types: { input: {} as ObjectsInput, context: {} as Context, events: {} as Event },
-  actors: { claim: claimMachine, object: objectMachine, services: servicesMachine },
+  actors: { claim: claimMachine, object: objectMachine, services: servicesMachine, trustBundles: trustBundlesMachine },
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-const isServices = (key: string): boolean => idOf(key).kind === 'Services';
-const actorOf = (key: string): string => (isServices(key) ? SERVICES : `object-${key.replaceAll('/', ':')}`);
+const sharedOf = (key: string) => SHARED[idOf(key).kind];
+const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;
 const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
 
 /** Starts what is wanted by somebody and stops what is wanted by nobody. */
@@ -62,17 +67,21 @@ function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Pa
     if (!there.has(actorOf(key))) start(enqueue, context.strategy, key);
     there.add(actorOf(key));
   }
-  const services = [...keys].filter(isServices).toSorted();
-  const before = [...keysOf(context.wants)].filter(isServices).toSorted();
-  if (services.length > 0 && services.join() !== before.join()) {
-    enqueue.sendTo<AnyActorRef>(SERVICES, { type: 'services.wanted', keys: services });
+  for (const id of Object.values(SHARED)) {
+    const wanted = [...keys].filter((key) => sharedOf(key) === id).toSorted();
+    const before = [...keysOf(context.wants)].filter((key) => sharedOf(key) === id).toSorted();
+    if (wanted.length > 0 && wanted.join() !== before.join()) want(enqueue, id, wanted);
   }
   const known = Object.fromEntries(Object.entries(context.known).filter(([key]) => keys.has(key)));
   return { wants, actors: [...actors], known };
 }
 
+const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly string[]): void =>
+  enqueue.sendTo<AnyActorRef>(id, { type: `${id}.wanted`, keys });
+
 function start(enqueue: Enqueue, strategy: Context['strategy'], key: string): void {
-  if (isServices(key)) enqueue.spawnChild('services', { id: SERVICES });
+  const shared = sharedOf(key);
+  if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')
     enqueue.spawnChild('claim', { id: actorOf(key), input: { key } });
   else enqueue.spawnChild('object', { id: actorOf(key), input: { key, strategy } });
@@ -119,7 +128,8 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   const [key] = keys;
   if (key === undefined) return;
   start(enqueue, context.strategy, key);
-  if (id === SERVICES) enqueue.sendTo<AnyActorRef>(id, { type: 'services.wanted', keys });
+  const shared = sharedOf(key);
+  if (shared !== undefined) want(enqueue, shared, keys);
   enqueue.assign({ actors: [...context.actors, id] });
 });
 

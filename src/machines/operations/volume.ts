@@ -11,10 +11,19 @@ export type Content = { readonly text: string | SecretHandle } | { readonly base
 
 /**
  * A ConfigMap or Secret as the machines hold it; or what else a pod takes from the API server by name: the handler of a
- * RuntimeClass, the place of a claim's volume, the variables of services, a token of its service account.
+ * RuntimeClass, the place of a claim's volume, the variables of services, trust anchors, a token of its service
+ * account, a certificate with its key.
  */
 export interface ConfigObject {
-  readonly kind: 'ConfigMap' | 'Secret' | 'PersistentVolumeClaim' | 'RuntimeClass' | 'Services' | 'Token';
+  readonly kind:
+    | 'ConfigMap'
+    | 'Secret'
+    | 'PersistentVolumeClaim'
+    | 'RuntimeClass'
+    | 'Services'
+    | 'ClusterTrustBundle'
+    | 'Token'
+    | 'PodCertificate';
   readonly namespace: string;
   readonly name: string;
   /** Empty or absent for one from a file. */
@@ -30,7 +39,8 @@ export interface ConfigObject {
 export interface VolumeFile {
   readonly path: string;
   readonly mode: number;
-  readonly content: Content;
+  /** `joined`: texts one after the other. */
+  readonly content: Content | { readonly joined: readonly (string | SecretHandle)[] };
 }
 
 /** A file system of its own for a volume. */

@@ -1,6 +1,8 @@
 /** What a pod's machine knows of the objects of the API server that its pod uses. Pure. See `pod.ts`. */
+import type { Pod } from '../api/pod.ts';
 import { awaitedKeys, runtimeClassKey } from '../objects/keys.ts';
 import type { PodContext } from './pod-policy.ts';
+import { certificatesOf } from './volumes/certificates.ts';
 import { tokensOf } from './volumes/tokens.ts';
 
 /** What runs it, by its RuntimeClass; empty for the runtime's default, `null` when there is no such class. */
@@ -19,7 +21,13 @@ export function missingRuntimeClass(context: PodContext): string | null {
 
 /** It waits for the API server to say what there is of the objects that it uses. */
 export const isAwaiting = ({ pod, node, lookups }: PodContext): boolean =>
-  pod !== null && [...awaitedKeys(pod, node), ...Object.keys(tokensOf(pod))].some((key) => lookups[key] === undefined);
+  pod !== null && [...awaitedKeys(pod, node), ...credentialKeys(pod, node)].some((key) => lookups[key] === undefined);
+
+/** What this pod alone is given. A certificate that is not served is no reason to wait: its volume says why. */
+const credentialKeys = (pod: Pod, { apiServer }: PodContext['node']): readonly string[] => [
+  ...Object.keys(tokensOf(pod)),
+  ...(apiServer?.podCertificates === true ? Object.keys(certificatesOf(pod)) : []),
+];
 
 /** Objects that cannot be known now: by key, why. */
 export const unavailable = ({ lookups, objects }: PodContext): Readonly<Record<string, string>> =>

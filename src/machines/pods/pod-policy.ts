@@ -109,8 +109,8 @@ export interface PodContext extends PodInput {
   readonly initialised: boolean;
   /** What was said of the objects of the API server that it uses: by key, empty or why it cannot be known now. */
   readonly lookups: Readonly<Record<string, string>>;
-  /** By key, the actor of a service account token. */
-  readonly tokens: Readonly<Record<string, string>>;
+  /** By key, the actor of a service account token or a certificate. */
+  readonly credentials: Readonly<Record<string, string>>;
   /** Containers whose files are being written. */
   readonly writing: readonly string[];
   /** There is an actor that sets up its volumes. */
@@ -165,7 +165,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   attempt: 0,
   initialised: false,
   lookups: {},
-  tokens: {},
+  credentials: {},
   writing: [],
   hasVolumes: false,
   volumes: null,

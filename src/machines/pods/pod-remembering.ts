@@ -6,11 +6,13 @@ import type { RememberedPod } from '../operations/host.ts';
 import type { PodContext } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 import type { RememberedPodsMessage } from './remembered-pods.ts';
+import { certificatesOf } from './volumes/certificates.ts';
 import { tokensOf } from './volumes/tokens.ts';
 
-/** What only the API server can give anew: values of Secrets are on no disk, and a token has its time. */
+/** What only the API server can give anew: values of Secrets are on no disk, a token or a certificate has its time. */
 const isLasting = (pod: Pod, keys: readonly string[]): boolean =>
-  Object.keys(tokensOf(pod)).length === 0 && keys.every((key) => idOf(key).kind !== 'Secret');
+  Object.keys({ ...tokensOf(pod), ...certificatesOf(pod) }).length === 0 &&
+  keys.every((key) => idOf(key).kind !== 'Secret');
 
 /** `null`: it waits for the API server, whatever happens. */
 function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod | null {

@@ -19,6 +19,7 @@ import {
   type StatusMessage,
   type StatusWanted,
 } from './messages.ts';
+import { podCertificateMachine } from './pod-certificate.ts';
 import { subPathsOf } from './pod-files.ts';
 import {
   allGone,
@@ -83,6 +84,7 @@ export const podSetup = setup({
     ),
     volumes: volumesMachine,
     token: serviceAccountTokenMachine,
+    certificate: podCertificateMachine,
   },
   guards: {
     isHeld: ({ context }) => context.held,

@@ -1,11 +1,11 @@
 /** What a pod's machine does about its volumes: plans them, learns that they are there, lets go of them. */
 import { type AnyActorRef, line, type PlainError } from '../../kernel/xstate.ts';
+import { askForCredentials, releaseCredentials } from './pod-credentials.ts';
 import { isAwaiting, unavailable } from './pod-objects.ts';
 import { type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 import { podDirectory } from './spec/index.ts';
 import { volumePlan } from './volumes/plan.ts';
-import { serviceAccountOf, tokensOf } from './volumes/tokens.ts';
 import type { VolumesOrder } from './volumes/volumes.ts';
 
 const ACTOR = 'volumes';
@@ -34,24 +34,9 @@ function plan(enqueue: Enqueue, context: PodContext): void {
 }
 
 export const planVolumes = s.enqueueActions(({ context, enqueue }) => {
-  askForTokens(enqueue, context);
+  askForCredentials(enqueue, context);
   plan(enqueue, context);
 });
-
-/** One actor a token, for as long as the pod lives. */
-function askForTokens(enqueue: Enqueue, context: PodContext): void {
-  const { uid, namespace, name, tokens } = context;
-  const pod = podOrName(context);
-  const missing = Object.entries(tokensOf(pod)).filter(([key]) => tokens[key] === undefined);
-  if (missing.length === 0) return;
-  const serviceAccount = serviceAccountOf(pod);
-  const added = missing.map(([key, source], at) => {
-    const id = `token-${Object.keys(tokens).length + at}`;
-    enqueue.spawnChild('token', { id, input: { pod: { uid, namespace, name }, key, serviceAccount, source } });
-    return [key, id] as const;
-  });
-  enqueue.assign({ tokens: { ...tokens, ...Object.fromEntries(added) } });
-}
 
 /** What the API server has of an object that this pod uses, or its own token. */
 export const takeObject = s.enqueueActions(({ context, event, enqueue }) => {
@@ -63,15 +48,6 @@ export const takeObject = s.enqueueActions(({ context, event, enqueue }) => {
   const lookups = { ...context.lookups, [key]: event.state === 'unknown' ? event.message : '' };
   enqueue.assign({ objects, lookups });
   if (context.pod !== null && context.stage === 'sync') plan(enqueue, { ...context, objects, lookups });
-});
-
-/** The actor of a token crashed: another one takes its place when the volumes are planned again. */
-export const buryToken = s.enqueueActions(({ context, event, enqueue }) => {
-  if (!event.type.startsWith('xstate.error.actor.token-')) return;
-  const id = event.type.slice('xstate.error.actor.'.length);
-  enqueue.stopChild(id);
-  enqueue.assign({ tokens: Object.fromEntries(Object.entries(context.tokens).filter(([, each]) => each !== id)) });
-  enqueue.raise({ type: 'volumes.lost' }, { delay: RESPAWN_MS, id: `respawn-${id}` });
 });
 
 /** A ConfigMap or Secret came, changed or went. */
@@ -103,6 +79,6 @@ const RESPAWN_MS = 1_000;
 /** Nobody uses them any more: nothing more is set up. */
 export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
   if (context.hasVolumes) enqueue.stopChild(ACTOR);
-  for (const id of Object.values(context.tokens)) enqueue.stopChild(id);
-  enqueue.assign({ hasVolumes: false, volumes: null, tokens: {} });
+  releaseCredentials(enqueue, context);
+  enqueue.assign({ hasVolumes: false, volumes: null });
 });

@@ -44,6 +44,7 @@ import {
   takeGrant,
 } from './pod-allocation.ts';
 import { pinning, takeShared } from './pod-cpus.ts';
+import { buryCredential } from './pod-credentials.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askImage, askImagesAgain, forwardImage } from './pod-images.ts';
@@ -65,15 +66,7 @@ import {
   tellStatusAgain,
 } from './pod-setup.ts';
 import { nextAttempt } from './pod-turns.ts';
-import {
-  buryToken,
-  noteMounted,
-  planVolumes,
-  replaceVolumes,
-  takeObject,
-  takeObjects,
-  volumesPlace,
-} from './pod-volumes.ts';
+import { noteMounted, planVolumes, replaceVolumes, takeObject, takeObjects, volumesPlace } from './pod-volumes.ts';
 import { sandboxConfig } from './spec/index.ts';
 
 /** A look that failed is tried again after this. */
@@ -342,7 +335,7 @@ export const podMachine = s.createMachine({
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },
         'log.respawn': { actions: respawnLog },
-        'xstate.error.actor.*': { actions: [buryContainer, buryProber, buryLog, buryToken] },
+        'xstate.error.actor.*': { actions: [buryContainer, buryProber, buryLog, buryCredential] },
       },
       states: {
         life: {

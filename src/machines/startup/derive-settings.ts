@@ -118,14 +118,24 @@ function sources(
   config: KubeletConfiguration,
   { journalDir, rememberPods }: KubeletInput,
 ) {
-  const { staticPodURL, staticPodURLHeader, configMapAndSecretChangeDetectionStrategy: strategy } = config;
+  const { staticPodURL, staticPodURLHeader } = config;
   const headers = Object.entries(staticPodURLHeader).map(([name, values]) => [name, values.map(handleNamed)] as const);
   return {
     staticPodURL,
     staticPodURLHeader: Object.fromEntries(headers),
     httpCheckFrequencyMs: millisecondsOf(config.httpCheckFrequency),
-    ...(kubeconfig === '' ? {} : { apiServer: { changeDetection: strategy as 'Watch' | 'Cache' | 'Get' } }),
+    ...(kubeconfig === '' ? {} : { apiServer: apiServer(config) }),
     ...(kubeconfig === '' || rememberPods === false ? {} : { rememberedPodsDir: `${journalDir}/pods` }),
+  };
+}
+
+/** How objects are followed, and which projected sources are served. */
+function apiServer({ configMapAndSecretChangeDetectionStrategy: strategy, featureGates }: KubeletConfiguration) {
+  const { changed } = decideFeatures(featureGates);
+  return {
+    changeDetection: strategy as 'Watch' | 'Cache' | 'Get',
+    trustBundles: isEnabled(changed, 'ClusterTrustBundleProjection'),
+    podCertificates: isEnabled(changed, 'PodCertificateRequest'),
   };
 }
 

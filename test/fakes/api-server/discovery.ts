@@ -5,6 +5,7 @@ const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', '
 const SERVER_VERSION = { major: '1', minor: '36', gitVersion: 'v1.36.2', platform: 'linux/amd64' };
 
 const groupVersions = [...new Set(KINDS.filter(({ group }) => group !== '').map(apiVersionOf))];
+const groups = [...new Set(KINDS.map(({ group }) => group))].filter((name) => name !== '');
 
 /** The answer for a path of discovery, or `undefined` where it is none. */
 export function discovery(path: string): unknown {
@@ -13,19 +14,22 @@ export function discovery(path: string): unknown {
   if (path === '/version') return SERVER_VERSION;
   if (root === 'openapi') return openApi(rest);
   if (path === '/api') return { kind: 'APIVersions', versions: ['v1'], serverAddressByClientCIDRs: [] };
-  if (path === '/apis') return { kind: 'APIGroupList', apiVersion: 'v1', groups: groupVersions.map(group) };
+  if (path === '/apis') return { kind: 'APIGroupList', apiVersion: 'v1', groups: groups.map(group) };
   if (root === 'api' && parts.length === 2) return resources(rest[0]!);
   if (root === 'apis' && parts.length === 3) return resources(rest.join('/'));
   if (root === 'apis' && parts.length === 2) {
-    const found = groupVersions.find((each) => each.startsWith(`${rest[0]}/`));
+    const found = groups.find((each) => each === rest[0]);
     return found === undefined ? undefined : { kind: 'APIGroup', apiVersion: 'v1', ...group(found) };
   }
   return undefined;
 }
 
-function group(groupVersion: string) {
-  const [name, version] = groupVersion.split('/');
-  return { name, versions: [{ groupVersion, version }], preferredVersion: { groupVersion, version } };
+/** The version that comes first in the table is the preferred one. */
+function group(name: string) {
+  const versions = groupVersions
+    .filter((each) => each.startsWith(`${name}/`))
+    .map((groupVersion) => ({ groupVersion, version: groupVersion.slice(name.length + 1) }));
+  return { name, versions, preferredVersion: versions[0] };
 }
 
 function resources(groupVersion: string): unknown {

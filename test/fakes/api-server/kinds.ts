@@ -69,6 +69,10 @@ const TABLE: Readonly<Record<string, Readonly<Record<string, readonly [string, R
   'certificates.k8s.io/v1': {
     certificatesigningrequests: ['CertificateSigningRequest', { cluster: true, short: 'csr', sub: 'status approval' }],
   },
+  'certificates.k8s.io/v1beta1': {
+    clustertrustbundles: ['ClusterTrustBundle', { cluster: true }],
+    podcertificaterequests: ['PodCertificateRequest', { sub: 'status' }],
+  },
   'rbac.authorization.k8s.io/v1': {
     clusterroles: ['ClusterRole', { cluster: true }],
     clusterrolebindings: ['ClusterRoleBinding', { cluster: true }],

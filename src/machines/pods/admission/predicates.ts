@@ -198,7 +198,10 @@ function matchesTerm(
   );
 }
 
-function matches({ key, operator, values = [] }: NodeRequirement, labels: Readonly<Record<string, string>>): boolean {
+export function matches(
+  { key, operator, values = [] }: NodeRequirement,
+  labels: Readonly<Record<string, string>>,
+): boolean {
   const value = labels[key];
   switch (operator) {
     case 'In':

@@ -10,7 +10,7 @@ import type { NodeSettings } from '../../node-settings.ts';
 import type { VolumeFile } from '../../operations/volume.ts';
 import { fieldValue, resourceValue } from '../spec/downward-api.ts';
 import { type ConfigObjects, type ObjectKind, objectKey } from './objects.ts';
-import { tokenKey } from './tokens.ts';
+import { certificateFiles, DEFAULT_MODE, type ProjectionPlace, tokenFiles, trustFiles } from './projected.ts';
 
 export interface PayloadInput {
   readonly pod: Pod;
@@ -20,9 +20,6 @@ export interface PayloadInput {
   readonly unavailable?: Readonly<Record<string, string>>;
 }
 
-/** Where the API's defaults say nothing: static pods have passed them, hand-made ones need not have. */
-const DEFAULT_MODE = 0o644;
-const PRIVATE_MODE = 0o600;
 const MAX_PATH_BYTES = 4096;
 const MAX_NAME_BYTES = 255;
 
@@ -40,36 +37,23 @@ function filesOf(volume: Volume, input: PayloadInput): readonly VolumeFile[] | n
   if (secret) return keyed({ ...secret, kind: 'Secret', name: secret.secretName, mode: secret.defaultMode }, input);
   if (downwardAPI) return downward(downwardAPI.items ?? [], downwardAPI.defaultMode, input);
   if (projected) {
-    return (projected.sources ?? []).flatMap((source) => projection(source, projected.defaultMode, input));
+    const place = { volume: volume.name, mode: projected.defaultMode };
+    return (projected.sources ?? []).flatMap((source, at) => projection(source, { ...place, at }, input));
   }
   return null;
 }
 
-function projection(source: VolumeProjection, mode: number | undefined, input: PayloadInput): readonly VolumeFile[] {
-  const { configMap, secret, downwardAPI, serviceAccountToken } = source;
-  if (serviceAccountToken) return [tokenFile(serviceAccountToken, mode, input)];
+function projection(source: VolumeProjection, place: ProjectionPlace, input: PayloadInput): readonly VolumeFile[] {
+  const { configMap, secret, downwardAPI, serviceAccountToken, clusterTrustBundle, podCertificate } = source;
+  const { mode } = place;
+  if (serviceAccountToken) return tokenFiles(serviceAccountToken, place, input);
+  if (clusterTrustBundle) return trustFiles(clusterTrustBundle, place, input);
+  if (podCertificate) return certificateFiles(podCertificate, place, input);
   if (configMap) return keyed({ ...configMap, kind: 'ConfigMap', mode }, input);
   if (secret) return keyed({ ...secret, kind: 'Secret', mode }, input);
   if (downwardAPI) return downward(downwardAPI.items ?? [], mode, input);
   const [kind = 'nothing'] = Object.keys(source);
-  throw new Error(needsApiServer(kind));
-}
-
-const needsApiServer = (kind: string): string =>
-  `a projected source of kind ${kind} needs an API server, which this node does not have`;
-
-/** Where the group of the pod's volumes is to read it, nobody else is. */
-function tokenFile(
-  token: NonNullable<VolumeProjection['serviceAccountToken']>,
-  mode: number | undefined,
-  { pod, node, objects, unavailable }: PayloadInput,
-): VolumeFile {
-  if (node.apiServer === undefined) throw new Error(needsApiServer('serviceAccountToken'));
-  const key = tokenKey(pod, token);
-  const content = objects[key]?.data['token'];
-  if (content === undefined) throw new Error(unavailable?.[key] ?? 'failed to fetch token: none was issued yet');
-  const isShared = pod.spec.securityContext?.fsGroup === undefined;
-  return { path: token.path, mode: isShared ? (mode ?? DEFAULT_MODE) : PRIVATE_MODE, content };
+  throw new Error(`a projected source of kind ${kind} is none that this node agent knows`);
 }
 
 interface Keyed {
