@@ -16,8 +16,11 @@ const V8_FLAGS = [
   '--single-threaded-gc',
   '--initial-old-space-size=32',
 ];
-/** One heap of the C library for all threads; each thread that reads a file would keep one of its own. */
-const ENVIRONMENT = { MALLOC_ARENA_MAX: '1' };
+/**
+ * One heap of the C library for all threads; each thread that reads a file would keep one of its own. And threads for
+ * file systems and name servers that do not answer, beside those for all others.
+ */
+const ENVIRONMENT = { MALLOC_ARENA_MAX: '1', UV_THREADPOOL_SIZE: '16' };
 
 /** Returns only in a process that has these settings; settings that were given win. */
 export function becomeLean(): void {

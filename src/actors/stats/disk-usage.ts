@@ -44,6 +44,8 @@ export async function fileSystemUsage(path: string): Promise<FileSystemUsage | n
 }
 
 interface FolderBounds {
+  /** Real paths below the folder where something else is mounted. They are not touched: it may never answer. */
+  readonly elsewhere?: ReadonlySet<string>;
   readonly maxEntries?: number;
   readonly maxMs?: number;
   readonly signal?: AbortSignal;
@@ -58,7 +60,8 @@ export async function folderUsage(path: string, bounds: FolderBounds = {}): Prom
 }
 
 class Measuring {
-  readonly #bounds: Required<Omit<FolderBounds, 'signal'>> & Pick<FolderBounds, 'signal'>;
+  readonly #bounds: Required<Pick<FolderBounds, 'maxEntries' | 'maxMs'>> & Pick<FolderBounds, 'signal'>;
+  readonly #elsewhere: ReadonlySet<string>;
   readonly #startedAt = performance.now();
   readonly #seen = new Set<bigint>();
   readonly #folders: string[] = [];
@@ -68,7 +71,8 @@ class Measuring {
   #entries = 0;
   #complete = true;
 
-  constructor({ maxEntries = MAX_ENTRIES, maxMs = MAX_MS, signal }: FolderBounds) {
+  constructor({ maxEntries = MAX_ENTRIES, maxMs = MAX_MS, signal, elsewhere = new Set() }: FolderBounds) {
+    this.#elsewhere = elsewhere;
     this.#bounds = { maxEntries, maxMs, ...(signal ? { signal } : {}) };
   }
 
@@ -118,6 +122,7 @@ class Measuring {
   async #count(folder: string, entry: Dirent): Promise<void> {
     const path = `${folder}/${entry.name}`;
     this.#entries += 1;
+    if (this.#elsewhere.has(path)) return;
     const found = await lstat(path, { bigint: true }).catch(() => null);
     if (found === null || found.dev !== this.#device) return;
     if (found.nlink > 1n && !found.isDirectory()) {

@@ -4,7 +4,10 @@
  * Invariant: only what lies in the pod's own folders is measured; a volume that is a file system of its own is asked
  * for its fill, not walked.
  */
-import { readdir, stat } from 'node:fs/promises';
+import { readdir, realpath, stat } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { withStranger } from '../host/strangers.ts';
+import { mountsBelow } from '../volume/mounter.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } from './disk-usage.ts';
 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
@@ -35,39 +38,44 @@ export interface PodPlace {
 const names = (path: string): Promise<string[]> => readdir(path).catch(() => []);
 
 export async function podVolumes({ rootDir, uid }: PodPlace, signal?: AbortSignal): Promise<VolumeUsage[]> {
-  const folder = `${rootDir}/pods/${uid}/volumes`;
+  const folder = await realpath(`${rootDir}/pods/${uid}/volumes`).catch(() => null);
+  if (folder === null) return [];
+  const elsewhere = new Set(await mountsBelow(folder));
   const found: VolumeUsage[] = [];
   for (const plugin of await names(folder)) {
     for (const name of await names(`${folder}/${plugin}`)) {
-      const usage = await volumeUsage(`${folder}/${plugin}`, name, plugin, signal);
-      if (usage !== null) found.push(usage);
+      const usage = await volumeUsage(`${folder}/${plugin}`, name, { elsewhere, ...(signal ? { signal } : {}) });
+      if (usage !== null) found.push({ name, plugin, ...usage });
     }
   }
   return found;
 }
 
-async function volumeUsage(folder: string, name: string, plugin: string, signal?: AbortSignal) {
+async function volumeUsage(
+  folder: string,
+  name: string,
+  options: { readonly elsewhere: ReadonlySet<string>; readonly signal?: AbortSignal },
+): Promise<Omit<VolumeUsage, 'name' | 'plugin'> | null> {
+  const plugin = basename(folder);
   const path = plugin === 'kubernetes.io~csi' ? `${folder}/${name}/mount` : `${folder}/${name}`;
-  const fileSystem = await fileSystemUsage(path);
-  if (fileSystem === null) return null;
-  const ownFileSystem = await isMountPoint(path, folder);
+  const isMounted = options.elsewhere.has(path);
+  const seen = isMounted ? await withStranger(path, () => look(path)).catch(() => null) : await look(path);
+  if (seen?.fileSystem == null) return null;
+  const { fileSystem, device } = seen;
+  const ownFileSystem = isMounted && device !== (await deviceOf(folder));
   const { used, inodes, complete } = ownFileSystem
     ? { used: fileSystem.used, inodes: fileSystem.inodes - fileSystem.inodesFree, complete: true }
-    : await folderUsage(path, signal ? { signal } : {});
+    : await folderUsage(path, options);
   const isEphemeral = !ownFileSystem && EPHEMERAL_PLUGINS.has(plugin);
-  return { name, plugin, used, inodesUsed: inodes, fileSystem, isEphemeral, complete };
+  return { used, inodesUsed: inodes, fileSystem, isEphemeral, complete };
 }
 
-async function isMountPoint(path: string, parent: string): Promise<boolean> {
-  const devices = await Promise.all(
-    [path, parent].map((each) =>
-      stat(each)
-        .then(({ dev }) => dev)
-        .catch(() => 0),
-    ),
-  );
-  return devices[0] !== devices[1];
-}
+const deviceOf = (path: string): Promise<number> =>
+  stat(path)
+    .then(({ dev }) => dev)
+    .catch(() => 0);
+
+const look = async (path: string) => ({ fileSystem: await fileSystemUsage(path), device: await deviceOf(path) });
 
 const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
   `${podLogsDir}/${namespace}_${name}_${uid}`;

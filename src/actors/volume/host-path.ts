@@ -2,20 +2,15 @@
  * `hostPath` volumes with a type: what must be there is checked, what may be made is made.
  *
  * The path is the manifest author's to choose, links included; it is not confined. It may lie on a file system that
- * does not answer, so only a few checks wait at a time, each with a limit: the threads that all file work of the agent
- * shares are never all stuck.
+ * does not answer: see `host/strangers.ts`.
  */
 import { constants, type Stats } from 'node:fs';
 import { mkdir, open, stat } from 'node:fs/promises';
 import { getSystemErrorMap } from 'node:util';
-import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { HostPathType } from '../../machines/operations/volume.ts';
 import { errnoOf } from '../host/beneath.ts';
 
-/** Of the four threads of libuv. */
-export const STRANGER_CALLS_MAX = 2;
-const STRANGER_TIMEOUT_MS = 5_000;
 const FOLDER_MODE = 0o755;
 const FILE_MODE = 0o644;
 
@@ -66,49 +61,3 @@ function goError(call: string, path: string, error: unknown): OperationError {
   const [code, text] = getSystemErrorMap().get(errno ?? 0) ?? [errnoOf(error), String(error)];
   return new OperationError(`${call} ${path}: ${text}`, { code });
 }
-
-// ---- strangers ------------------------------------------------------------------------------------------------------
-
-const slots = pLimit(STRANGER_CALLS_MAX);
-/** Calls that were given up and still hold a slot. */
-let stuck = 0;
-
-/**
- * Does what may never come back. It is given up after a while; what comes of it later is handed to `dispose`. While
- * every slot is held by a call that was given up, nobody waits.
- */
-export async function withStranger<T>(
-  what: string,
-  work: () => Promise<T>,
-  { timeoutMs = STRANGER_TIMEOUT_MS, dispose = () => {} }: StrangerOptions<T> = {},
-): Promise<T> {
-  if (stuck >= STRANGER_CALLS_MAX)
-    throw unanswered(`not looking at ${what}: other file systems do not answer`, 'EBUSY');
-  const deadline = Promise.withResolvers<never>();
-  let state: 'queued' | 'running' | 'given up' = 'queued';
-  const timer = setTimeout(() => {
-    if (state === 'running') stuck++;
-    const late = state;
-    state = 'given up';
-    deadline.reject(unanswered(`${what} did not answer within ${timeoutMs} ms`, 'ETIMEDOUT'));
-    if (late === 'running') void done.then(dispose, () => {}).finally(() => stuck--);
-  }, timeoutMs);
-  const done = slots(async () => {
-    if (state === 'given up') throw unanswered(`${what} was given up`, 'ETIMEDOUT');
-    state = 'running';
-    return await work();
-  });
-  try {
-    return await Promise.race([done, deadline.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-interface StrangerOptions<T> {
-  readonly timeoutMs?: number;
-  readonly dispose?: (late: T) => unknown;
-}
-
-const unanswered = (message: string, code: string): OperationError =>
-  new OperationError(message, { code, retriable: true });

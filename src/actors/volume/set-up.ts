@@ -17,8 +17,9 @@ import type {
   volumeOperations,
 } from '../../machines/operations/volume.ts';
 import { makeFolder, namesBelow, openParent } from '../host/beneath.ts';
+import { withStranger } from '../host/strangers.ts';
 import { writeAtomically } from './atomic-writer.ts';
-import { checkHostPath, withStranger } from './host-path.ts';
+import { checkHostPath } from './host-path.ts';
 import { type Mounter, mountsBelow } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
 

@@ -11,7 +11,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { SubPath, volumeOperations } from '../../machines/operations/volume.ts';
 import { errnoOf, openParent } from '../host/beneath.ts';
-import { withStranger } from './host-path.ts';
+import { withStranger } from '../host/strangers.ts';
 import { type Mounter, mountsBelow } from './mounter.ts';
 import { realPath } from './set-up.ts';
 import { fdPath, removeTree } from './tree.ts';
@@ -45,7 +45,7 @@ export async function bindSubPaths(
 }
 
 async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Promise<void> {
-  const what = `subPath ${subPath.subPath} of volume ${subPath.volume}`;
+  const what = `subPath ${subPath.subPath} of ${subPath.volumePath}`;
   const source = await withStranger(what, () => openSubPath(subPath.volumePath, subPath.subPath), {
     dispose: (late) => late.close(),
   });

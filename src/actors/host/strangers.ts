@@ -1,0 +1,65 @@
+/**
+ * Work on file systems that are not the node's own and may never answer: network mounts, FUSE, whatever a pod has
+ * mounted where others look.
+ *
+ * A call into one that hangs holds a thread until the kernel lets it go, and all file work of the agent shares the
+ * threads of libuv. So only half of them are for strangers, each call has a limit, and one that was given up is not
+ * made again while it still hangs: a file system that does not answer costs one thread, however many ask for it.
+ */
+import pLimit from 'p-limit';
+import { OperationError } from '../../kernel/json.ts';
+
+/** What libuv takes when nobody says otherwise. `bin/lean-process.ts` says more. */
+const THREADS_DEFAULT = 4;
+/** Calls that are under way at once. */
+export const STRANGER_CALLS_MAX = Math.floor(Number(process.env['UV_THREADPOOL_SIZE'] ?? THREADS_DEFAULT) / 2);
+/** A disk that is only slow has answered by then. */
+const STRANGER_TIMEOUT_MS = 5_000;
+
+const slots = pLimit(STRANGER_CALLS_MAX);
+/** What was given up and still holds a slot. */
+const stuck = new Set<string>();
+
+interface StrangerOptions<T> {
+  readonly timeoutMs?: number;
+  readonly dispose?: (late: T) => unknown;
+}
+
+/**
+ * Does what may never come back. It is given up after a while; what comes of it later is handed to `dispose`. While
+ * that hangs, or while every slot is held by such calls, nobody waits. `what` names it, by its path.
+ */
+export async function withStranger<T>(
+  what: string,
+  work: () => Promise<T>,
+  { timeoutMs = STRANGER_TIMEOUT_MS, dispose = () => {} }: StrangerOptions<T> = {},
+): Promise<T> {
+  if (stuck.has(what)) throw unanswered(`${what} still does not answer`, 'EBUSY');
+  if (stuck.size >= STRANGER_CALLS_MAX)
+    throw unanswered(`not looking at ${what}: other file systems do not answer`, 'EBUSY');
+  const deadline = Promise.withResolvers<never>();
+  let state: 'queued' | 'running' | 'given up' = 'queued';
+  const timer = setTimeout(() => {
+    const late = state;
+    state = 'given up';
+    if (late === 'running') {
+      stuck.add(what);
+      void done.then(dispose, () => {}).finally(() => stuck.delete(what));
+    }
+    deadline.reject(unanswered(`${what} did not answer within ${timeoutMs} ms`, 'ETIMEDOUT'));
+  }, timeoutMs);
+  const done = slots(async () => {
+    if (state === 'given up') throw unanswered(`${what} was given up`, 'ETIMEDOUT');
+    if (stuck.has(what)) throw unanswered(`${what} still does not answer`, 'EBUSY');
+    state = 'running';
+    return await work();
+  });
+  try {
+    return await Promise.race([done, deadline.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const unanswered = (message: string, code: string): OperationError =>
+  new OperationError(message, { code, retriable: true });

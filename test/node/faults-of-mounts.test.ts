@@ -1,0 +1,146 @@
+/**
+ * Fault 14: file systems that never answer, where pods have brought them. Each costs the pods that use it; others start,
+ * run, are measured and stop as ever.
+ */
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { exchange } from '../actors/server/exchange.ts';
+import { containerdAvailable } from '../support/containerd.ts';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
+import { FaultyNode } from '../support/faulty-node.ts';
+import { HungMount, hungMountsAvailable } from '../support/hung-mount.ts';
+import { requirement } from '../support/require.ts';
+
+/** Some seconds; a busy machine may take many times that. */
+const TIMEOUT_MS = 240_000;
+/** More than the threads that a process has without asking for more. */
+const HUNG = 5;
+/** A call that hangs is given up after five seconds; who waits for one would take longer than this, again and again. */
+const NORMAL_MS = 15_000;
+const BYSTANDER = 'bystander';
+
+const containerd = requirement('containerd', containerdAvailable());
+const { skip } = requirement('root', containerd.skip ? 'needs containerd' : hungMountsAvailable());
+
+describe.skipIf(skip)('file systems that never answer', () => {
+  let node: FaultyNode;
+  const hung: HungMount[] = [];
+  beforeAll(async () => {
+    node = await FaultyNode.create({ flags: ['--anonymous-auth=true'] });
+    write(BYSTANDER);
+    await node.untilReady(BYSTANDER);
+  });
+  afterEach(async () => {
+    for (const mount of hung.splice(0)) await mount.close();
+    for (const file of readdirSync(node.manifests)) if (file !== `${BYSTANDER}.json`) node.remove(file);
+    await node.keepsPromises([BYSTANDER]);
+  }, TIMEOUT_MS);
+  afterAll(() => node.close());
+
+  const write = (name: string, volume: object | null = null, mount: object = {}) => {
+    const pod = shellPod(name, node.image, SLEEP);
+    if (volume === null) return node.write(`${name}.json`, pod);
+    const [only] = pod.spec.containers;
+    const volumeMounts = [{ name: 'v', mountPath: '/v', ...mount }];
+    const spec = { ...pod.spec, volumes: [{ name: 'v', ...volume }], containers: [{ ...only, volumeMounts }] };
+    node.write(`${name}.json`, { ...pod, spec });
+  };
+  async function hang(path: string): Promise<string> {
+    hung.push(await HungMount.at(path));
+    return path;
+  }
+
+  /** A pod of each kind that looks at file systems comes and goes meanwhile. */
+  async function othersComeAndGo(what: string): Promise<void> {
+    const before = await node.instances(BYSTANDER);
+    const folder = node.file(`others-${what}`);
+    mkdirSync(join(folder, 'part'), { recursive: true });
+    writeFileSync(join(folder, 'part/file'), 'here');
+    const began = performance.now();
+    write(`${what}-plain`);
+    write(`${what}-typed`, { hostPath: { path: folder, type: 'Directory' } });
+    write(`${what}-part`, { hostPath: { path: folder, type: '' } }, { subPath: 'part' });
+    write(`${what}-empty`, { emptyDir: { sizeLimit: '1Mi' } });
+    const names = ['plain', 'typed', 'part', 'empty'].map((kind) => `${what}-${kind}`);
+    for (const name of names) await node.untilReady(name);
+    expect(performance.now() - began, 'the start of others').toBeLessThan(NORMAL_MS);
+    const ended = performance.now();
+    for (const name of names) node.remove(`${name}.json`);
+    for (const name of names) await node.gone(name);
+    expect(performance.now() - ended, 'the end of others').toBeLessThan(NORMAL_MS);
+    expect(await node.healthz()).toBe(true);
+    expect(await node.instances(BYSTANDER)).toEqual(before);
+  }
+
+  const measured = async () => {
+    const { status, body } = await exchange('GET', '/stats/summary', { port: node.port });
+    expect(status).toBe(200);
+    return body.toString();
+  };
+
+  const waits = (pod: string, words: RegExp) =>
+    eventually(
+      `${pod} says what it waits for`,
+      async () => node.log.split('\n').some((line) => line.includes(pod) && words.test(line)),
+      TIMEOUT_MS,
+    );
+
+  test(
+    'as hostPath: the pod says what does not answer, runs when that is gone, and costs others nothing meanwhile',
+    async () => {
+      for (let at = 0; at < HUNG; at++) {
+        const path = await hang(node.file(`typed-${at}`));
+        write(`typed-${at}`, { hostPath: { path, type: 'Directory' } });
+      }
+      for (let at = 0; at < HUNG; at++) await waits(`typed-${at}`, /did not answer within|still does not answer/);
+      await othersComeAndGo('typed');
+      for (const mount of hung.splice(0)) await mount.close();
+      for (let at = 0; at < HUNG; at++) await node.untilReady(`typed-${at}`);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    'as a part of a hostPath: the same',
+    async () => {
+      const path = await hang(node.file('parted'));
+      for (const part of ['a', 'b', 'c']) write(`parted-${part}`, { hostPath: { path } }, { subPath: part });
+      for (const part of ['a', 'b', 'c']) await waits(`parted-${part}`, /did not answer within|still does not answer/);
+      await othersComeAndGo('parted');
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    'that only the runtime looks at: the same',
+    async () => {
+      const path = await hang(node.file('plain'));
+      write('untyped', { hostPath: { path } });
+      await eventually('the runtime was asked', () =>
+        node.proxy.callsOf('StartContainer', 'CreateContainer').some((call) => node.podOf(call) === 'untyped'),
+      );
+      await othersComeAndGo('untyped');
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    'that a running pod has mounted in its volume: others are measured, and the pod goes',
+    async () => {
+      const known = new Set(await node.uids());
+      write('holder', { emptyDir: { sizeLimit: '1Mi' } });
+      await node.untilReady('holder');
+      const [uid] = (await node.uids()).filter((each) => !known.has(each));
+      const volume = join(node.rootDir, 'pods', uid!, 'volumes/kubernetes.io~empty-dir/v');
+      await hang(join(volume, 'inside'));
+      for (let round = 0; round < HUNG; round++) expect(await measured()).toContain(BYSTANDER);
+      await othersComeAndGo('holder');
+      node.remove('holder.json');
+      await node.gone('holder');
+    },
+    TIMEOUT_MS,
+  );
+
+  test('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
+});
