@@ -1,10 +1,11 @@
 /**
- * The system calls that Node does not have: flock, prlimit, inotify, mount, and datagrams to a unix socket.
+ * The system calls that Node does not have: flock, prlimit, inotify, mount, terminals, and datagrams to a unix socket.
  *
  * Owns every use of FFI in the project. A wrong prototype would kill the process without a trace, so there are few,
  * they are synchronous (errno belongs to the thread) and they are tried on harmless arguments when the library is
  * loaded. Where loading or trying fails, {@link systemCalls} is `null` and each port takes its other road.
  */
+import { closeSync, constants as files, openSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';
 import { getSystemErrorMap } from 'node:util';
@@ -26,6 +27,9 @@ const SOCKET_PATH_BYTES = 108;
 const MS_BIND = 4096;
 const MNT_DETACH = 2;
 const UMOUNT_NOFOLLOW = 8;
+const TIOCSPTLCK = 0x40045431;
+const TIOCGPTN = 0x80045430;
+const TIOCSWINSZ = 0x5414;
 
 export interface SystemCalls {
   /** Takes an exclusive lock on an open file; `false` while another process holds it. */
@@ -42,6 +46,10 @@ export interface SystemCalls {
   bindMount(source: string, target: string): void;
   /** Takes a mount out of the tree at once, whoever still uses it; never through a link. */
   unmount(target: string): void;
+  /** A new pair of devices: the end of this process, and the path of the other one, which is unlocked. */
+  openTerminal(): { readonly fd: number; readonly path: string };
+  /** Tells who uses the terminal how large it is. */
+  setWindowSize(fd: number, rows: number, columns: number): void;
 }
 
 type Call = (...args: readonly unknown[]) => number;
@@ -49,7 +57,16 @@ type Call = (...args: readonly unknown[]) => number;
 interface Library {
   readonly call: Readonly<
     Record<
-      'flock' | 'prlimit' | 'inotifyInit' | 'inotifyAddWatch' | 'socket' | 'sendTo' | 'close' | 'mount' | 'unmount',
+      | 'flock'
+      | 'prlimit'
+      | 'inotifyInit'
+      | 'inotifyAddWatch'
+      | 'socket'
+      | 'sendTo'
+      | 'close'
+      | 'mount'
+      | 'unmount'
+      | 'ioctl',
       Call
     >
   >;
@@ -94,6 +111,7 @@ function openLibrary(): Library {
         'int mount(const char *source, const char *target, const char *type, uint64_t flags, const char *data)',
       ),
       unmount: define('int umount2(const char *target, int flags)'),
+      ioctl: define('int ioctl(int fd, uint64_t request, void *argument)'),
     },
     errno: () => koffi.errno(),
   };
@@ -104,8 +122,9 @@ function rehearse({ call, errno }: Library, calls: SystemCalls): void {
   const isRefused = call.flock(-1, LOCK_EX) === -1 && errno() === constants.errno.EBADF;
   const limits = Buffer.alloc(16);
   const isRead = call.prlimit(0, RLIMIT_NOFILE, null, limits) === 0 && limits.readBigUInt64LE(8) > 0n;
+  const isNoTerminal = call.ioctl(-1, TIOCGPTN, Buffer.alloc(4)) === -1 && errno() === constants.errno.EBADF;
   const isUnknown = call.unmount('', MNT_DETACH | UMOUNT_NOFOLLOW) === -1 && call.mount('', '', '', 0, '') === -1;
-  if (!isRefused || !isRead || !isUnknown) throw new Error('system calls do not answer as expected');
+  if (!isRefused || !isRead || !isUnknown || !isNoTerminal) throw new Error('system calls do not answer as expected');
   try {
     calls.sendDatagram('', Buffer.alloc(0));
   } catch (error) {
@@ -150,6 +169,7 @@ function callsOf(library: Library): SystemCalls {
       if (error) throw error;
     },
     ...mountCalls(call, must),
+    ...terminalCalls(call, must),
   };
 }
 
@@ -159,6 +179,27 @@ const mountCalls = (call: Library['call'], must: (result: number, what: string) 
   bindMount: (source: string, target: string): void =>
     void must(call.mount(source, target, null, MS_BIND, null), 'mount --bind'),
   unmount: (target: string): void => void must(call.unmount(target, MNT_DETACH | UMOUNT_NOFOLLOW), 'umount'),
+});
+
+const terminalCalls = (call: Library['call'], must: (result: number, what: string) => number) => ({
+  openTerminal: () => {
+    const fd = openSync('/dev/ptmx', files.O_RDWR | files.O_NOCTTY);
+    try {
+      must(call.ioctl(fd, TIOCSPTLCK, Buffer.alloc(4)), 'ioctl TIOCSPTLCK');
+      const number = Buffer.alloc(4);
+      must(call.ioctl(fd, TIOCGPTN, number), 'ioctl TIOCGPTN');
+      return { fd, path: `/dev/pts/${number.readUInt32LE()}` };
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
+  },
+  setWindowSize: (fd: number, rows: number, columns: number): void => {
+    const size = Buffer.alloc(8);
+    size.writeUInt16LE(rows, 0);
+    size.writeUInt16LE(columns, 2);
+    must(call.ioctl(fd, TIOCSWINSZ, size), 'ioctl TIOCSWINSZ');
+  },
 });
 
 /** `struct sockaddr_un`; an abstract name starts with NUL and is not ended by one. */

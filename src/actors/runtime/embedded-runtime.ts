@@ -22,6 +22,7 @@ import { imageMethods, type Parts, runtimeMethods } from './service.ts';
 import { Stats } from './stats.ts';
 import { containerStatus, NO_ISOLATION, sandboxStatus } from './status.ts';
 import { Store } from './store.ts';
+import { StreamServer } from './streaming/stream-server.ts';
 import { Supervisor } from './supervisor.ts';
 
 export interface EmbeddedRuntimeOptions {
@@ -78,6 +79,7 @@ export async function startEmbeddedRuntime(options: EmbeddedRuntimeOptions): Pro
     log('warn', `Embedded runtime serves ${socket}: ${NO_ISOLATION}`);
     const close: EmbeddedRuntime['close'] = async ({ stopContainers } = { stopContainers: false }) => {
       await server.close();
+      await parts.streams.close();
       if (stopContainers) await stopAll(parts);
       supervisor.close();
       release();
@@ -117,7 +119,8 @@ function compose(root: string, log: RuntimeLog) {
     log: (text, fields) => log('info', text, fields),
   });
   const sandboxes = new Sandboxes(store, containers, ({ id }, change) => tell(id, id, EVENT_OF[change]));
-  return { parts: { root, store, images, containers, sandboxes, stats }, events, supervisor };
+  const streams = new StreamServer();
+  return { parts: { root, store, images, containers, sandboxes, stats, streams }, events, supervisor };
 }
 
 async function adopt(store: Store, supervisor: Supervisor, log: RuntimeLog): Promise<void> {

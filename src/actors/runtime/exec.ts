@@ -1,20 +1,25 @@
 /**
- * ExecSync: one more process beside a running container, with its environment, directory and user.
+ * ExecSync and Exec: one more process beside a running container, with its environment, directory and user.
  *
  * Invariants: an answer always fits into one message; the process ends with its deadline, with its caller and with the
  * container (it carries the container's marker); nothing waits forever for a pipe that a stranger holds.
  */
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { constants } from 'node:os';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import type { ExecSyncResponse } from '../../machines/api/cri.ts';
 import { CriError, invalid, wrongState } from './errors.ts';
 import { errnoOf } from './files.ts';
 import { sendSignal } from './proc.ts';
+import type { ProcessSpec } from './records.ts';
+import { type Spawned, spawnProcess } from './spawn-process.ts';
 import { stateOf } from './status.ts';
 import type { Container } from './store.ts';
+import type { CommandStreams } from './streaming/command-streams.ts';
+import type { Terminal } from './terminal.ts';
 
 /** Bytes of both streams together: what a node agent accepts in one message, less the envelope. */
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
@@ -22,6 +27,8 @@ const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
 const MAX_RUNNING = 256;
 /** Milliseconds that output may still come after the process ended. */
 const DRAIN_MS = 1_000;
+/** Milliseconds that a command may go on without its client. */
+const ABANDONED_MS = 2_000;
 /** The longest that a timer of Node can wait, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -36,18 +43,96 @@ export interface ExecRequest {
 }
 
 export async function execSync({ container, command, timeoutSeconds, signal }: ExecRequest): Promise<ExecSyncResponse> {
+  checkExec(container, command);
+  return await counted(() => execute(container, command, timeoutSeconds, signal));
+}
+
+/** @throws CriError when there is nothing to run, or nothing to run it in */
+export function checkExec(container: Container, command: readonly string[]): void {
   if (command.length === 0 || command[0] === '') throw invalid('failed to exec in container: no command specified');
   if (command.some((argument) => argument.includes('\0'))) throw invalid('failed to exec in container: zero byte');
   if (!container.running) throw wrongState(`failed to exec in container: container is in ${stateOf(container)} state`);
+}
+
+async function counted<T>(work: () => Promise<T>): Promise<T> {
   if (running >= MAX_RUNNING) {
     throw new CriError(status.RESOURCE_EXHAUSTED, `failed to exec in container: ${MAX_RUNNING} commands already run`);
   }
   running += 1;
   try {
-    return await execute(container, command, timeoutSeconds, signal);
+    return await work();
   } finally {
     running -= 1;
   }
+}
+
+/**
+ * Runs a command with a client at its streams. Resolves with its exit code once the client has all of its output.
+ * Rejects when it cannot be executed, and when the client went away: then it is killed.
+ */
+export async function execStreams(
+  container: Container,
+  command: readonly string[],
+  tty: boolean,
+  streams: CommandStreams,
+): Promise<number> {
+  checkExec(container, command);
+  const spec = { ...container.record.process, command };
+  return await counted(async () => {
+    const terminal = tty ? (await import('./terminal.ts')).openTerminal(spec) : null;
+    try {
+      return await conducted(spec, terminal, streams);
+    } finally {
+      terminal?.stream.destroy();
+    }
+  });
+}
+
+async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: CommandStreams): Promise<number> {
+  const file = spec.command[0] ?? '';
+  const { child, stdin, stdout, stderr, resize } = started(spec, terminal, streams.stdin !== null);
+  streams.sizes.follow(resize);
+  if (stdin && streams.stdin) follow(streams.stdin, stdin, terminal === null);
+  // A process that was left behind may hold the pipes longer; whoever does not want to wait for it can go.
+  const copied = Promise.all([copy(stdout, streams.stdout), stderr && copy(stderr, streams.stderr)]);
+  try {
+    const code = await exitOf(child, file, 0, streams.gone);
+    await Promise.race([copied, once(streams.gone, 'abort')]);
+    return code;
+  } finally {
+    stdin?.end();
+    for (const stream of [stdout, stderr]) stream?.destroy();
+    await ended(child);
+  }
+}
+
+/** What has lost its client has lost its streams, too; it may notice and tidy up before it is killed. */
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null || !child.pid) return;
+  const exited = once(child, 'exit');
+  await Promise.race([exited, sleep(ABANDONED_MS, undefined, { ref: false })]);
+  if (child.exitCode === null && child.signalCode === null) sendSignal(-child.pid, 'SIGKILL');
+}
+
+function started(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): Spawned {
+  try {
+    return spawnProcess(spec, stdin, terminal);
+  } catch (thrown) {
+    throw wrongState(explain(spec.command[0] ?? '', thrown as Error));
+  }
+}
+
+/** What comes when the process reads no more is thrown away: it must not keep the client from being heard. */
+function follow(client: Readable, stdin: Writable, doesEnd: boolean): void {
+  client.pipe(stdin, { end: doesEnd });
+  stdin.once('close', () => client.resume());
+}
+
+/** Resolves when all there was has been handed on. */
+async function copy(from: Readable, to: Writable | null): Promise<void> {
+  if (to) from.pipe(to, { end: false });
+  else from.resume();
+  await new Promise((resolve) => from.once('close', resolve));
 }
 
 type Child = ChildProcessByStdio<null, Readable, Readable>;
@@ -76,7 +161,7 @@ async function execute(container: Container, command: readonly string[], timeout
 }
 
 /** Rejects when it cannot be executed, when its time is over and when the caller went away. */
-function exitOf(child: Child, file: string, timeoutSeconds: number, signal: AbortSignal): Promise<number> {
+function exitOf(child: ChildProcess, file: string, timeoutSeconds: number, signal: AbortSignal): Promise<number> {
   const timeout = AbortSignal.timeout(
     timeoutSeconds > 0 ? Math.min(timeoutSeconds * 1_000, MAX_TIMER_MS) : MAX_TIMER_MS,
   );

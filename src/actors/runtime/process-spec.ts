@@ -10,7 +10,7 @@ import type { ContainerConfig, LinuxContainerConfig } from '../../machines/api/c
 import { invalid } from './errors.ts';
 import { ENTRYPOINT } from './images.ts';
 import { MARKER } from './proc.ts';
-import type { ProcessSpec } from './records.ts';
+import type { ProcessSpec, TerminalSpec } from './records.ts';
 
 /** containerd's default for an image that names none. */
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
@@ -24,6 +24,7 @@ interface User {
 
 export interface Plan {
   readonly process: ProcessSpec;
+  readonly terminal?: TerminalSpec;
   readonly ignored: readonly string[];
 }
 
@@ -50,8 +51,13 @@ export function planProcess(containerId: string, config: ContainerConfig, sandbo
       cwd: config.working_dir || '/',
       ...(user ? { uid: user.uid, gid: user.gid } : {}),
     },
+    ...terminalOf(config),
     ignored,
   };
+}
+
+function terminalOf({ stdin = false, stdin_once: stdinOnce = false, tty = false }: ContainerConfig): Partial<Plan> {
+  return stdin || tty ? { terminal: { stdin, stdinOnce: stdinOnce && !tty, tty } } : {};
 }
 
 /** A zero byte ends a string for the kernel: what follows would be lost. */
@@ -94,8 +100,6 @@ function ignoredFields(config: ContainerConfig): string[] {
   const asked: Readonly<Record<string, unknown>> = {
     mounts: config.mounts?.map((mount) => mount.container_path),
     devices: [...(config.devices ?? []), ...(config.CDI_devices ?? [])],
-    stdin: config.stdin,
-    tty: config.tty,
     resources,
     capabilities: context?.capabilities,
     readOnlyRootFilesystem: context?.readonly_rootfs,

@@ -9,6 +9,7 @@
  *     <root>/containers/<id>/process.json     ProcessRecord     written by the shim: it runs
  *     <root>/containers/<id>/exit.json        ExitRecord        written by the shim: it ended (or by the runtime: lost)
  *     <root>/containers/<id>/log.json         LogRecord         written by the shim: answers to "reopen the log"
+ *     <root>/containers/<id>/attach.sock                        held by the shim: the way to the container's streams
  *
  * Invariant: the state of a container follows from which of these files exist; nothing else is state.
  */
@@ -48,6 +49,8 @@ export interface ContainerRecord extends NamedRecord {
   /** Absolute; empty: output is dropped. */
   readonly logPath: string;
   readonly process: ProcessSpec;
+  /** Absent: it has none of them, its input is empty. */
+  readonly terminal?: TerminalSpec;
   /** What the container asked for and does not get, in words. */
   readonly ignored: readonly string[];
   /** Set before the shim is started: from here on a process may exist. */
@@ -61,6 +64,14 @@ export interface ProcessSpec {
   /** Absent: those of the runtime. */
   readonly uid?: number;
   readonly gid?: number;
+}
+
+/** What of a terminal a container has. */
+export interface TerminalSpec {
+  readonly stdin: boolean;
+  /** Input ends with the first client's. */
+  readonly stdinOnce: boolean;
+  readonly tty: boolean;
 }
 
 export interface ProcessRecord extends ProcessIdentity {

@@ -8,13 +8,16 @@ import packageJson from '../../../package.json' with { type: 'json' };
 import type * as cri from '../../machines/api/cri.ts';
 import { nowNanos } from './clock.ts';
 import type { Containers } from './containers.ts';
-import { unimplemented } from './errors.ts';
-import { execSync } from './exec.ts';
+import { invalid, unimplemented, wrongState } from './errors.ts';
+import { checkExec, execStreams, execSync } from './exec.ts';
 import type { Images } from './images.ts';
 import type { Sandboxes } from './sandboxes.ts';
 import type { Stats } from './stats.ts';
 import * as view from './status.ts';
 import { type Container, findByPrefix, type Store } from './store.ts';
+import { attachStreams, checkAttach } from './streaming/attach-stream.ts';
+import { type CommandStreams, exitStatus, type StreamsAsked, SUCCESS } from './streaming/command-streams.ts';
+import type { StreamServer } from './streaming/stream-server.ts';
 
 export interface Parts {
   readonly root: string;
@@ -23,6 +26,7 @@ export interface Parts {
   readonly containers: Containers;
   readonly sandboxes: Sandboxes;
   readonly stats: Stats;
+  readonly streams: StreamServer;
 }
 
 /** Every unary method by name. `signal` is aborted when the caller is gone or the runtime closes. */
@@ -34,7 +38,13 @@ interface Answerer {
 }
 
 export function runtimeMethods(parts: Parts): Methods {
-  return { ...nodeMethods(parts), ...sandboxMethods(parts), ...containerMethods(parts), ...statsMethods(parts) };
+  return {
+    ...nodeMethods(parts),
+    ...sandboxMethods(parts),
+    ...containerMethods(parts),
+    ...streamMethods(parts),
+    ...statsMethods(parts),
+  };
 }
 
 function nodeMethods({ root }: Parts): Methods {
@@ -48,14 +58,50 @@ function nodeMethods({ root }: Parts): Methods {
     Status: ({ verbose }: cri.StatusRequest) => view.runtimeStatus(verbose === true, root),
     RuntimeConfig: (): cri.RuntimeConfigResponse => ({ linux: { cgroup_driver: 'CGROUPFS' } }),
     UpdateRuntimeConfig: () => ({}),
-    Exec: refuse('Exec', 'it has no streaming server; use ExecSync'),
-    Attach: refuse('Attach', 'it has no streaming server; read the log file instead'),
-    PortForward: refuse('PortForward', 'its pods share the network of the host; connect to the port directly'),
     CheckpointContainer: refuse('CheckpointContainer', 'plain processes cannot be checkpointed'),
     UpdateContainerResources: refuse('UpdateContainerResources', 'plain processes have no limits'),
     UpdatePodSandboxResources: refuse('UpdatePodSandboxResources', 'plain processes have no limits'),
   };
 }
+
+/** Each checks first, as containerd does, and names the place where its client finds the stream. */
+function streamMethods({ store, streams }: Parts): Methods {
+  return {
+    Exec: async ({ container_id = '', cmd = [], ...request }: cri.ExecRequest): Promise<cri.ExecResponse> => {
+      const container = store.container(container_id);
+      checkExec(container, cmd);
+      const asked = askedOf(request);
+      const conduct = async (client: CommandStreams) =>
+        exitStatus(cmd, await execStreams(container, cmd, asked.tty, client));
+      return { url: await streams.place({ kind: 'exec', asked, conduct }) };
+    },
+    Attach: async ({ container_id = '', ...request }: cri.AttachRequest): Promise<cri.AttachResponse> => {
+      const container = store.container(container_id);
+      checkAttach(container);
+      const conduct = async (client: CommandStreams) => {
+        await attachStreams(container, client);
+        return SUCCESS;
+      };
+      return { url: await streams.place({ kind: 'attach', asked: askedOf(request), conduct }) };
+    },
+    PortForward: async ({ pod_sandbox_id = '' }: cri.PortForwardRequest): Promise<cri.PortForwardResponse> => {
+      const { id, ready } = store.sandbox(pod_sandbox_id);
+      if (!ready) throw wrongState(`sandbox container "${id}" is not running`);
+      return { url: await streams.place({ kind: 'portforward', sandboxId: id }) };
+    },
+  };
+}
+
+const askedOf = ({
+  stdin = false,
+  stdout = false,
+  stderr = false,
+  tty = false,
+}: Partial<StreamsAsked>): StreamsAsked => {
+  if (tty && stderr) throw invalid('tty and stderr cannot both be true');
+  if (!stdin && !stdout && !stderr) throw invalid('one of stdin, stdout, or stderr must be set');
+  return { stdin, stdout, stderr, tty };
+};
 
 function refuse(method: string, why: string): () => never {
   return () => {

@@ -1,17 +1,19 @@
 /**
  * The shim: one small process for each container, so that containers do not depend on the life of the daemon.
  *
- * Owns the container's pipes, its log, and the knowledge of how it ended. Started by the runtime as
- * `node shim.ts <container directory>`; speaks with it only through the files of `records.ts`.
+ * Owns the container's pipes or its terminal, its log, the socket of those who attach, and the knowledge of how it
+ * ended. Started by the runtime as `node shim.ts <container directory>`; speaks with it only through what `records.ts`
+ * names.
  * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is the last
  * thing it writes, after the log is complete and no process of the container is left.
  * Signals: SIGUSR2 reopens the log; the polite ones are ignored, because the shim ends when its container does.
  */
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { flushCompileCache } from 'node:module';
 import { constants } from 'node:os';
+import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
+import { AttachServer } from './attach-socket.ts';
 import { nowNanos } from './clock.ts';
 import { LineSplitter, LogFile, type StreamName } from './cri-log.ts';
 import { claim, errnoOf, readJson, writeJson } from './files.ts';
@@ -26,8 +28,8 @@ import {
   type ProcessSpec,
   START_ERROR_CODE,
 } from './records.ts';
-
-type Child = ChildProcessByStdio<null, Readable, Readable>;
+import { spawnProcess } from './spawn-process.ts';
+import type { Terminal } from './terminal.ts';
 
 /** Milliseconds that output may still come after the last process is gone (a pipe held by a stranger). */
 const DRAIN_MS = 2_000;
@@ -35,7 +37,7 @@ const DRAIN_MS = 2_000;
 const files = containerFiles(process.argv[2] ?? '.');
 let startedAt = '0';
 
-function main(): void {
+async function main(): Promise<void> {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
   const record = readJson(files.record, isContainerRecord);
   if (!record || !claim(files.shim, identify(process.pid))) return;
@@ -43,48 +45,58 @@ function main(): void {
     const log = new LogFile(record.logPath);
     answerReopen(log);
     checkDirectory(record.process.cwd);
-    run(record, log);
+    run(record, log, record.terminal?.tty ? (await import('./terminal.ts')).openTerminal(record.process) : null);
   } catch (thrown) {
     const message = explain(thrown, record.process);
     void killMembers(record.id, undefined).then(() => finish(START_ERROR_CODE, 'StartError', message));
   }
 }
 
-function run(record: ContainerRecord, log: LogFile): void {
-  const { command, env, cwd, uid, gid } = record.process;
-  const [file = '', ...args] = command;
-  const child: Child = spawn(file, args, {
-    env: { ...env },
-    cwd,
-    detached: true,
-    stdio: ['ignore', 'pipe', 'pipe'],
-    ...(uid === undefined ? {} : { uid }),
-    ...(gid === undefined ? {} : { gid }),
-  });
+function run(record: ContainerRecord, log: LogFile, terminal: Terminal | null): void {
+  const { child, stdin, stdout, stderr, resize } = spawnProcess(
+    record.process,
+    record.terminal?.stdin === true,
+    terminal,
+  );
   child.once('error', (thrown) => finish(START_ERROR_CODE, 'StartError', explain(thrown, record.process)));
   const identity = child.pid === undefined ? undefined : identify(child.pid);
   if (child.pid === undefined || identity === undefined) return;
   startedAt = String(nowNanos());
+  const attached = new AttachServer(dirname(files.record), {
+    stdin,
+    stdinOnce: record.terminal?.stdinOnce === true,
+    resize,
+  });
   writeJson(files.process, { ...identity, startedAt } satisfies ProcessRecord);
-  const closeLogs = [copy(child.stdout, 'stdout', log), copy(child.stderr, 'stderr', log)];
-  const pid = child.pid;
-  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()));
-  child.once('exit', (code, signal) => void end(record.id, pid, closed, closeLogs, exitCodeOf(code, signal)));
+  const closeLogs = [copy(stdout, 'stdout', log, attached), ...(stderr ? [copy(stderr, 'stderr', log, attached)] : [])];
+  const sources = stderr ? [stdout, stderr] : [stdout];
+  const closed = Promise.all(sources.map((from) => new Promise((done) => from.once('close', done))));
+  const { pid } = child;
+  child.once('exit', (code, signal) => {
+    const exitCode = exitCodeOf(code, signal);
+    void end(record.id, pid, exitCode, async () => {
+      await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, DRAIN_MS))]);
+      for (const close of closeLogs) close();
+      await attached.close();
+    });
+  });
   // The next shim then needs neither to strip the types nor to compile.
   flushCompileCache();
 }
 
-async function end(id: string, pid: number, closed: Promise<void>, closeLogs: (() => void)[], exitCode: number) {
+async function end(id: string, pid: number, exitCode: number, outputEnded: () => Promise<void>): Promise<void> {
   const finishedAt = String(nowNanos());
   await killMembers(id, pid);
-  await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, DRAIN_MS))]);
-  for (const close of closeLogs) close();
+  await outputEnded();
   finish(exitCode, exitCode === 0 ? 'Completed' : 'Error', '', finishedAt);
 }
 
-function copy(from: Readable, name: StreamName, log: LogFile): () => void {
-  const splitter = new LineSplitter(name);
-  from.on('data', (bytes: Buffer) => log.write(splitter.push(bytes)));
+function copy(from: Readable, to: StreamName, log: LogFile, attached: AttachServer): () => void {
+  const splitter = new LineSplitter(to);
+  from.on('data', (bytes: Buffer) => {
+    log.write(splitter.push(bytes));
+    attached.output(to, bytes);
+  });
   from.on('error', () => {});
   return () => log.write(splitter.end());
 }
@@ -133,4 +145,4 @@ function explain(thrown: unknown, spec: ProcessSpec): string {
   }
 }
 
-main();
+void main();

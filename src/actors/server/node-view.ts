@@ -1,7 +1,7 @@
 /**
  * What the node's API may say of the node: a read model of the kernel, looked into when somebody asks.
  *
- * Owns nothing but the kernel that it looks at. Hears `onTurn`. Requests read between turns, so that they see the state
+ * Owns nothing but the kernel that it looks at, and when its sync loop last went round. Hears `onTurn`. Requests read between turns, so that they see the state
  * at a turn's end; no request becomes an input, and none keeps a turn waiting.
  */
 import type { Kernel } from '../../kernel/kernel.ts';
@@ -16,6 +16,7 @@ import { allocatableCpus, type ExclusiveCpus } from '../../machines/pods/admissi
 import type { PodContext } from '../../machines/pods/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/types.ts';
+import { SyncLoopCheck } from './sync-loop-check.ts';
 
 /** A pod of this node: wanted, or only found in the runtime. */
 export interface NodePod {
@@ -30,7 +31,11 @@ export interface NodePod {
   readonly mounted: readonly string[];
   /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
   readonly exclusiveCpus?: ExclusiveCpus;
+  /** By volume that is set up, the claim behind it and where it lies. Absent: none. */
+  readonly claims?: ClaimPlaces;
 }
+
+export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; readonly path: string }>>;
 
 /** By name of a check, why it fails, or `null` while all is well. */
 export type Checks = Readonly<Record<string, () => string | null>>;
@@ -47,13 +52,16 @@ export interface NodeView {
   /** By signal, how many pods this incarnation of the agent evicted. */
   evictions(): Readonly<Record<string, number>>;
   pods(): readonly NodePod[];
+  /** The node's root directory; `null` before it is known. */
+  rootDir(): string | null;
+  /** What the actors know whose address begins so and has no further part; of those that ended nothing. */
+  contexts(prefix: string): readonly unknown[];
   /** CPUs that containers may have for themselves; empty where nothing keeps them apart. */
   allocatableCpus(): readonly number[];
   readonly checks: Checks;
 }
 
 const PODS = `${kubeletMachine.id}/pods/pod-`;
-/** Without a turn for longer than two periods of its sync loop upstream calls itself unhealthy. */
 const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
 const EVICTION = `${kubeletMachine.id}/eviction`;
 
@@ -64,22 +72,25 @@ interface Snapshot<Context> {
 
 export class KernelView implements NodeView {
   private kernel: Kernel | undefined;
+  private readonly syncLoop: SyncLoopCheck;
+
+  /** @param nowMs a clock that never goes back; only checks of age look at it */
+  constructor(nowMs?: () => number) {
+    this.syncLoop = new SyncLoopCheck(nowMs);
+  }
 
   /** For the kernel's option of this name. */
   readonly onTurn = (_records: readonly KernelRecord[], kernel: Kernel): void => {
     this.kernel = kernel;
+    this.syncLoop.turned(kernel.snapshotOf(SYNC_LOOP) as Parameters<SyncLoopCheck['turned']>[0]);
   };
 
   readonly checks: Checks = {
     ping: () => null,
     log: () => null,
-    syncloop: () => (this.isActive(SYNC_LOOP) ? null : 'sync Loop took longer than expected'),
+    syncloop: () => this.syncLoop.problem(this.root.settings?.syncFrequencyMs ?? 0),
     'device-plugin': () => null,
   };
-
-  private isActive(address: string): boolean {
-    return (this.kernel?.snapshotOf(address) as Snapshot<unknown> | undefined)?.status === 'active';
-  }
 
   private get root(): KubeletContext {
     const snapshot = this.kernel?.snapshotOf(kubeletMachine.id) as Snapshot<KubeletContext> | undefined;
@@ -119,22 +130,40 @@ export class KernelView implements NodeView {
     return statsPlace(settings);
   }
 
+  rootDir(): string | null {
+    return this.root.settings?.rootDir ?? null;
+  }
+
   allocatableCpus(): readonly number[] {
     const manager = this.root.settings?.admission?.cpuManager;
     return manager === undefined ? [] : allocatableCpus(manager);
   }
 
-  pods(): readonly NodePod[] {
+  contexts(prefix: string): readonly unknown[] {
     const addresses = this.kernel?.addresses ?? [];
     return addresses
-      .filter((address) => address.startsWith(PODS) && !address.slice(PODS.length).includes('/'))
+      .filter((address) => address.startsWith(prefix) && !address.includes('/', prefix.length))
       .flatMap((address) => {
-        const snapshot = this.kernel!.snapshotOf(address) as Snapshot<PodContext> | undefined;
-        if (snapshot?.status !== 'active') return [];
-        const { uid, namespace, name, pod, status, runtime, volumes } = snapshot.context;
-        const mounted = Object.keys(volumes ?? {});
-        const exclusiveCpus = snapshot.context.cpus?.exclusive ?? {};
-        return [{ uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus }];
+        const snapshot = this.kernel!.snapshotOf(address) as Snapshot<unknown> | undefined;
+        return snapshot?.status === 'active' ? [snapshot.context] : [];
       });
   }
+
+  pods(): readonly NodePod[] {
+    return (this.contexts(PODS) as readonly PodContext[]).map((context) => {
+      const { uid, namespace, name, pod, status, runtime, volumes, cpus } = context;
+      const mounted = Object.keys(volumes ?? {});
+      const claims = claimsOf(context);
+      return { uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus: cpus?.exclusive ?? {}, ...claims };
+    });
+  }
+}
+
+function claimsOf({ pod, name, volumes }: PodContext): { readonly claims?: ClaimPlaces } {
+  const claims = (pod?.spec.volumes ?? []).flatMap((volume) => {
+    const claim = volume.persistentVolumeClaim?.claimName ?? (volume.ephemeral ? `${name}-${volume.name}` : null);
+    const path = volumes?.[volume.name]?.hostPath;
+    return claim === null || path === undefined ? [] : [[volume.name, { claim, path }] as const];
+  });
+  return claims.length === 0 ? {} : { claims: Object.fromEntries(claims) };
 }

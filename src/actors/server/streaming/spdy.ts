@@ -9,28 +9,24 @@
  *   Y4 one write each round of the event loop, so that what the other side said before it closed is read before a write
  *   can fail: Node gives up a connection with its first failed write, and what it had not read is gone.
  *   Y3 a frame that is larger than any peer may send ends the connection.
- * Source: SPDY Protocol Draft 3.1; no flow control by windows, because neither end of this protocol uses it.
  */
 import type { Duplex } from 'node:stream';
+import {
+  controlHead,
+  DATA_MAX_BYTES,
+  dataHead,
+  FIN,
+  type Frame,
+  FrameReader,
+  GOAWAY,
+  HeaderPacker,
+  PING,
+  RST_STREAM,
+  SYN_STREAM,
+} from '../../spdy/frames.ts';
 
-const VERSION = 0x8003;
-const SYN_STREAM = 1;
-const RST_STREAM = 3;
-const PING = 6;
-const GOAWAY = 7;
-const FIN = 1;
-const HEAD_BYTES = 8;
-/** The length field has 24 bits; runtimes send frames of 32 KiB. */
-const FRAME_MAX_BYTES = 1024 * 1024;
-/** Largest payload of a data frame that this side sends. */
-const DATA_MAX_BYTES = 32 * 1024;
 /** What may wait for the next round of the event loop before a sender is asked to pause. */
 const WRITE_AHEAD_BYTES = 256 * 1024;
-/** Largest stored block of deflate. */
-const STORED_MAX_BYTES = 65_535;
-
-/** An empty stored block: a reader hands out what it has when it meets one, and not before. */
-const FLUSHED = Buffer.from([0, 0, 0, 0xff, 0xff]);
 
 export interface SpdyStream {
   readonly id: number;
@@ -54,12 +50,12 @@ interface Open {
 export class SpdyClient {
   private readonly socket: Duplex;
   private readonly streams = new Map<number, Open>();
-  private buffered: Buffer = Buffer.alloc(0);
+  private readonly reader = new FrameReader();
+  private readonly packer = new HeaderPacker();
   private waiting: Buffer[] = [];
   private waitingBytes = 0;
   private flushing: NodeJS.Immediate | undefined;
   private nextId = 1;
-  private hasHeader = false;
   /** Called when the socket took what `write` refused. */
   onDrain: () => void = () => {};
   onClose: () => void = () => {};
@@ -80,7 +76,7 @@ export class SpdyClient {
     this.streams.set(id, { listener, ended: false });
     const fixed = Buffer.alloc(10);
     fixed.writeUInt32BE(id, 0);
-    this.control(SYN_STREAM, 0, Buffer.concat([fixed, this.packed(headers)]));
+    this.control(SYN_STREAM, 0, Buffer.concat([fixed, this.packer.pack(headers)]));
     return {
       id,
       write: (data) => this.send(id, data),
@@ -112,18 +108,11 @@ export class SpdyClient {
   }
 
   private frame(id: number, flags: number, data: Buffer): boolean {
-    const head = Buffer.alloc(HEAD_BYTES);
-    head.writeUInt32BE(id, 0);
-    head.writeUInt32BE(flags * 0x1000000 + data.length, 4);
-    return this.queue(head, data);
+    return this.queue(dataHead(id, flags, data.length), data);
   }
 
   private control(type: number, flags: number, payload: Buffer): void {
-    const head = Buffer.alloc(HEAD_BYTES);
-    head.writeUInt16BE(VERSION, 0);
-    head.writeUInt16BE(type, 2);
-    head.writeUInt32BE(flags * 0x1000000 + payload.length, 4);
-    this.queue(head, payload);
+    this.queue(controlHead(type, flags, payload.length), payload);
   }
 
   /** False when enough waits: `onDrain` says when it is gone. */
@@ -142,41 +131,18 @@ export class SpdyClient {
     if (this.socket.writable && this.socket.write(bytes)) this.onDrain();
   }
 
-  /** Names and values in a stored deflate block; the zlib header goes before the first of a connection. */
-  private packed(headers: Readonly<Record<string, string>>): Buffer {
-    const entries = Object.entries(headers);
-    const parts = [uint32(entries.length)];
-    for (const text of entries.flatMap(([name, value]) => [name.toLowerCase(), value])) {
-      const bytes = Buffer.from(text);
-      parts.push(uint32(bytes.length), bytes);
-    }
-    const block = Buffer.concat(parts);
-    if (block.length > STORED_MAX_BYTES) throw new Error('headers of a stream are larger than one block');
-    const stored = Buffer.alloc(5);
-    stored.writeUInt16LE(block.length, 1);
-    stored.writeUInt16LE(block.length ^ 0xffff, 3);
-    const header = this.hasHeader ? Buffer.alloc(0) : Buffer.from([0x78, 0x01]);
-    this.hasHeader = true;
-    return Buffer.concat([header, stored, block, FLUSHED]);
-  }
-
   private take(chunk: Buffer): void {
-    let rest = this.buffered.length === 0 ? chunk : Buffer.concat([this.buffered, chunk]);
-    while (rest.length >= HEAD_BYTES) {
-      const length = rest.readUInt32BE(4) & 0xffffff;
-      if (length > FRAME_MAX_BYTES) return void this.socket.destroy();
-      if (rest.length < HEAD_BYTES + length) break;
-      this.frameTaken(rest, rest.subarray(HEAD_BYTES, HEAD_BYTES + length));
-      rest = rest.subarray(HEAD_BYTES + length);
+    this.reader.push(chunk);
+    try {
+      for (let frame = this.reader.next(); frame; frame = this.reader.next()) this.frameTaken(frame);
+    } catch {
+      this.socket.destroy();
     }
-    this.buffered = rest;
   }
 
-  private frameTaken(head: Buffer, payload: Buffer): void {
-    const first = head.readUInt32BE(0);
-    const flags = head.readUInt8(4);
-    if (first < 0x80000000) this.dataTaken(first, flags, payload);
-    else this.controlTaken(first & 0xffff, flags, payload);
+  private frameTaken(frame: Frame): void {
+    if (frame.kind === 'data') this.dataTaken(frame.stream, frame.flags, frame.payload);
+    else this.controlTaken(frame.type, frame.flags, frame.payload);
   }
 
   private dataTaken(id: number, flags: number, payload: Buffer): void {
@@ -203,10 +169,4 @@ export class SpdyClient {
     for (const stream of this.streams.values()) this.ended(stream);
     this.onClose();
   }
-}
-
-function uint32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32BE(value);
-  return bytes;
 }

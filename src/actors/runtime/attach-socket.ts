@@ -1,0 +1,170 @@
+/**
+ * How the runtime reaches the streams of a running container: a socket in the container's folder, held by its shim.
+ *
+ * A message is a byte that names the channel, the length of its data, and the data. Invariants: output goes to those
+ * who are attached now, from now on; one who reads too slowly is cut off, because a container never waits for a
+ * stranger; input of several clients reaches the container in the order in which it came.
+ */
+import { closeSync, constants, openSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import type { Writable } from 'node:stream';
+import type { TerminalSize } from './terminal.ts';
+
+/** Name of the socket in the container's folder. */
+const SOCKET = 'attach.sock';
+const HEAD_BYTES = 5;
+const SIZE_BYTES = 4;
+/** Largest message: twice what a client's largest may bring; output comes in the pieces that pipes give. */
+const MESSAGE_MAX_BYTES = 8 * 1024 * 1024;
+/** What may wait for one client that reads slowly. */
+const BEHIND_MAX_BYTES = 1024 * 1024;
+/** Clients at once: people who look at one container. */
+const CLIENTS_MAX = 64;
+/** How long the last output may take to reach the clients when the container has ended. */
+const LINGER_MS = 2_000;
+
+/** `end`: the container has ended, and this was all of its output. */
+const CHANNELS = ['stdin', 'stdout', 'stderr', 'resize', 'end'] as const;
+type Channel = (typeof CHANNELS)[number];
+
+function message(channel: Channel, data: Buffer): Buffer {
+  const head = Buffer.alloc(HEAD_BYTES);
+  head.writeUInt8(CHANNELS.indexOf(channel), 0);
+  head.writeUInt32BE(data.length, 1);
+  return Buffer.concat([head, data]);
+}
+
+/** Tells each message of a connection; one that nobody may send ends it. */
+function listen(socket: Socket, heard: (channel: Channel, data: Buffer) => void): void {
+  let buffered = Buffer.alloc(0);
+  socket.on('error', () => socket.destroy());
+  socket.on('data', (chunk: Buffer) => {
+    buffered = buffered.length === 0 ? Buffer.from(chunk) : Buffer.concat([buffered, chunk]);
+    for (let next = messageOf(buffered); next !== 'none'; next = messageOf(buffered)) {
+      if (next === 'broken') {
+        socket.destroy();
+        return;
+      }
+      buffered = next.rest;
+      heard(next.channel, next.data);
+    }
+  });
+}
+
+interface Message {
+  readonly channel: Channel;
+  readonly data: Buffer;
+  readonly rest: Buffer<ArrayBuffer>;
+}
+
+function messageOf(bytes: Buffer<ArrayBuffer>): Message | 'none' | 'broken' {
+  if (bytes.length < HEAD_BYTES) return 'none';
+  const [channel, end] = [CHANNELS[bytes.readUInt8(0)], HEAD_BYTES + bytes.readUInt32BE(1)];
+  if (!channel || end > MESSAGE_MAX_BYTES) return 'broken';
+  if (bytes.length < end) return 'none';
+  return { channel, data: bytes.subarray(HEAD_BYTES, end), rest: bytes.subarray(end) };
+}
+
+// ---- the shim's side ------------------------------------------------------------------------------------------------
+
+export interface Attachable {
+  readonly stdin: Writable | null;
+  /** The first client that has said all it has to say closes the container's input. */
+  readonly stdinOnce: boolean;
+  readonly resize: (size: TerminalSize) => void;
+}
+
+export class AttachServer {
+  private readonly server: Server;
+  private readonly clients = new Set<Socket>();
+
+  /** @param directory the container's; a path that is too long for a socket is no matter */
+  constructor(directory: string, container: Attachable) {
+    this.server = createServer((socket) => this.joined(socket, container));
+    this.server.maxConnections = CLIENTS_MAX;
+    // Without the socket a container runs as well; who wants to attach is told that there is none.
+    this.server.on('error', () => {});
+    const before = process.cwd();
+    process.chdir(directory);
+    this.server.listen(SOCKET);
+    process.chdir(before);
+    this.server.unref();
+  }
+
+  output(channel: 'stdout' | 'stderr', data: Buffer): void {
+    for (const client of this.clients) {
+      if (client.writableLength > BEHIND_MAX_BYTES) client.destroy();
+      else client.write(message(channel, data));
+    }
+  }
+
+  /** Resolves when the clients have heard the last output, or had their time. */
+  async close(): Promise<void> {
+    const clients = [...this.clients];
+    const heard = clients.map((client) => new Promise((resolve) => client.once('close', resolve)));
+    for (const client of clients) client.end(message('end', Buffer.alloc(0)));
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise((resolve) => (timer = setTimeout(resolve, LINGER_MS)));
+    await Promise.race([Promise.all(heard), late]);
+    clearTimeout(timer);
+  }
+
+  private joined(socket: Socket, { stdin, stdinOnce, resize }: Attachable): void {
+    this.clients.add(socket);
+    socket.once('close', () => this.clients.delete(socket));
+    listen(socket, (channel, data) => {
+      if (channel === 'resize' && data.length === SIZE_BYTES)
+        resize({ columns: data.readUInt16BE(0), rows: data.readUInt16BE(2) });
+      if (channel !== 'stdin' || !stdin?.writable) return;
+      if (data.length === 0) {
+        if (stdinOnce) stdin.end();
+      } else if (!stdin.write(data)) {
+        socket.pause();
+        stdin.once('drain', () => socket.resume());
+      }
+    });
+  }
+}
+
+// ---- the runtime's side ---------------------------------------------------------------------------------------------
+
+export interface Attachment {
+  readonly socket: Socket;
+  /** False when the container takes no more for now: wait for `drain` of the socket. */
+  input(data: Buffer): boolean;
+  endInput(): void;
+  readonly resize: (size: TerminalSize) => void;
+}
+
+export interface AttachListener {
+  output(channel: 'stdout' | 'stderr', data: Buffer): void;
+  /** The container has ended; without this word before the socket's end the client was cut off. */
+  ended(): void;
+}
+
+/** Rejects when the container has no shim that listens. */
+export async function attachTo(directory: string, listener: AttachListener): Promise<Attachment> {
+  // The way through the descriptor is short, however long the folder's own path is.
+  const fd = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+  const socket = connect(`/proc/self/fd/${fd}/${SOCKET}`);
+  try {
+    await new Promise<void>((resolve, reject) => socket.once('connect', resolve).once('error', reject));
+  } finally {
+    closeSync(fd);
+  }
+  listen(socket, (channel, data) => {
+    if (channel === 'stdout' || channel === 'stderr') listener.output(channel, data);
+    if (channel === 'end') listener.ended();
+  });
+  return {
+    socket,
+    input: (data) => socket.write(message('stdin', data)),
+    endInput: () => void socket.write(message('stdin', Buffer.alloc(0))),
+    resize: ({ columns, rows }) => {
+      const size = Buffer.alloc(SIZE_BYTES);
+      size.writeUInt16BE(columns, 0);
+      size.writeUInt16BE(rows, 2);
+      socket.write(message('resize', size));
+    },
+  };
+}

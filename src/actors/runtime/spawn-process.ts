@@ -1,0 +1,66 @@
+/**
+ * Starts a process of a container, with pipes or with a terminal, as a session of its own.
+ *
+ * Used by the shim for the container's own process and by the runtime for commands beside it.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { accessSync, constants, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import type { ProcessSpec } from './records.ts';
+import type { Terminal, TerminalSize } from './terminal.ts';
+
+/** A process and its streams. With a terminal there is one stream of output, and input goes to it too. */
+export interface Spawned {
+  readonly child: ChildProcess;
+  readonly stdin: Writable | null;
+  readonly stdout: Readable;
+  readonly stderr: Readable | null;
+  readonly resize: (size: TerminalSize) => void;
+}
+
+const TERMINAL_TYPE = 'xterm';
+/** Starts the rest of its arguments with the terminal that is its first one; see `terminal.ts`. */
+const TAKE_TERMINAL = 'exec <>"$0" >&0 2>&1; exec "$@"';
+
+/** Throws or emits `error` on the child when it cannot be executed; both as Node's `spawn` says it. */
+export function spawnProcess(spec: ProcessSpec, stdin: boolean, terminal: Terminal | null): Spawned {
+  const { command, env, cwd, uid, gid } = spec;
+  const common = {
+    cwd,
+    detached: true,
+    ...(uid === undefined ? {} : { uid }),
+    ...(gid === undefined ? {} : { gid }),
+  };
+  if (terminal) {
+    mustBeExecutable(command[0] ?? '', spec);
+    const child = spawn('/bin/sh', ['-c', TAKE_TERMINAL, terminal.path, ...command], {
+      ...common,
+      env: { TERM: TERMINAL_TYPE, ...env },
+      stdio: 'ignore',
+    });
+    const { stream } = terminal;
+    return { child, stdin: stdin ? stream : null, stdout: stream, stderr: null, resize: terminal.resize };
+  }
+  const [file = '', ...args] = command;
+  const child = spawn(file, args, { ...common, env: { ...env }, stdio: [stdin ? 'pipe' : 'ignore', 'pipe', 'pipe'] });
+  // A process may end or close its input while something is on its way to it.
+  child.stdin?.on('error', () => {});
+  return { child, stdin: child.stdin, stdout: child.stdout!, stderr: child.stderr, resize: () => {} };
+}
+
+/** The shell between would find out too late for anybody to hear of it. */
+function mustBeExecutable(file: string, { env, cwd }: ProcessSpec): void {
+  const directories = file.includes('/') ? ['.'] : (env['PATH'] ?? '').split(':');
+  const found = directories.some((directory) => isExecutable(resolve(cwd, directory, file)));
+  if (!found) throw Object.assign(new Error(`spawn ${file} ENOENT`), { code: 'ENOENT', syscall: `spawn ${file}` });
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * Attach: a client at the streams of a container's own process, from now until one of the two ends.
+ *
+ * Decides, as containerd: a client whose input has ended leaves, unless the container's input ends with it.
+ */
+
+import { type Attachment, attachTo } from '../attach-socket.ts';
+import { wrongState } from '../errors.ts';
+import { stateOf } from '../status.ts';
+import type { Container } from '../store.ts';
+import type { CommandStreams } from './command-streams.ts';
+
+/** @throws CriError when nothing runs that could be attached to */
+export function checkAttach(container: Container): void {
+  if (!container.running)
+    throw wrongState(`failed to attach to container: container is in ${stateOf(container)} state`);
+}
+
+/** Resolves when the attachment is over. Rejects when there is no way to the container, and for a client that is cut off. */
+export async function attachStreams(container: Container, streams: CommandStreams): Promise<void> {
+  checkAttach(container);
+  let isWhole = false;
+  const attachment = await attachTo(container.directory, {
+    output: (channel, data) => {
+      const to = streams[channel];
+      if (!to || to.write(data)) return;
+      attachment.socket.pause();
+      to.once('drain', () => attachment.socket.resume());
+    },
+    ended: () => {
+      isWhole = true;
+    },
+  });
+  const over = new Promise<void>((resolve) => {
+    const leave = () => {
+      isWhole = true;
+      resolve();
+    };
+    attachment.socket.once('close', () => resolve());
+    streams.gone.addEventListener('abort', leave);
+    streams.sizes.follow(attachment.resize);
+    forwardInput(streams, attachment, container.record.terminal?.stdinOnce === true ? () => {} : leave);
+  });
+  await over;
+  attachment.socket.destroy();
+  if (!isWhole) throw wrongState('the container wrote faster than its output was read');
+}
+
+function forwardInput({ stdin }: CommandStreams, attachment: Attachment, left: () => void): void {
+  stdin?.on('data', (data: Buffer) => {
+    if (attachment.input(data)) return;
+    stdin.pause();
+    attachment.socket.once('drain', () => stdin.resume());
+  });
+  stdin?.once('end', () => {
+    attachment.endInput();
+    left();
+  });
+}

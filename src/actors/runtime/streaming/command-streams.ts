@@ -1,0 +1,183 @@
+/**
+ * The streams of one command between a client and a process, whichever protocol the client speaks.
+ *
+ * Decides: how the streams of `v4.channel.k8s.io` are told apart, over SPDY by the header `streamtype`, over WebSocket by
+ * the first byte of a message. Invariant: the status is the last thing that a client hears, once.
+ */
+import { type Duplex, PassThrough, type Readable, Writable } from 'node:stream';
+import type { WebSocket } from 'ws';
+import { type SpdyServerStream, SpdySession } from '../../spdy/session.ts';
+import type { TerminalSize } from '../terminal.ts';
+
+/** Which streams a client asked the runtime for. */
+export interface StreamsAsked {
+  readonly stdin: boolean;
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+  readonly tty: boolean;
+}
+
+export interface CommandStreams {
+  readonly stdin: Readable | null;
+  readonly stdout: Writable | null;
+  readonly stderr: Writable | null;
+  /** What the client's terminal comes to have. */
+  readonly sizes: Sizes;
+  /** Says how it ended, after all output, and lets the client go. */
+  end(status: object): void;
+  /** Aborted when the client is gone. */
+  readonly gone: AbortSignal;
+}
+
+/** The size of a terminal, which may be known before there is a terminal. */
+class Sizes {
+  private last: TerminalSize | undefined;
+  private listener: ((size: TerminalSize) => void) | undefined;
+
+  tell(size: TerminalSize): void {
+    this.last = size;
+    this.listener?.(size);
+  }
+
+  /** Hears the last one at once, and each later one. */
+  follow(listener: (size: TerminalSize) => void): void {
+    this.listener = listener;
+    if (this.last) listener(this.last);
+  }
+}
+
+export const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
+
+/** Until a client that upgraded must have opened what it asked for: upstream's. */
+const OPENING_LIMIT_MS = 30_000;
+/** A size is a few digits. */
+const SIZE_MAX_BYTES = 1_024;
+const CHANNELS = ['stdin', 'stdout', 'stderr', 'error', 'resize'] as const;
+
+/** Resolves when the client has opened its streams. Rejects when it went or took too long; it is gone then. */
+export function spdyStreams(socket: Duplex, head: Buffer, asked: StreamsAsked): Promise<CommandStreams> {
+  const wanted = new Set<string>(['error']);
+  for (const name of ['stdin', 'stdout', 'stderr'] as const) if (asked[name]) wanted.add(name);
+  if (asked.tty) wanted.add('resize');
+  const found = new Map<string, SpdyServerStream>();
+  let isComplete = false;
+  return new Promise((resolve, reject) => {
+    const late = setTimeout(() => socket.destroy(), OPENING_LIMIT_MS);
+    const session = new SpdySession(socket, head, (stream) => {
+      const type = stream.headers['streamtype'] ?? '';
+      if (wanted.delete(type)) found.set(type, stream);
+      else stream.destroy();
+      if (wanted.size === 0 && !isComplete) {
+        isComplete = true;
+        clearTimeout(late);
+        resolve(overSpdy(session, found));
+      }
+    });
+    session.gone.addEventListener('abort', () => {
+      clearTimeout(late);
+      reject(new Error('the client went away before it opened its streams'));
+    });
+  });
+}
+
+function overSpdy(session: SpdySession, found: ReadonlyMap<string, SpdyServerStream>): CommandStreams {
+  const streams: CommandStreams = {
+    stdin: found.get('stdin') ?? null,
+    stdout: found.get('stdout') ?? null,
+    stderr: found.get('stderr') ?? null,
+    sizes: new Sizes(),
+    end: (status) =>
+      void outputEnded(streams).then(() => found.get('error')!.end(JSON.stringify(status), () => session.close())),
+    gone: session.gone,
+  };
+  for (const name of ['stdout', 'stderr', 'error']) found.get(name)?.resume();
+  found.get('resize')?.on('data', (chunk: Buffer) => resized(chunk, streams));
+  return streams;
+}
+
+/** A connection whose handshake is done. */
+export function webSocketStreams(client: WebSocket, asked: StreamsAsked): CommandStreams {
+  const gone = new AbortController();
+  const stdin = asked.stdin ? new PassThrough() : null;
+  const say = (channel: (typeof CHANNELS)[number], chunk: Buffer, done?: (error?: Error) => void) =>
+    client.send(Buffer.concat([Buffer.from([CHANNELS.indexOf(channel)]), chunk]), done);
+  const output = (name: 'stdout' | 'stderr') =>
+    new Writable({ write: (chunk: Buffer, _encoding, done) => say(name, chunk, done) }).on('error', () => {});
+  const streams: CommandStreams = {
+    stdin,
+    stdout: asked.stdout ? output('stdout') : null,
+    stderr: asked.stderr ? output('stderr') : null,
+    sizes: new Sizes(),
+    end: (status) =>
+      void outputEnded(streams).then(() => say('error', Buffer.from(JSON.stringify(status)), () => client.close(1000))),
+    gone: gone.signal,
+  };
+  client.on('message', (data: Buffer) => {
+    const [channel, payload] = [CHANNELS[data[0] ?? -1], data.subarray(1)];
+    if (channel === 'resize') resized(payload, streams);
+    if (channel !== 'stdin' || !stdin || stdin.write(payload)) return;
+    client.pause();
+    stdin.once('drain', () => client.resume());
+  });
+  client.on('error', () => client.terminate());
+  client.once('close', () => {
+    stdin?.destroy();
+    gone.abort();
+  });
+  // Upstream's first word: an empty frame shows the client that the streams are there.
+  say('stdout', Buffer.alloc(0));
+  return streams;
+}
+
+async function outputEnded({ stdout, stderr }: CommandStreams): Promise<void> {
+  // A stream that was destroyed ends too: its callback gets the error.
+  const streams = [stdout, stderr].filter((stream) => stream !== null);
+  await Promise.all(streams.map((stream) => new Promise<void>((ended) => stream.end(() => ended()))));
+}
+
+/** `{"Width": 80, "Height": 24}`; what is no size is not heard, as upstream. */
+function resized(chunk: Buffer, streams: CommandStreams): void {
+  if (chunk.length > SIZE_MAX_BYTES) return;
+  for (const line of chunk.toString('latin1').split('\n')) {
+    const size = sizeOf(line);
+    if (size) streams.sizes.tell(size);
+  }
+}
+
+function sizeOf(line: string): TerminalSize | null {
+  try {
+    const { Width: columns, Height: rows } = JSON.parse(line) as { Width?: unknown; Height?: unknown };
+    return isCount(columns) && isCount(rows) ? { columns, rows } : null;
+  } catch {
+    return null;
+  }
+}
+
+const isCount = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) > 0 && Number(value) < 65_536;
+
+// ---- how it ended ---------------------------------------------------------------------------------------------------
+
+export const SUCCESS = { metadata: {}, status: 'Success' };
+
+/** @param command as its client gave it */
+export const exitStatus = (command: readonly string[], code: number): object =>
+  code === 0
+    ? SUCCESS
+    : {
+        metadata: {},
+        status: 'Failure',
+        message: `command terminated with non-zero exit code: error executing command [${command.join(' ')}], exit code ${code}`,
+        reason: 'NonZeroExitCode',
+        details: { causes: [{ reason: 'ExitCode', message: String(code) }] },
+      };
+
+/** Of a command that could not be run, or a container that could not be attached to. */
+export const failureStatus = (why: string): object => ({
+  metadata: {},
+  status: 'Failure',
+  message: `Internal error occurred: ${why}`,
+  reason: 'InternalError',
+  details: { causes: [{ message: why }] },
+  code: 500,
+});

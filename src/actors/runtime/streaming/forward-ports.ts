@@ -1,0 +1,102 @@
+/**
+ * PortForward: connections to ports of a pod, which are those of the host here, many of them over one connection.
+ *
+ * Decides: one request of the client is two streams with the same `requestid`, one for data and one for what went wrong.
+ * Invariants: a connection ends with its two streams, and the other way round; what has only one of them is dropped.
+ */
+import { connect, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type SpdyServerStream, SpdySession } from '../../spdy/session.ts';
+
+export const PORT_PROTOCOL = 'portforward.k8s.io';
+
+/** Upstream's: how long the second stream of a request may take to come. */
+const PAIRING_LIMIT_MS = 30_000;
+
+interface Pair {
+  data?: SpdyServerStream;
+  error?: SpdyServerStream;
+  readonly late: NodeJS.Timeout;
+}
+
+/** Serves an upgraded connection until the client ends it. */
+export function forwardPorts(socket: Duplex, head: Buffer, sandboxId: string): void {
+  const pairs = new Map<string, Pair>();
+  const drop = (id: string): void => {
+    const pair = pairs.get(id);
+    pairs.delete(id);
+    pair?.data?.destroy();
+    pair?.error?.destroy();
+  };
+  const session = new SpdySession(socket, head, (stream) => {
+    const { streamtype: type, requestid: id = '', port = '' } = stream.headers;
+    if (type !== 'data' && type !== 'error') {
+      stream.destroy();
+      return;
+    }
+    const pair = pairs.get(id) ?? { late: setTimeout(() => drop(id), PAIRING_LIMIT_MS) };
+    pairs.set(id, pair);
+    pair[type] = stream;
+    if (!pair.data || !pair.error) return;
+    clearTimeout(pair.late);
+    pairs.delete(id);
+    void forward(Number(port), pair.data, pair.error, sandboxId);
+  });
+  session.gone.addEventListener('abort', () => {
+    for (const { late } of pairs.values()) clearTimeout(late);
+  });
+}
+
+async function forward(port: number, data: SpdyServerStream, error: SpdyServerStream, sandboxId: string) {
+  // The client says nothing here; its end of the stream is the end of what it has to say.
+  error.resume();
+  try {
+    join(await connected(port), data);
+    data.once('close', () => error.end());
+  } catch (thrown) {
+    const why = `error forwarding port ${port} to pod ${sandboxId}, uid : ${(thrown as Error).message}`;
+    error.end(why);
+    data.end();
+    data.resume();
+  }
+}
+
+/** Over either family, as upstream tries them. Rejects with both refusals in one text. */
+async function connected(port: number): Promise<Socket> {
+  const refusals: string[] = [];
+  for (const host of ['127.0.0.1', '::1']) {
+    try {
+      return await opened(port, host);
+    } catch (thrown) {
+      refusals.push((thrown as NodeJS.ErrnoException).code === 'ECONNREFUSED' ? 'connection refused' : String(thrown));
+    }
+  }
+  const [first = '', second = ''] = refusals;
+  throw new Error(
+    `failed to connect to localhost:${port} on the host, IPv4: dial tcp4 127.0.0.1:${port}: connect: ${first} ` +
+      `IPv6 dial tcp6 [::1]:${port}: connect: ${second}`,
+  );
+}
+
+const opened = (port: number, host: string): Promise<Socket> =>
+  new Promise((resolve, reject) => {
+    const socket = connect({ port, host, allowHalfOpen: true, noDelay: true });
+    socket.once('connect', () => {
+      socket.removeListener('error', reject);
+      resolve(socket);
+    });
+    socket.once('error', reject);
+  });
+
+/** Each side's end is passed on; when one is gone without, the other goes. */
+function join(socket: Socket, stream: SpdyServerStream): void {
+  socket.on('error', () => socket.destroy());
+  socket.pipe(stream);
+  stream.pipe(socket);
+  socket.once('close', () => {
+    if (!socket.readableEnded) stream.destroy();
+  });
+  stream.once('close', () => {
+    if (!stream.readableEnded || !stream.writableFinished) socket.destroy();
+  });
+}

@@ -1,0 +1,163 @@
+/**
+ * The streaming server of the embedded runtime: where exec, attach and port forward happen once CRI has named the place.
+ *
+ * Owns: a listener on a loopback port, opened with the first stream that somebody asks for, and the tickets to it.
+ * Decides who may come: whoever holds a ticket, once, soon. Invariants:
+ *   M1 a ticket is a number that nobody can guess, for one use within {@link TICKET_MS}; there are never more than
+ *   {@link TICKETS_MAX}.
+ *   M2 a stream that fails costs itself: its client is told why where the protocol can say it.
+ * Protocols: `v4.channel.k8s.io` over SPDY and over WebSocket, `portforward.k8s.io` over SPDY.
+ */
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { status } from '@grpc/grpc-js';
+import { CriError, messageOf } from '../errors.ts';
+import {
+  COMMAND_PROTOCOL,
+  type CommandStreams,
+  failureStatus,
+  type StreamsAsked,
+  spdyStreams,
+  webSocketStreams,
+} from './command-streams.ts';
+import { forwardPorts, PORT_PROTOCOL } from './forward-ports.ts';
+
+/** Upstream's: how long a place stays open for its client. */
+const TICKET_MS = 60_000;
+/** Upstream's: requests that wait for their clients. */
+const TICKETS_MAX = 1_000;
+const TICKET_BYTES = 16;
+/** Largest message of a WebSocket; kubectl sends up to 32 KiB. */
+const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
+
+/** What happens once the client is there. */
+export type Stream =
+  | {
+      readonly kind: 'exec' | 'attach';
+      readonly asked: StreamsAsked;
+      /** Runs to its end. Resolves with the status that the client hears. */
+      readonly conduct: (streams: CommandStreams) => Promise<object>;
+    }
+  | { readonly kind: 'portforward'; readonly sandboxId: string };
+
+interface Ticket {
+  readonly stream: Stream;
+  readonly expires: NodeJS.Timeout;
+}
+
+export class StreamServer {
+  private readonly tickets = new Map<string, Ticket>();
+  private readonly sockets = new Set<Duplex>();
+  private server: Promise<Server> | undefined;
+
+  /** The URL where a client finds this stream. @throws CriError when too many are waited for */
+  async place(stream: Stream): Promise<string> {
+    if (this.tickets.size >= TICKETS_MAX) {
+      throw new CriError(status.RESOURCE_EXHAUSTED, 'maximum number of in-flight requests exceeded');
+    }
+    this.server ??= this.listen();
+    const { port } = (await this.server).address() as AddressInfo;
+    const token = randomBytes(TICKET_BYTES).toString('base64url');
+    const expires = setTimeout(() => this.tickets.delete(token), TICKET_MS);
+    expires.unref();
+    this.tickets.set(token, { stream, expires });
+    return `http://127.0.0.1:${port}/${stream.kind}/${token}`;
+  }
+
+  /** Ends every stream. */
+  async close(): Promise<void> {
+    for (const { expires } of this.tickets.values()) clearTimeout(expires);
+    this.tickets.clear();
+    for (const socket of this.sockets) socket.destroy();
+    const server = await this.server?.catch(() => undefined);
+    server?.closeAllConnections();
+    server?.close();
+  }
+
+  private async listen(): Promise<Server> {
+    const server = createServer((request, response) => {
+      response.writeHead(this.taken(request) ? 400 : 404, { connection: 'close' });
+      response.end(
+        request.url === undefined ? '' : 'you must open a stream here: upgrade to SPDY/3.1 or to a WebSocket\n',
+      );
+    });
+    server.on('upgrade', (request, socket, head) => void this.upgraded(request, socket, head));
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    // Streams keep the process, the place where they begin does not.
+    return server.unref();
+  }
+
+  private taken({ url = '' }: IncomingMessage): Stream | undefined {
+    const [, kind = '', token = ''] = url.split(/[/?]/);
+    const ticket = this.tickets.get(token);
+    if (ticket?.stream.kind !== kind) return undefined;
+    this.tickets.delete(token);
+    clearTimeout(ticket.expires);
+    return ticket.stream;
+  }
+
+  private async upgraded(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    this.sockets.add(socket);
+    socket.once('close', () => this.sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+    const stream = this.taken(request);
+    if (!stream) return answer(socket, 404, {}, '404 page not found\n');
+    try {
+      if (request.headers.upgrade?.toLowerCase() === 'websocket') await overWebSocket(stream, request, socket, head);
+      else await overSpdy(stream, request, socket, head);
+    } catch {
+      // The client is gone, or broke the protocol: there is nobody to tell.
+      socket.destroy();
+    }
+  }
+}
+
+async function overSpdy(stream: Stream, request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+  const accepted = stream.kind === 'portforward' ? PORT_PROTOCOL : COMMAND_PROTOCOL;
+  const offered = (request.headersDistinct['x-stream-protocol-version'] ?? []).flatMap((line) => line.split(/, */));
+  if (offered.length === 0) {
+    return answer(socket, 400, {}, 'unable to upgrade: X-Stream-Protocol-Version is required\n');
+  }
+  if (!offered.includes(accepted)) {
+    const why = `unable to negotiate protocol: client supports [${offered.join(' ')}], server accepts [${accepted}]`;
+    return answer(socket, 403, { 'X-Accepted-Stream-Protocol-Versions': accepted }, `unable to upgrade: ${why}\n`);
+  }
+  const headers = { Connection: 'Upgrade', Upgrade: 'SPDY/3.1', 'X-Stream-Protocol-Version': accepted };
+  socket.write(headOf(101, headers));
+  if (stream.kind === 'portforward') forwardPorts(socket, head, stream.sandboxId);
+  else await conducted(stream, await spdyStreams(socket, head, stream.asked));
+}
+
+async function overWebSocket(stream: Stream, request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+  const offered = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());
+  if (stream.kind === 'portforward' || !offered.includes(COMMAND_PROTOCOL)) return answer(socket, 403, {}, '');
+  const { WebSocketServer } = await import('ws');
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: MESSAGE_MAX_BYTES,
+    perMessageDeflate: false,
+    handleProtocols: () => COMMAND_PROTOCOL,
+  });
+  server.handleUpgrade(request, socket, head, (client) => {
+    void conducted(stream, webSocketStreams(client, stream.asked));
+  });
+}
+
+async function conducted(stream: Exclude<Stream, { kind: 'portforward' }>, streams: CommandStreams): Promise<void> {
+  const ended = await stream.conduct(streams).catch((thrown: unknown) => failureStatus(messageOf(thrown)));
+  streams.end(ended);
+}
+
+function answer(socket: Duplex, code: number, headers: Readonly<Record<string, string>>, body: string): void {
+  const length = { 'Content-Type': 'text/plain; charset=utf-8', 'Content-Length': String(body.length) };
+  socket.end(headOf(code, { ...headers, ...length, Connection: 'close' }) + body);
+}
+
+function headOf(code: number, headers: Readonly<Record<string, string>>): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${code} ${STATUS_CODES[code]}\r\n${lines.join('')}\r\n`;
+}

@@ -1,0 +1,135 @@
+/**
+ * kubectl and `statelet exec` at a node without a container runtime of its own: exec, attach and port-forward of the
+ * embedded runtime, by WebSocket and by SPDY, with a terminal and without.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startApiServer } from '../fakes/api-server/index.ts';
+import { eventually, freePort, STATELET, TestNode } from '../support/daemon.ts';
+import { requirement } from '../support/require.ts';
+
+const missing = ['kubectl', 'script'].find((tool) => spawnSync('which', [tool]).status !== 0);
+const skip = requirement('kubectl', missing === undefined ? null : `there is no ${missing}`).skip;
+
+const SCRIPT = 'echo ready; trap "exit 0" TERM; while read line; do echo got $line; done; while :; do sleep 1; done';
+
+describe.skipIf(skip)('streams of the embedded runtime', () => {
+  let node: TestNode;
+  let server: Awaited<ReturnType<typeof startApiServer>>;
+  let kubeconfig: string;
+
+  beforeAll(async () => {
+    server = await startApiServer();
+    kubeconfig = await server.kubeconfig('admin');
+    node = new TestNode({ flags: [`--client-ca-file=${server.caFile}`] });
+    await node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
+    server.create(pod('app', { command: ['sh', '-c', SCRIPT], stdin: true }));
+    server.create(pod('shell', { command: ['sh'], stdin: true, tty: true }));
+    await eventually('both run', () =>
+      server.store
+        .list('v1', 'pods', 'default')
+        .every(({ status }) => (status as { phase?: string }).phase === 'Running'),
+    );
+  }, 60_000);
+  afterAll(async () => {
+    for (const name of ['app', 'shell']) server?.delete('v1', 'pods', name);
+    await eventually('the pods are gone', () => server?.store.list('v1', 'pods', 'default').length === 0);
+    await node?.close();
+    await server?.close();
+  });
+
+  /** A file and its arguments, or a line for a terminal of its own. */
+  async function run(argv: readonly string[], { stdin = '', env = {} }: { stdin?: string; env?: object } = {}) {
+    const [file = '', ...args] = argv;
+    const child = spawn(file, args, { env: { ...process.env, ...env } });
+    const said = { stdout: '', stderr: '' };
+    for (const name of ['stdout', 'stderr'] as const) child[name].on('data', (chunk) => (said[name] += String(chunk)));
+    child.stdin.end(stdin);
+    const [code] = (await once(child, 'close')) as [number];
+    return { code, ...said };
+  }
+  const kubectl = (...argv: string[]) => [
+    'kubectl',
+    `--kubeconfig=${kubeconfig}`,
+    `--cache-dir=${join(node.directory, 'cache')}`,
+    ...argv,
+  ];
+  const quoted = (argv: readonly string[]) => argv.map((word) => `'${word}'`).join(' ');
+  const onTerminal = (argv: readonly string[]) => ['script', '-qec', quoted(argv), '/dev/null'];
+
+  describe.each(['true', 'false'])('by WebSocket: %s', (isWebSocket) => {
+    const env = { KUBECTL_REMOTE_COMMAND_WEBSOCKETS: isWebSocket, KUBECTL_PORT_FORWARD_WEBSOCKETS: isWebSocket };
+
+    test('exec passes input, output and the exit code', async () => {
+      expect(await run(kubectl('exec', '-i', 'app', '--', 'cat'), { stdin: 'typed\n', env })).toMatchObject({
+        code: 0,
+        stdout: 'typed\n',
+      });
+      expect(await run(kubectl('exec', 'app', '--', 'sh', '-c', 'echo no >&2; exit 7'), { env })).toEqual({
+        code: 7,
+        stdout: '',
+        stderr: 'no\ncommand terminated with exit code 7\n',
+      });
+    });
+
+    test('exec on a terminal has one', async () => {
+      const argv = kubectl('exec', '-it', 'app', '--', 'sh', '-c', 'tty; exit 3');
+      const { code, stdout } = await run(onTerminal(argv), { env });
+      expect([code, stdout]).toEqual([3, expect.stringMatching(/\/dev\/pts\/\d+\r\n/)]);
+    });
+
+    test('attach speaks to the process of the container', async () => {
+      const { code, stdout } = await run(kubectl('attach', '-i', 'app'), { stdin: 'hello\n', env });
+      expect([code, stdout]).toEqual([0, expect.stringMatching(/^(got hello\n)?$/)]);
+      await eventually('the process has heard it', async () =>
+        (await run(kubectl('logs', 'app'))).stdout.includes('got hello'),
+      );
+      const { stdout: typed } = await run(onTerminal(kubectl('attach', '-it', 'shell')), {
+        stdin: 'echo $((40 + 2))\n',
+        env,
+      });
+      expect(typed).toContain('\r\n42\r\n');
+    });
+
+    test('port-forward reaches what listens on the machine', async () => {
+      const web = createServer((_request, response) => response.end('hello from here\n')).listen(0, '127.0.0.1');
+      await once(web, 'listening');
+      const [from, to] = [await freePort(), (web.address() as { port: number }).port];
+      const [file = '', ...argv] = kubectl('port-forward', 'app', `${from}:${to}`, '--address=127.0.0.1');
+      const child = spawn(file, argv, { env: { ...process.env, ...env } });
+      await once(child.stdout, 'data');
+      const bodies = await Promise.all(
+        Array.from({ length: 20 }, async () => (await fetch(`http://127.0.0.1:${from}/`)).text()),
+      );
+      child.kill('SIGINT');
+      web.close();
+      expect(bodies).toEqual(Array.from({ length: 20 }, () => 'hello from here\n'));
+    });
+  });
+
+  test('statelet exec has input, a terminal and the exit code', async () => {
+    const statelet = (...argv: string[]) => [process.execPath, STATELET, 'exec', `--root-dir=${node.rootDir}`, ...argv];
+    expect(await run(statelet('app', '-i', '--', 'cat'), { stdin: 'typed\n' })).toMatchObject({
+      code: 0,
+      stdout: 'typed\n',
+    });
+    const { code, stdout } = await run(onTerminal(statelet('app', '-it', '--', 'sh', '-c', 'tty; exit 3')));
+    expect([code, stdout]).toEqual([3, expect.stringMatching(/\/dev\/pts\/\d+\r+\n/)]);
+  });
+});
+
+const pod = (name: string, container: object): object => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name, namespace: 'default' },
+  spec: {
+    nodeName: 'node1',
+    hostNetwork: true,
+    automountServiceAccountToken: false,
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: 'c', image: 'statelet.local/host:latest', ...container }],
+  },
+});

@@ -1,0 +1,136 @@
+/**
+ * The node's streams as a client meets them: a front with nothing but them, and clients of it by WebSocket (version 5,
+ * version 4 and the SPDY tunnel of kubectl port-forward).
+ */
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createWebSocketStream, WebSocket } from 'ws';
+import { ApiServer } from '../../src/actors/server/http/api-server.ts';
+import type { NodePod, NodeView } from '../../src/actors/server/node-view.ts';
+import { type StreamUrls, streamingEndpoints } from '../../src/actors/server/streaming/endpoints.ts';
+import { TUNNEL_PROTOCOL } from '../../src/actors/server/streaming/port-forward.ts';
+import { SpdyClient } from '../../src/actors/server/streaming/spdy.ts';
+
+/** How the library's own server gives a socket to a connection that is already upgraded. */
+interface Adopting {
+  _isServer: boolean;
+  setSocket(socket: Socket, head: Buffer, options: object): void;
+}
+
+/** What came on each channel until the close, with its code, and the channels in their order. */
+export interface Collected {
+  readonly channels: Readonly<Record<number, string>>;
+  readonly code: number;
+  readonly order: readonly number[];
+}
+
+export const commandOf = (...command: string[]): string =>
+  command.map((each) => `command=${encodeURIComponent(each)}`).join('&');
+
+export const V5 = ['v5.channel.k8s.io'];
+
+export class StreamClients {
+  private readonly front: Server;
+  private readonly api: ApiServer;
+  private readonly path: string;
+  private readonly clients = new Set<WebSocket>();
+
+  private constructor(front: Server, api: ApiServer, path: string) {
+    this.front = front;
+    this.api = api;
+    this.path = path;
+  }
+
+  /** A front for the one pod whose container is called `app`. */
+  static async open(pod: NodePod, urls: StreamUrls): Promise<StreamClients> {
+    const view = { pods: () => [pod] } as unknown as NodeView;
+    const api = await new ApiServer({ endpoints: streamingEndpoints(view, urls), gate: async () => null }).open();
+    const front = createServer((socket) => api.accept(socket));
+    front.listen(0, '127.0.0.1');
+    await once(front, 'listening');
+    return new StreamClients(front, api, `/${pod.namespace}/${pod.name}`);
+  }
+
+  async close(): Promise<void> {
+    this.endClients();
+    await this.api.close();
+    this.front.close();
+  }
+
+  /** Whatever they are doing. */
+  endClients(): void {
+    for (const client of this.clients) client.on('error', () => {}).terminate();
+    this.clients.clear();
+  }
+
+  /** `http://127.0.0.1:<port>/<kind>/<namespace>/<pod>`, with the container where the kind has one. */
+  url(kind: 'exec' | 'attach' | 'portForward'): string {
+    const container = kind === 'portForward' ? '' : '/app';
+    return `http://127.0.0.1:${(this.front.address() as AddressInfo).port}/${kind}${this.path}${container}`;
+  }
+
+  connect(query: string, protocols: string[], kind: 'exec' | 'attach' | 'portForward' = 'exec'): WebSocket {
+    const client = new WebSocket(`${this.url(kind).replace('http', 'ws')}?${query}`, protocols);
+    this.clients.add(client);
+    return client;
+  }
+
+  /** Everything until the close. */
+  async collect(client: WebSocket): Promise<Collected> {
+    const channels: Record<number, Buffer[]> = {};
+    const order: number[] = [];
+    client.on('message', (data: Buffer) => {
+      order.push(data[0]!);
+      (channels[data[0]!] ??= []).push(data.subarray(1));
+    });
+    const [code] = (await once(client, 'close')) as [number];
+    const text = Object.entries(channels).map(([channel, parts]) => [channel, Buffer.concat(parts).toString()]);
+    return { channels: Object.fromEntries(text) as Record<number, string>, code, order };
+  }
+
+  /** A SPDY connection inside a WebSocket, as kubectl port-forward opens it; the library refuses to say its name. */
+  async tunnel(): Promise<SpdyClient> {
+    const asked = request(this.url('portForward'), {
+      headers: {
+        Connection: 'Upgrade',
+        Upgrade: 'websocket',
+        'Sec-WebSocket-Version': '13',
+        'Sec-WebSocket-Key': randomBytes(16).toString('base64'),
+        'Sec-WebSocket-Protocol': TUNNEL_PROTOCOL,
+      },
+    });
+    asked.end();
+    const [response, socket, head] = (await once(asked, 'upgrade')) as [IncomingMessage, Socket, Buffer];
+    if (response.headers['sec-websocket-protocol'] !== TUNNEL_PROTOCOL) throw new Error('it is no SPDY tunnel');
+    const client = new (
+      WebSocket as unknown as new (
+        address: null,
+        protocols: undefined,
+        options: object,
+      ) => WebSocket & Adopting
+    )(null, undefined, {});
+    client._isServer = false;
+    client.setSocket(socket, head, { maxPayload: 0, skipUTF8Validation: false });
+    this.clients.add(client);
+    return new SpdyClient(createWebSocketStream(client), Buffer.alloc(0));
+  }
+}
+
+/** One connection to a port through a tunnel: says `asked` and hears everything. */
+export function forwarded(spdy: SpdyClient, requestID: string, port: number, asked: string) {
+  return new Promise<{ data: string; error: string }>((resolve) => {
+    const seen = { data: '', error: '' };
+    const open = new Set(['data', 'error']);
+    const listener = (name: 'data' | 'error') => ({
+      data: (chunk: Buffer) => void (seen[name] += chunk.toString()),
+      end: () => void (open.delete(name) && open.size === 0 && resolve(seen)),
+    });
+    const headers = { port: String(port), requestID };
+    spdy.open({ streamType: 'error', ...headers }, listener('error')).end();
+    const data = spdy.open({ streamType: 'data', ...headers }, listener('data'));
+    data.write(Buffer.from(asked));
+    data.end();
+  });
+}
