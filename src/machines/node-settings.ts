@@ -5,10 +5,10 @@
 import type { SecretHandle } from '../kernel/xstate.ts';
 import type { EvictionSettings } from './node/eviction/policy.ts';
 import type { ShutdownSettings } from './node/shutdown/policy.ts';
-import type { CpuManagerSettings } from './pods/admission/cpu-manager.ts';
+import type { ResourceManagers } from './pods/admission/resource-assignment.ts';
 
 /** What of this node decides about pods. Amounts: thousandths of a CPU, whole units of everything else. */
-export interface AdmissionSettings {
+export interface AdmissionSettings extends ResourceManagers {
   readonly allocatable: Readonly<Record<string, string>>;
   /** The same without what eviction keeps free: no pod can have more, ever. */
   readonly wholeNode: Readonly<Record<string, string>>;
@@ -16,8 +16,6 @@ export interface AdmissionSettings {
   readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
   readonly sysctls: { readonly kernelVersion: string; readonly allowedUnsafe: readonly string[] };
   readonly appArmor: boolean;
-  /** Containers may have CPUs of their own; absent: all share all. */
-  readonly cpuManager?: CpuManagerSettings;
 }
 
 export interface RuntimeHandlerAbilities {

@@ -66,11 +66,10 @@ export const NOT_EQUAL: Readonly<Record<string, string>> = {
 };
 
 const NO_MANAGER =
-  'The kubelet runs. This node cannot give CPUs or memory in this way, and ends with a clear error instead.';
+  'The kubelet runs. This node cannot give CPUs in this way, and ends with a clear error instead.';
 
 /** Cases in which the pure pipeline agrees with the kubelet, and the container manager refuses afterwards. */
 export const REFUSED_HERE: Readonly<Record<string, string>> = {
   'val-cpumanager-options-distribute-and-align': NO_MANAGER,
   'val-cpumanager-options-uncorecache': NO_MANAGER,
-  'val-memorymanager-static-reserved': NO_MANAGER,
 };

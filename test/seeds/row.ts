@@ -1,4 +1,4 @@
-/** What became of a row of the seed documents: built here, replaced because upstream removed it, or not built yet. */
+/** What became of a row of the seed documents: built here, or replaced because upstream removed it. */
 
 /**
  * Where something is: `src/file.ts#name` (declared in that file), `machine: path.of.states` (a state of that machine's
@@ -23,13 +23,7 @@ export interface Instead extends Named {
   readonly instead: string;
   readonly flags: readonly string[];
 }
-/** Needs `area`, which is not built; `partly` names what of it is there, such as the refusal of a bad value. */
-export interface Planned extends Named {
-  readonly kind: 'planned';
-  readonly area: 'cluster' | 'server' | 'pods';
-  readonly partly: readonly Ref[];
-}
-export type Row = Built | Instead | Planned;
+export type Row = Built | Instead;
 
 type OneOrMore = string | readonly string[];
 const list = (values: OneOrMore): readonly string[] => (typeof values === 'string' ? [values] : values);
@@ -48,14 +42,6 @@ export const instead = (id: string, name: string, what: string, flags: OneOrMore
   name,
   instead: what,
   flags: list(flags),
-});
-
-export const planned = (id: string, name: string, area: Planned['area'], partly: OneOrMore = []): Planned => ({
-  kind: 'planned',
-  id,
-  name,
-  area,
-  partly: list(partly),
 });
 
 /** Test files by the names that the rows use. */

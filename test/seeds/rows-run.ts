@@ -1,5 +1,5 @@
 /** Rows S052 to S114: clients, auth, cgroups, container manager and runtime, as `run()` has them. */
-import { built, instead, planned, type Row, TESTS } from './row.ts';
+import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, failures, kubelet, corpus, values, refusals } = TESTS;
 const CONFIGURATION = 'src/machines/startup/configuration';
@@ -205,12 +205,25 @@ export const RUN_ROWS: readonly Row[] = [
     'CPU manager',
     [
       `${CONFIGURATION}/resource-managers.ts#cpuManagerError`,
-      'src/machines/pods/admission/cpu-manager.ts#assignCpus',
+      'src/machines/pods/admission/cpu-manager.ts#allocateCpus',
       'src/machines/pods/pod-cpus.ts#pinning',
     ],
     ['test/machines/pods/cpu-manager.test.ts', 'test/machines/pods/pod-cpus.test.ts', 'test/node/cpu-manager.test.ts'],
   ),
-  planned('S098', 'memory manager', 'pods', `${CONFIGURATION}/resource-managers.ts#memoryManagerError`),
+  built(
+    'S098',
+    'memory manager',
+    [
+      `${CONFIGURATION}/resource-managers.ts#memoryManagerError`,
+      'src/machines/pods/admission/memory-manager.ts#allocateMemory',
+      'src/machines/node/state-files/memory-state-file.ts#memoryStateText',
+    ],
+    [
+      'test/machines/pods/memory-manager.test.ts',
+      'test/machines/pods/pod-cpus.test.ts',
+      'test/machines/node/state-files/state-files.test.ts',
+    ],
+  ),
   built(
     'S099',
     'PodPidsLimit',

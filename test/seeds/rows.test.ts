@@ -54,7 +54,7 @@ function unproved(proof: string): string | null {
   return words === undefined || text.includes(words) ? null : `${path} does not say ${words}`;
 }
 
-const refsOf = (row: Row) => (row.kind === 'built' ? row.here : row.kind === 'planned' ? row.partly : []);
+const refsOf = (row: Row) => (row.kind === 'built' ? row.here : []);
 const byId = new Map(ROWS.map((row) => [row.id, row]));
 
 describe('the rows of the documents', () => {
@@ -104,12 +104,11 @@ describe('the rows agree with the order of the documents', () => {
   it('what is in no journal is absent for the reason that its row has', () => {
     for (const { key, notHere } of DOCUMENTS) {
       for (const { step, row: id, why } of notHere) {
-        const row = byId.get(id)!;
-        const area = row.kind === 'planned' ? row.area : row.kind;
-        if (why === 'removed') expect(row.kind, `${key} ${id} ${step}`).toBe('instead');
+        const { kind } = byId.get(id)!;
+        if (why === 'removed') expect(kind, `${key} ${id} ${step}`).toBe('instead');
         // What only a cluster has is in no journal of a standalone node, also when it is built.
-        if (why === 'cluster') expect(['cluster', 'built'], `${key} ${id} ${step}`).toContain(area);
-        else if (why !== 'removed' && why !== 'folded') expect(area, `${key} ${id} ${step}`).toBe(why);
+        else if (why === 'cluster') expect(kind, `${key} ${id} ${step}`).toBe('built');
+        else if (why !== 'folded') expect(kind, `${key} ${id} ${step}`).toBe(why);
       }
     }
   });
@@ -123,10 +122,6 @@ describe('the rows agree with the order of the documents', () => {
 });
 
 afterAll(() => {
-  const count = (kind: Row['kind'], area?: string) =>
-    ROWS.filter((row) => row.kind === kind && (area === undefined || (row.kind === 'planned' && row.area === area)))
-      .length;
-  const areas = ['cluster', 'server', 'pods'].map((area) => `${area} ${count('planned', area)}`).join(', ');
-  const figures = `built ${count('built')}, instead ${count('instead')}, planned ${count('planned')} (${areas})`;
-  process.stdout.write(`${ROWS.length} rows: ${figures}\n`);
+  const count = (kind: Row['kind']) => ROWS.filter((row) => row.kind === kind).length;
+  process.stdout.write(`${ROWS.length} rows: built ${count('built')}, instead ${count('instead')}\n`);
 });

@@ -4,6 +4,7 @@ import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import { hostAddresses } from './addresses.ts';
+import { readCheckpoints, writeCheckpoint } from './checkpoints.ts';
 import { configurationPorts } from './configuration-watch.ts';
 import { fileSystem } from './file-system.ts';
 import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
@@ -61,6 +62,8 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.symlink': makeSymlink,
     'host.loadSoftState': loadSoftState,
     'host.saveSoftState': saveSoftState,
+    'host.readCheckpoints': readCheckpoints,
+    'host.writeCheckpoint': writeCheckpoint,
     'host.loadPods': loadPods,
     'host.savePod': savePod,
   };

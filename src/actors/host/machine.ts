@@ -9,6 +9,7 @@ import { hostname } from 'node:os';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/operations/host.ts';
+import { hugePageResource } from '../../machines/pods/admission/memory-state.ts';
 import { readTopology } from '../stats/topology.ts';
 import { parseMounts } from './mounts.ts';
 
@@ -79,20 +80,12 @@ function smallest(texts: readonly string[]): string {
   return String(numbers.reduce((least, each) => (each < least ? each : least), numbers[0] ?? PID_MAX_DEFAULT));
 }
 
-const KIB_PER_GIB = 1_024 * 1_024;
-
 async function hugePageTotals(root: string, sizes: readonly number[]): Promise<Record<string, string>> {
   const totals = sizes.map(async (kib) => {
     const pages = await firstText([`${root}/sys/kernel/mm/hugepages/hugepages-${kib}kB/nr_hugepages`]);
     return [hugePageResource(kib), String(BigInt(pages || '0') * BigInt(kib) * BYTES_PER_KIB)] as const;
   });
   return Object.fromEntries(await Promise.all(totals));
-}
-
-/** As the API names it: `hugepages-2Mi`, `hugepages-1Gi`, `hugepages-64Ki`. */
-function hugePageResource(kib: number): string {
-  if (kib % KIB_PER_GIB === 0) return `hugepages-${kib / KIB_PER_GIB}Gi`;
-  return kib % 1_024 === 0 ? `hugepages-${kib / 1_024}Mi` : `hugepages-${kib}Ki`;
 }
 
 /** Folders are named `hugepages-2048kB`. */

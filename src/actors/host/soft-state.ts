@@ -4,11 +4,11 @@
  * Decides: a file that is missing or damaged is no state, because a node must start; a damaged one is moved aside to
  * `<path>.damaged` for its owner to look at. Invariant: a reader finds the old state or the new one, never a part.
  */
-import { mkdir, open, readFile, rename } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { readFile, rename } from 'node:fs/promises';
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations, SoftState } from '../../machines/operations/host.ts';
 import { errnoOf } from './beneath.ts';
+import { replaceFile } from './checkpoints.ts';
 
 type Operations = typeof hostOperations;
 type ContainerState = SoftState['containers'][string];
@@ -17,7 +17,6 @@ type ProbedState = SoftState['probes'][string];
 type Grant = NonNullable<SoftState['grants']>[string];
 type Rejection = NonNullable<SoftState['rejections']>[string];
 
-const OWNER_ONLY = 0o600;
 const EMPTY: SoftState = { containers: {}, probes: {} };
 
 export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ input: { path } }) => {
@@ -67,11 +66,15 @@ const isContainerState = (state: ContainerState): boolean =>
 const isPulledState = ({ backoffMs, untilMs, message }: PulledState): boolean =>
   [backoffMs, untilMs].every((value) => Number.isFinite(value) && value >= 0) && typeof message === 'string';
 
-const isGrant = ({ demand, allocation, cpus = {} }: Grant): boolean =>
+const isGrant = ({ demand, allocation, cpus = {}, memory = {} }: Grant): boolean =>
   Array.isArray(demand.ports) &&
   Object.values(demand.requests).every((amount) => /^\d+$/.test(amount)) &&
   Object.values(cpus).every((list) => /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(list)) &&
+  Object.values(memory).flat().every(isBlock) &&
   isAllocation(allocation);
+
+const isBlock = ({ numaAffinity, type, size }: NonNullable<Grant['memory']>[string][number]): boolean =>
+  numaAffinity.every(Number.isInteger) && typeof type === 'string' && /^\d+$/.test(size);
 
 const isAllocation = (allocation: Grant['allocation']): boolean =>
   Object.values(allocation).every((resources) => typeof resources === 'object');
@@ -83,22 +86,6 @@ const isProbedState = ({ id, started, ready }: ProbedState): boolean =>
   typeof id === 'string' && typeof started === 'boolean' && typeof ready === 'boolean';
 
 export const saveSoftState: Port<Operations['host.saveSoftState']> = async ({ id, input: { path, state } }) => {
-  const folder = dirname(path);
-  await mkdir(folder, { recursive: true, mode: 0o750 });
-  const draft = join(folder, `.${basename(path)}.${process.pid}.${id}`);
-  const file = await open(draft, 'w', OWNER_ONLY);
-  try {
-    await file.writeFile(`${JSON.stringify(state)}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(draft, path);
-  const directory = await open(folder, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
+  await replaceFile(path, `${JSON.stringify(state)}\n`, id);
   return null;
 };

@@ -230,6 +230,10 @@ export const hostOperations = {
   'host.loadPods': query<{ directory: string }, { pods: readonly RememberedPod[] }>(),
   /** `null` forgets the pod. */
   'host.savePod': idempotent<{ directory: string; uid: string; remembered: RememberedPod | null }, null>(),
+  /** The files that have the kubelet's own checkpoints; `null` for one that is not there. */
+  'host.readCheckpoints': query<{ paths: readonly string[] }, { contents: readonly (string | null)[] }>(),
+  /** Replaces a checkpoint as a whole. */
+  'host.writeCheckpoint': idempotent<{ path: string; content: string }, null>(),
   'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),
   /** Serves /healthz on its own port; says `healthz.listening` once, `healthz.failed` when it cannot. */
   'server.healthz': stream<

@@ -6,7 +6,8 @@
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node.
  * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what
- *   must outlive the agent, `containerManager` the sums by QoS class.
+ *   must outlive the agent, `containerManager` the sums by QoS class and what
+ *   single containers hold.
  * Invariants:
  *   A1 what was taken once stays taken over a restart of the agent, and what was refused stays refused.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
@@ -14,20 +15,19 @@
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
  *   seen.
  */
-import { line, now, setup, to } from '../../kernel/xstate.ts';
+import { line, now, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { Node } from '../api/node.ts';
 import { NO_DEMAND, type QOSDemand } from '../node/cgroups/node-groups.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { SoftState } from '../operations/host.ts';
 import { type EventText, podEvents, podMessages, podReasons } from '../reasons.ts';
 import { admit, byUrgency, resize } from './admission/admit.ts';
-import { admittedCpus, pinnedResize, podCpus, sharedBy } from './admission/cpu-grants.ts';
 import type { AllocationMessage, AllocationReport, Grant } from './admission/messages.ts';
 import type { NodeView, Rejection, Taint } from './admission/predicates.ts';
 import type { Candidate } from './admission/preemption.ts';
 import type { AdmissionRequest, Allocation } from './admission/request.ts';
+import { assignedTo, demandOf, heldBy, pinnedResize, podShares } from './admission/resource-grants.ts';
 import { eventRecorded, type PodKillWanted } from './messages.ts';
-import type { QOSClass } from './spec/qos.ts';
 
 /** Upstream's period of looking again at what waits for more; ends of pods come first. */
 const RETRY_MS = 180_000;
@@ -102,10 +102,12 @@ const keeping = (work: (w: Work) => void) =>
     const { grants, rejections, waiting, unjudged, resizes } = context;
     const books: Books = { grants, rejections, waiting, unjudged, resizes };
     work({ args, books });
-    const demand = demandOf(books);
+    const demand = demandOf(books.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
-    const shared = sharedBy(context.settings, books.grants);
-    if (shared !== sharedBy(context.settings, grants)) reply({ args, books }, { type: 'allocation.shared', shared });
+    const [before, held] = [heldBy(context.settings, grants), heldBy(context.settings, books.grants)];
+    if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
+    const { shared } = held;
+    if (shared !== before.shared) reply({ args, books }, { type: 'allocation.shared', shared });
     enqueue.assign({ ...books, demand });
   });
 
@@ -132,21 +134,6 @@ const candidates = ({ grants, waiting }: Books): readonly Candidate[] => [
   ...Object.values(waiting).map(({ request }) => ({ uid: request.uid, demand: request.demand })),
 ];
 
-/** What pods of the two upper classes asked for in sum. */
-function demandOf({ grants }: Books): QOSDemand {
-  const sum = (qos: QOSClass, name: string): string =>
-    String(
-      Object.values(grants)
-        .filter(({ demand }) => demand.qos === qos)
-        .reduce((total, { demand }) => total + BigInt(demand.requests[name] ?? '0'), 0n),
-    );
-  return {
-    burstableCpuMilli: sum('Burstable', 'cpu'),
-    burstableMemoryBytes: sum('Burstable', 'memory'),
-    guaranteedMemoryBytes: sum('Guaranteed', 'memory'),
-  };
-}
-
 const without = <Value>(table: Readonly<Record<string, Value>>, uid: string): Readonly<Record<string, Value>> => {
   const { [uid]: _gone, ...rest } = table;
   return rest;
@@ -168,15 +155,15 @@ const judge = keeping((w) => {
 function take(w: Work, wish: Wish): void {
   const { request, allocation } = wish;
   const { uid } = request;
-  const { rejection, victims = [] } = admit(request, viewOf(w.args.context), candidates(w.books));
+  const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.books));
   const isEarly = !w.args.context.isNodeKnown && !request.rules.isStatic && mayChange(rejection);
   w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wish } : without(w.books.unjudged, uid);
   if (isEarly) return;
-  if (rejection !== null) return refuse(w, request, cpuShortage(w, wish, rejection) ?? rejection);
+  if (rejection !== null) return refuse(w, request, ownShortage(w, wish, rejection) ?? rejection);
   if (victims.length === 0) return give(w, wish);
   w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
   w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
-  for (const victim of victims) displace(w, victim, uid);
+  for (const victim of victims) displace(w, victim, uid, shortOf);
 }
 
 const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
@@ -191,16 +178,16 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
   reply(w, { type: 'allocation.refused', uid, rejection });
 }
 
-/** Upstream gives out single CPUs before it counts, and so its refusal is the one that a pod has. */
-function cpuShortage(w: Work, { request }: Wish, { reason }: Rejection): Rejection | null {
-  if (reason !== 'OutOfcpu' && reason !== 'UnexpectedAdmissionError') return null;
-  const answer = admittedCpus(w.args.context.settings, request, w.books.grants);
+/** Upstream gives out single CPUs and memory before it counts, and so that refusal is the one that a pod has. */
+function ownShortage(w: Work, { request }: Wish, { reason }: Rejection): Rejection | null {
+  if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
+  const answer = assignedTo(w.args.context.settings, request, w.books.grants);
   return 'rejection' in answer ? answer.rejection : null;
 }
 
 function give(w: Work, { request, allocation }: Wish): void {
   const { uid, demand } = request;
-  const answer = admittedCpus(w.args.context.settings, request, w.books.grants);
+  const answer = assignedTo(w.args.context.settings, request, w.books.grants);
   if ('rejection' in answer) {
     w.books.waiting = without(w.books.waiting, uid);
     return refuse(w, request, answer.rejection);
@@ -210,14 +197,14 @@ function give(w: Work, { request, allocation }: Wish): void {
   w.books.waiting = without(w.books.waiting, uid);
   w.books.resizes = without(w.books.resizes, uid);
   w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant });
-  reply(w, { type: 'allocation.granted', uid, allocation, ...podCpus(w.args.context.settings, w.books.grants, uid) });
+  reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
 }
 
-function displace({ args: { enqueue } }: Work, uid: string, critical: string): void {
+function displace({ args: { enqueue } }: Work, uid: string, critical: string, shortOf = ''): void {
   const { preempting: reason } = podReasons;
   const verdict = { reason, message: podMessages.preempted, said: 'once', disruptionTarget: true } as const;
   enqueue(line('info', ['Ending a pod to make room for a critical one', { uid, critical }]));
-  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
+  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict, shortOf } satisfies PodKillWanted);
 }
 
 // ---- who wants something else ---------------------------------------------------------------------------------------
@@ -228,7 +215,7 @@ function keep(w: Work, wish: Wish): void {
   const { allocation } = w.books.grants[uid]!;
   if (!isSame(allocation, wish.allocation)) return change(w, wish);
   w.books.resizes = without(w.books.resizes, uid);
-  reply(w, { type: 'allocation.granted', uid, allocation, ...podCpus(w.args.context.settings, w.books.grants, uid) });
+  reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
 }
 
 function change(w: Work, wish: Wish): void {
@@ -244,8 +231,8 @@ function change(w: Work, wish: Wish): void {
   const sinceMs = before?.sinceMs ?? now(w.args);
   const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wish, sinceMs } } : null;
   w.books.resizes = pending ?? without(w.books.resizes, uid);
-  const cpus = podCpus(settings, w.books.grants, uid);
-  reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...cpus });
+  const shares = podShares(settings, w.books.grants, uid);
+  reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
 /** Something became free, or enough time went by: what waits is looked at again, the most urgent first. */
@@ -370,6 +357,9 @@ export const allocationMachine = s.createMachine({
     'allocation.released': { actions: free },
     'allocation.waited': { actions: stopWaiting },
     'pods.known': { actions: forgetOthers },
+    'resources.wanted': {
+      actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, context.grants)),
+    },
     'node.known': { actions: [observe, judgeEarly] },
     'node.pressed': { actions: observe },
     'node.shuttingDown': { actions: observe },

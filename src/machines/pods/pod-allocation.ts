@@ -7,9 +7,11 @@
  */
 import { now, type PlainError, to } from '../../kernel/xstate.ts';
 import type { Pod } from '../api/pod.ts';
+import type { NodeSettings } from '../node-settings.ts';
 import { podEvents } from '../reasons.ts';
 import type { AllocationMessage } from './admission/messages.ts';
 import { admissionRequest, allocationOf, withAllocation } from './admission/request.ts';
+import type { PodShares } from './admission/resource-grants.ts';
 import { eventRecorded } from './messages.ts';
 import { configure, failed, noteKill } from './pod-actions.ts';
 import { podGroup, podGroupName } from './pod-cgroup.ts';
@@ -19,13 +21,13 @@ import { resizeSummary } from './resize-policy.ts';
 
 const tell = (enqueue: Enqueue, message: AllocationMessage): void => enqueue.sendTo(to('allocation'), message);
 
-function ask(enqueue: Enqueue, pod: Pod): void {
-  tell(enqueue, { type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
+function ask(enqueue: Enqueue, pod: Pod, node: NodeSettings): void {
+  tell(enqueue, { type: 'allocation.wanted', request: admissionRequest(pod, node), allocation: allocationOf(pod) });
 }
 
 /** Asks for what its source wants; also for a manager that has lost what it was told. */
 export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
-  if (context.asked !== null && context.node.admission !== undefined) ask(enqueue, context.asked);
+  if (context.asked !== null && context.node.admission !== undefined) ask(enqueue, context.asked, context.node);
 });
 
 /** Its configuration is another: other resources have to be asked for, everything else is as it says. */
@@ -33,7 +35,7 @@ export const askChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.node.admission === undefined) return;
   const isOther = JSON.stringify(allocationOf(event.pod)) !== JSON.stringify(context.allocation);
   const isPending = context.refusal !== null;
-  if (isOther || isPending) ask(enqueue, event.pod);
+  if (isOther || isPending) ask(enqueue, event.pod, context.node);
 });
 
 export const takeGrant = s.enqueueActions((args) => {
@@ -47,8 +49,10 @@ export const takeGrant = s.enqueueActions((args) => {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
   const actuated = context.actuated ?? allocation;
-  settle(enqueue, context, { allocation, actuated, refusal: null, pod, cpus: event.cpus ?? null }, now(args));
+  settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
+
+const sharesOf = ({ cpus, memoryNodes = {} }: PodShares) => ({ cpus: cpus ?? null, memoryNodes });
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
@@ -66,7 +70,7 @@ export const notePending = s.enqueueActions((args) => {
   settle(
     enqueue,
     context,
-    { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation), cpus: event.cpus ?? null },
+    { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation), ...sharesOf(event) },
     now(args),
   );
 });

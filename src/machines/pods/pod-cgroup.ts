@@ -7,7 +7,7 @@ import type { Pod } from '../api/pod.ts';
 import { nodeAllocatablePath, podPath, type QOSLevel } from '../node/cgroups/names.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
-import { cpuWishes } from './admission/cpu-manager.ts';
+import { exclusiveCount } from './admission/cpu-manager.ts';
 import { podContainers, podQOS } from './spec/qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './spec/quantity.ts';
 import { cpuQuota, cpuShares, pageSizeName, podLimits, podOverhead, podRequests } from './spec/resources.ts';
@@ -95,7 +95,7 @@ const UNLIMITED = '-1';
 
 /** Nobody else is on CPUs of its own: time on them is not limited. */
 const ownsCpus = (pod: Pod, { admission }: NodeSettings): boolean =>
-  admission?.cpuManager !== undefined && cpuWishes(pod).length > 0;
+  admission?.cpuManager !== undefined && podContainers(pod).some((container) => exclusiveCount(pod, container) > 0);
 
 function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResources {
   const period = BigInt(node.cpuCFSQuotaPeriodUs);

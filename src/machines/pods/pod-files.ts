@@ -115,6 +115,7 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     users: context.users,
     handler: runtimeHandler(context) ?? '',
     cpus: cpusOf(context.cpus, container.name),
+    memoryNodes: context.memoryNodes[container.name] ?? '',
   };
 }
 

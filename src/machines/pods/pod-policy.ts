@@ -84,6 +84,8 @@ export interface PodContext extends PodInput {
   readonly allocation: Allocation | null;
   /** CPUs of its containers; `null`: the node does not keep CPUs apart. */
   readonly cpus: PodCpus | null;
+  /** By container, the NUMA nodes that its memory comes from: `0,1`. */
+  readonly memoryNodes: Readonly<Record<string, string>>;
   /** By instance, the CPUs that the runtime was told last. */
   readonly pinned: Readonly<Record<string, string>>;
   /** What the runtime is told now. */
@@ -151,6 +153,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   asked: input.pod,
   allocation: null,
   cpus: null,
+  memoryNodes: {},
   pinned: {},
   pin: null,
   rejection: null,

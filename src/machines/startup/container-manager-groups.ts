@@ -6,10 +6,21 @@ import { assign, line } from '../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../node/cgroups/names.ts';
 import { nodeAllocatableGroup, qosGroups } from '../node/cgroups/node-groups.ts';
 import { daemonGroup, orphansOf, setUpSteps } from './container-manager-policy.ts';
-import { messageOf, noteDemand, containerManagerSetup as s, stepDone, stepFailed } from './container-manager-setup.ts';
+import {
+  draftFile,
+  messageOf,
+  noteDemand,
+  noteHeld,
+  noteWritten,
+  containerManagerSetup as s,
+  stepDone,
+  stepFailed,
+} from './container-manager-setup.ts';
 
 /** Upstream's period of putting the groups right. */
 const HOLD_PERIOD_MS = 60_000;
+/** Before a state file that could not be written is tried again. */
+const WRITE_RETRY_MS = 10_000;
 /** Pods that come together change the sums together. */
 const GATHER_MS = 200;
 
@@ -194,5 +205,27 @@ export const orphans = s.createStateConfig({
         },
       },
     },
+  },
+});
+
+/** The files that tell operators and other kubelets what single containers hold. */
+export const stateFiles = s.createStateConfig({
+  initial: 'choosing',
+  states: {
+    choosing: { always: [{ guard: 'hasStaleFile', target: 'writing', actions: draftFile }, { target: 'written' }] },
+    written: { on: { 'resources.held': { target: 'choosing', actions: noteHeld } } },
+    writing: {
+      invoke: {
+        id: 'writeState',
+        src: 'host.writeCheckpoint',
+        input: ({ context }) => context.draft!,
+        onDone: { target: 'choosing', actions: noteWritten },
+        onError: {
+          target: 'failing',
+          actions: line('error', ({ event }) => ['Could not save checkpoint', { err: messageOf(event) }]),
+        },
+      },
+    },
+    failing: { after: { [WRITE_RETRY_MS]: 'choosing' } },
   },
 });

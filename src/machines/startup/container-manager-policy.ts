@@ -9,10 +9,14 @@ import {
 } from '../node/cgroups/node-groups.ts';
 import type { CgroupWish } from '../operations/cgroup.ts';
 import type { MachineInfo } from '../operations/host.ts';
+import { numaNodesOf } from '../pods/admission/memory-state.ts';
+import type { ResourceManagers } from '../pods/admission/resource-assignment.ts';
 import { unbuiltCpuOptions } from './configuration/cpu-manager-options.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { Parsed } from './configuration/go-text.ts';
 import { parseQosReserved } from './configuration/reserved-resources.ts';
+import { memoryManagerError } from './configuration/resource-managers.ts';
+import { resourceManagers } from './derive-admission.ts';
 import { hugePageName } from './derive-settings.ts';
 import type { KubeletContext } from './types.ts';
 
@@ -32,6 +36,12 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly cpuManagerPolicyOptions: Readonly<Record<string, string>>;
   readonly topologyManagerPolicy: string;
   readonly memoryManagerPolicy: string;
+  /** Why the memory manager cannot work with what is reserved on this machine; empty when it can. */
+  readonly memoryManagerError: string;
+  /** What of this machine is given to single containers. */
+  readonly managers: ResourceManagers;
+  /** Of the kubelet; its checkpoints lie there. */
+  readonly rootDir: string;
   readonly oomScoreAdj: number;
   /** Its file system is what pods fill; empty where local storage is not counted. */
   readonly storagePath: string;
@@ -70,6 +80,9 @@ export function containerManagerInput({
     cpuManagerPolicyOptions: config.cpuManagerPolicyOptions,
     topologyManagerPolicy: config.topologyManagerPolicy,
     memoryManagerPolicy: config.memoryManagerPolicy,
+    memoryManagerError: memoryManagerError(config, memoryMachine(machineInfo))?.error ?? '',
+    managers: resourceManagers(config, machineInfo),
+    rootDir: flags.rootDir,
     oomScoreAdj: config.oomScoreAdj,
     storagePath: config.localStorageCapacityIsolation ? flags.rootDir : '',
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
@@ -124,10 +137,16 @@ function alignmentRefusal({ topologyManagerPolicy, machineInfo }: ContainerManag
   return `${policy} is not supported by this kubelet on a machine of ${nodes} NUMA nodes; only "none" is`;
 }
 
-const memoryRefusal = ({ memoryManagerPolicy: policy }: ContainerManagerInput): string =>
-  policy === 'None'
-    ? ''
-    : `the memory manager policy ${JSON.stringify(policy)} is not supported by this kubelet; only "None" is`;
+function memoryRefusal({ memoryManagerPolicy, memoryManagerError: error, usesCgroups }: ContainerManagerInput): string {
+  if (memoryManagerPolicy === 'None' || error !== '') return error;
+  const policy = `the memory manager policy ${JSON.stringify(memoryManagerPolicy)}`;
+  return usesCgroups ? '' : `${policy} needs a runtime that keeps containers in cgroups; the embedded one does not`;
+}
+
+const memoryMachine = (machine: MachineInfo) => ({
+  memoryBytes: machine.memoryBytes,
+  nodes: numaNodesOf(machine).map(({ id }) => id),
+});
 
 /** cgroup roots as upstream names them: what the node allocatable root holds, and the three optional ones. */
 export const cgroupRoots = (input: ContainerManagerInput) => ({

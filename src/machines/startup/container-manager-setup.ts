@@ -6,6 +6,13 @@ import { line, pick, setup, to } from '../../kernel/xstate.ts';
 import type { NodeResources } from '../node/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../node/cgroups/node-groups.ts';
 import { nodeRef } from '../node/events.ts';
+import {
+  type ResourcesHeld,
+  type StateFile,
+  stateFilePaths,
+  stateFiles,
+  stateFilesProblem,
+} from '../node/state-files/held.ts';
 import { type CgroupsHeld, cgroupOperations } from '../operations/cgroup.ts';
 import { type CgroupInfo, hostOperations } from '../operations/host.ts';
 import type { Ended } from '../pods/messages.ts';
@@ -23,6 +30,12 @@ export interface ContainerManagerContext extends ContainerManagerInput {
   readonly orphans: readonly string[];
   /** The group of this process; empty while it is not known. */
   readonly kubeletGroup: string;
+  /** What single containers hold; `null` while it is not known. */
+  readonly held: ResourcesHeld | null;
+  /** By path, what its state files say. */
+  readonly written: Readonly<Record<string, string>>;
+  /** The one that is written now. */
+  readonly draft: StateFile | null;
 }
 
 type Event =
@@ -30,12 +43,20 @@ type Event =
   | { readonly type: 'qos.changed'; readonly demand: QOSDemand }
   | { readonly type: 'pods.known'; readonly uids: readonly string[] }
   | CgroupsHeld
+  | ResourcesHeld
   | Ended;
 
 export const containerManagerSetup = setup({
   types: { input: {} as ContainerManagerInput, context: {} as ContainerManagerContext, events: {} as Event },
   actors: {
-    ...pick(hostOperations, 'host.cgroups', 'host.fileSystem', 'host.tuneKernel'),
+    ...pick(
+      hostOperations,
+      'host.cgroups',
+      'host.fileSystem',
+      'host.tuneKernel',
+      'host.readCheckpoints',
+      'host.writeCheckpoint',
+    ),
     ...pick(
       cgroupOperations,
       'cgroup.missing',
@@ -59,11 +80,36 @@ export const containerManagerSetup = setup({
     hasNoOrphans: ({ context }) => context.orphans.length === 0,
     hasLevels: ({ context }) => context.usesCgroups && context.cgroupsPerQOS,
     gathersSystem: ({ context }) => context.usesCgroups && context.systemCgroups !== '',
+    hasStaleFile: ({ context }) => staleFile(context) !== undefined,
     gathersKubelet: ({ context }) => context.usesCgroups && context.kubeletCgroups !== '',
   },
 });
 
+/** A state file that does not say what is held. */
+function staleFile(context: ContainerManagerContext): StateFile | undefined {
+  if (context.held === null) return undefined;
+  return stateFiles(context, context.held).find(({ path, content }) => context.written[path] !== content);
+}
+
 const s = containerManagerSetup;
+
+export const noteHeld = s.assign(({ event }) => (event.type === 'resources.held' ? { held: event } : {}));
+
+export const draftFile = s.assign(({ context }) => ({ draft: staleFile(context) ?? null }));
+
+export const noteWritten = s.assign(({ context: { draft, written } }) =>
+  draft === null ? {} : { written: { ...written, [draft.path]: draft.content }, draft: null },
+);
+
+/** Files of an earlier start: they fit, or the node does not start. */
+export const judgeFiles = s.assign(({ context, event }) => {
+  const { contents } = (event as unknown as { output: { contents: readonly (string | null)[] } }).output;
+  const found = stateFilePaths(context).flatMap((path, at) => {
+    const content = contents[at];
+    return content == null ? [] : [[path, content] as const];
+  });
+  return { refusal: stateFilesProblem(context, contents), written: Object.fromEntries(found) };
+});
 
 type Failing = { readonly error?: unknown };
 export const messageOf = (event: unknown): string => ((event as Failing).error as Error).message;

@@ -4,23 +4,34 @@
  * Decides: whether this machine can be a node with this configuration (cgroup version, swap, reservations), what is
  * left for pods, and what the node's own groups are held to.
  * Owns: capacity and allocatable, the groups of all pods and of the QoS levels, the groups of kubelet and system, what
- *   active pods ask for in sum.
- * Hears: `containerManager.start` from the supervisor when the runtime is up for the first time; `qos.changed` of
- *   `allocation`.
- * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `cgroup.*`.
+ *   active pods ask for in sum, the files that tell what single containers hold.
+ * Hears: `containerManager.start` from the supervisor when the runtime is up for the first time; `qos.changed` and
+ *   `resources.held` of `allocation`.
+ * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,
+ *   `cgroup.*`.
  * Tells the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; tells
  *   `eventRecorder` what became of enforcing.
  * Invariants: M1 it refuses before anything of a pod exists. M2 it is created before RunKubelet and started only after
  * the runtime was up once. M3 started means that every group exists and is held to its limits once; after that they are
- * kept so, each minute, and a failure is said and tried again. M4 a runtime without cgroups gets none.
+ * kept so, each minute, and a failure is said and tried again. M4 a runtime without cgroups gets none. M5 state files
+ * of another policy or machine end starting before a pod runs; after that they follow what is held.
  * Seeds: S066 to S069, S075 to S102, S238. Upstream: pkg/kubelet/cm/container_manager_linux.go.
  */
-import { assign, line, sendParent } from '../../kernel/xstate.ts';
+import { assign, line, sendParent, sendTo, to } from '../../kernel/xstate.ts';
 import { NO_DEMAND } from '../node/cgroups/node-groups.ts';
+import { stateFilePaths } from '../node/state-files/held.ts';
 import { aggregate } from './configuration/go-text.ts';
-import { allPods, gathered, levels, orphans, own, settingUp } from './container-manager-groups.ts';
+import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './container-manager-groups.ts';
 import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './container-manager-policy.ts';
-import { judgeResources, noteDemand, refuse, containerManagerSetup as s, sayHeld } from './container-manager-setup.ts';
+import {
+  judgeFiles,
+  judgeResources,
+  noteDemand,
+  noteHeld,
+  refuse,
+  containerManagerSetup as s,
+  sayHeld,
+} from './container-manager-setup.ts';
 
 const FAILED_TO_START = 'Failed to start ContainerManager';
 
@@ -36,9 +47,12 @@ export const containerManagerMachine = s.createMachine({
     pods: [],
     orphans: [],
     kubeletGroup: input.kubeletCgroups,
+    held: null,
+    written: {},
+    draft: null,
   }),
   initial: 'inspectingCgroups',
-  on: { 'qos.changed': { actions: noteDemand } },
+  on: { 'qos.changed': { actions: noteDemand }, 'resources.held': { actions: noteHeld } },
   states: {
     inspectingCgroups: {
       meta: { waitsFor: 'the cgroup hierarchies of the machine' },
@@ -112,8 +126,19 @@ export const containerManagerMachine = s.createMachine({
           resources: context.resources!,
         })),
       ],
-      on: { 'containerManager.start': [{ guard: 'usesCgroups', target: 'tuning' }, { target: 'running' }] },
+      on: { 'containerManager.start': [{ guard: 'usesCgroups', target: 'restoring' }, { target: 'running' }] },
     },
+    restoring: {
+      meta: { waitsFor: 'what earlier starts gave to single containers' },
+      invoke: {
+        id: 'readState',
+        src: 'host.readCheckpoints',
+        input: ({ context }) => ({ paths: stateFilePaths(context) }),
+        onDone: { target: 'judgingFiles', actions: judgeFiles },
+        onError: { target: 'refused', actions: refuse((message) => `start cpu manager error: ${message}`) },
+      },
+    },
+    judgingFiles: { always: [{ guard: 'isRefused', target: 'refused' }, { target: 'tuning' }] },
     tuning: {
       meta: { waitsFor: 'the settings of the kernel' },
       invoke: {
@@ -137,7 +162,7 @@ export const containerManagerMachine = s.createMachine({
     settingUp: { meta: { waitsFor: 'the cgroups of the node' }, ...settingUp },
     running: {
       type: 'parallel',
-      entry: sendParent({ type: 'containerManager.started' }),
+      entry: [sendParent({ type: 'containerManager.started' }), sendTo(to('allocation'), { type: 'resources.wanted' })],
       on: { 'cgroups.held': { actions: sayHeld } },
       states: {
         allPods,
@@ -146,6 +171,7 @@ export const containerManagerMachine = s.createMachine({
         system: gathered('system', 'gathersSystem'),
         own,
         orphans,
+        stateFiles,
       },
     },
   },

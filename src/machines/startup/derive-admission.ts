@@ -5,8 +5,10 @@ import type { NodeResources } from '../node/allocatable.ts';
 import type { AdmissionSettings } from '../node-settings.ts';
 import type { MachineInfo } from '../operations/host.ts';
 import { reservedCpus } from '../pods/admission/cpu-manager.ts';
+import { memorySettings } from '../pods/admission/memory-state.ts';
 import { units } from '../pods/admission/request.ts';
-import { milliUnits, parseQuantity } from '../pods/spec/quantity.ts';
+import type { ResourceManagers } from '../pods/admission/resource-assignment.ts';
+import { milliUnits, parseQuantity, wholeUnits } from '../pods/spec/quantity.ts';
 import { isOptionOn } from './configuration/cpu-manager-options.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { StringMap } from './configuration/types.ts';
@@ -28,11 +30,26 @@ export function admissionSettings(
     taints: config.registerWithTaints,
     sysctls: { kernelVersion: machine.kernelVersion, allowedUnsafe: config.allowedUnsafeSysctls },
     appArmor: machine.appArmor,
-    ...cpuManager(config, machine),
+    ...resourceManagers(config, machine),
   };
 }
 
-function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<AdmissionSettings, 'cpuManager'> {
+/** What of this machine is given to single containers. */
+export const resourceManagers = (config: KubeletConfiguration, machine: MachineInfo): ResourceManagers => ({
+  ...cpuManager(config, machine),
+  ...memoryManager(config, machine),
+});
+
+function memoryManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'memoryManager'> {
+  if (config.memoryManagerPolicy !== 'Static') return {};
+  const reserved = config.reservedMemory.map(({ numaNode, limits }): [number, Map<string, bigint>] => [
+    numaNode,
+    new Map(Object.entries(limits).map(([type, amount]) => [type, wholeUnits(parseQuantity(amount))])),
+  ]);
+  return { memoryManager: memorySettings(machine, new Map(reserved)) };
+}
+
+function cpuManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'cpuManager'> {
   if (config.cpuManagerPolicy !== 'static') return {};
   const { cpus } = machine.topology;
   const { kubeReserved, systemReserved, reservedSystemCPUs, cpuManagerPolicyOptions: options } = config;

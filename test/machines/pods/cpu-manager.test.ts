@@ -3,13 +3,13 @@ import { describe, expect, it } from 'vitest';
 import type { Pod } from '../../../src/machines/api/pod.ts';
 import {
   allocatableCpus,
-  assignCpus,
   type CpuManagerSettings,
-  cpuWishes,
   reservedCpus,
   sharedCpus,
 } from '../../../src/machines/pods/admission/cpu-manager.ts';
 import { type Cpu, pack } from '../../../src/machines/pods/admission/cpu-packing.ts';
+import { assign, type Holding } from '../../../src/machines/pods/admission/resource-assignment.ts';
+import { type ContainerWish, containerWishes } from '../../../src/machines/pods/admission/wishes.ts';
 
 /** As the kernel numbers them: first one thread of each core, socket by turns, then the second threads. */
 function machine(sockets: number, cores: number, threads: number): readonly Cpu[] {
@@ -50,6 +50,10 @@ const settings = (change: Partial<CpuManagerSettings> = {}): CpuManagerSettings 
   ...change,
 });
 
+const cpuWishes = (wanted: Pod) => containerWishes(wanted, {});
+const assignCpus = (cpuManager: CpuManagerSettings, wishes: readonly ContainerWish[], held: readonly Holding[]) =>
+  assign({ cpuManager }, wishes, held);
+
 type Amount = readonly [name: string, cpu: string, restartPolicy?: string];
 const containers = (amounts: readonly Amount[]) =>
   amounts.map(([name, cpu, restartPolicy]) => ({
@@ -73,8 +77,8 @@ describe('CPUs of their own are', () => {
         ]),
       ),
     ).toEqual([
-      { container: 'a', count: 2, isInit: false },
-      { container: 'c', count: 1, isInit: false },
+      { container: 'a', cpus: 2, isInit: false },
+      { container: 'c', cpus: 1, isInit: false },
     ]);
   });
 

@@ -1,4 +1,4 @@
-/** Pods on a node that keeps CPUs apart: proves C1 and C2 of `pod-cpus.ts`. */
+/** Pods on a node that keeps CPUs and memory apart: proves C1 and C2 of `pod-cpus.ts`. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../src/machines/node-settings.ts';
@@ -66,4 +66,42 @@ it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized
     }),
   );
   expect(told()).toBe(3);
+});
+
+it('a guaranteed container is created on the NUMA nodes of its memory, which cannot be resized', () => {
+  const memory = { memory: { total: '4194304', systemReserved: '1048576' } };
+  const { cpuManager: _none, ...admission } = ADMISSION;
+  const memoryManager = { nodes: [0, 1].map((id) => ({ id, memory })) };
+  node = new PodsNode({ settings: { admission: { ...admission, memoryManager } } });
+  node.world.runtime.images.set('app:1', image('app:1'));
+  node.boot().run(100);
+  const wants = (amount: string) => ({
+    limits: { cpu: '500m', memory: amount },
+    requests: { cpu: '500m', memory: amount },
+  });
+  tell('ADD', apiPod('one', wants('2Mi')));
+  tell('ADD', apiPod('two', wants('2Mi')));
+  tell('ADD', apiPod('shared', {}));
+  for (const uid of ['one', 'two', 'shared']) node.until(`${uid} runs`, () => node.phase(uid) === 'Running');
+  const nodes = [...node.world.runtime.containers.values()].map(({ config, sandbox }) => [
+    sandbox.config.metadata?.uid,
+    config.linux?.resources?.cpuset_mems,
+  ]);
+  expect(Object.fromEntries(nodes)).toEqual({ one: '0', two: '1', shared: undefined });
+  tell('UPDATE', apiPod('one', wants('1Mi'), 2));
+  tell('ADD', apiPod('three', wants('2Mi')));
+  node.run(1_000);
+  expect(node.status('one')?.conditions).toContainEqual(
+    expect.objectContaining({
+      reason: 'Infeasible',
+      message: 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
+    }),
+  );
+  expect(node.status('three')).toMatchObject({
+    phase: 'Failed',
+    reason: 'UnexpectedAdmissionError',
+    message:
+      'Pod was rejected: Allocate failed due to [memorymanager] failed to get the default NUMA affinity, no NUMA ' +
+      'nodes with enough memory is available, which is unexpected',
+  });
 });

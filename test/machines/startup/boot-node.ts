@@ -74,6 +74,8 @@ export const HEALTHY: Answers = {
   'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
   'host.fileSystem': ok({ capacityBytes: '270000000000', availableBytes: '200000000000' }),
   'host.tuneKernel': ok({ errors: [] }),
+  'host.readCheckpoints': ok({ contents: [null, null] }),
+  'host.writeCheckpoint': ok(null),
   'cgroup.missing': ok({ missing: [] }),
   'cgroup.ensure': ok(null),
   'cgroup.update': ok(null),

@@ -22,6 +22,9 @@ const INPUT: ContainerManagerInput = {
   cpuManagerPolicyOptions: {},
   topologyManagerPolicy: 'none',
   memoryManagerPolicy: 'None',
+  memoryManagerError: '',
+  managers: {},
+  rootDir: '/var/lib/kubelet',
   oomScoreAdj: -999,
   storagePath: '',
   hugePageSizes: ['2MB'],
@@ -47,9 +50,15 @@ const TWO_NODES = {
   topology: { ...MACHINE_INFO.topology, numaNodes: [numaNode(0), numaNode(1)] },
 };
 
+/** As a Go kubelet leaves them on a node that gives out nothing. */
+const NONE = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}';
+const NO_MEMORY = '{"policyName":"None","machineState":{},"checksum":4236770233}';
+
 const ANSWERS: Answers = {
   'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }),
   'host.tuneKernel': ok({ errors: [] }),
+  'host.readCheckpoints': ok({ contents: [null, null] }),
+  'host.writeCheckpoint': ok(null),
   'cgroup.missing': ok({ missing: [] }),
   'cgroup.ensure': ok(null),
   'cgroup.update': ok(null),
@@ -71,7 +80,7 @@ function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {
       },
     ]),
   );
-  const run = runUnder(containerManagerMachine, { ...INPUT, ...change }, noting, ['eventRecorder']);
+  const run = runUnder(containerManagerMachine, { ...INPUT, ...change }, noting, ['eventRecorder', 'allocation']);
   run.tell({ type: 'containerManager.start' });
   run.time.advanceTo(run.time.now());
   const of = (name: string) => asked.flatMap((each) => (each.name === name ? [each.input as never] : []));
@@ -198,11 +207,37 @@ describe('a node that cannot start', () => {
         '"none" is',
     ],
     [
-      'memory shall be kept for containers',
-      { memoryManagerPolicy: 'Static' },
+      'memory shall be kept for containers by a runtime that cannot',
+      { memoryManagerPolicy: 'Static', usesCgroups: false },
       {},
-      'the memory manager policy "Static" is not supported by this kubelet; only "None" is',
+      'the memory manager policy "Static" needs a runtime that keeps containers in cgroups; the embedded one does not',
     ],
+    [
+      'memory is reserved where there is none',
+      {
+        memoryManagerPolicy: 'Static',
+        memoryManagerError: 'the reserved memory configuration references a NUMA node 7',
+      },
+      {},
+      'the reserved memory configuration references a NUMA node 7',
+    ],
+    [
+      'CPUs were given under another policy',
+      { cpuManagerPolicy: 'static' },
+      { 'host.readCheckpoints': ok({ contents: [NONE, null] }) },
+      'start cpu manager error: could not restore state from checkpoint: configured policy "static" differs from state ' +
+        'checkpoint policy "none", please drain this node and delete the CPU manager checkpoint file ' +
+        '"/var/lib/kubelet/cpu_manager_state" before restarting Kubelet',
+    ],
+    [
+      'memory was given under another policy',
+      { memoryManagerPolicy: 'Static' },
+      { 'host.readCheckpoints': ok({ contents: [NONE, NO_MEMORY] }) },
+      'start memory manager error: could not restore state from checkpoint: [memorymanager] configured policy "Static" ' +
+        'differs from state checkpoint policy "None", please drain this node and delete the memory manager checkpoint ' +
+        'file "/var/lib/kubelet/memory_manager_state" before restarting Kubelet',
+    ],
+    ['what was given cannot be read', {}, { 'host.readCheckpoints': fail('EIO') }, 'start cpu manager error: EIO'],
     ['the system shall move to the root', { systemCgroups: '/' }, {}, 'system container cannot be root ("/")'],
   ])('because %s says so in upstream words', (_, change, answers, message) => {
     const run = start(change, answers);
@@ -286,3 +321,47 @@ describe('keeping', () => {
     expect(run.divergence()).toBeNull();
   });
 });
+
+describe('state files', () => {
+  const held = { type: 'resources.held', cpus: {}, shared: '', memory: {} };
+  const tell = (run: ReturnType<typeof start>, change = {}) => {
+    run.tell({ ...held, ...change });
+    run.time.advanceTo(run.time.now());
+  };
+
+  it('are written when it is known what is held, and left alone when they say it already', () => {
+    const run = start();
+    tell(run);
+    expect(run.of('host.writeCheckpoint')).toEqual([
+      { path: '/var/lib/kubelet/cpu_manager_state', content: NONE },
+      { path: '/var/lib/kubelet/memory_manager_state', content: NO_MEMORY },
+    ]);
+    tell(run);
+    expect(run.of('host.writeCheckpoint')).toHaveLength(2);
+    const again = start({}, { 'host.readCheckpoints': ok({ contents: [NONE, NO_MEMORY] }) });
+    tell(again);
+    expect(again.of('host.writeCheckpoint')).toEqual([]);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('follow what is held, and are tried again when they could not be written', () => {
+    let tries = 0;
+    const change = { cpuManagerPolicy: 'static', managers: { cpuManager: CPUS } };
+    const run = start(change, { 'host.writeCheckpoint': () => (++tries === 3 ? fail('ENOSPC') : ok(null)) });
+    tell(run, { shared: '0-3' });
+    tell(run, { shared: '0,3', cpus: { u: { c: '1-2' } } });
+    expect(run.said()).toContain('Could not save checkpoint');
+    run.time.advanceTo(run.time.now() + 10_000);
+    const written = run.of('host.writeCheckpoint') as { content: string }[];
+    expect(written).toHaveLength(4);
+    expect(JSON.parse(written.at(-1)!.content)).toMatchObject({ defaultCpuSet: '0,3', entries: { u: { c: '1-2' } } });
+    expect(run.divergence()).toBeNull();
+  });
+});
+
+const CPUS = {
+  cpus: [0, 1, 2, 3].map((id) => ({ id, core: id, socket: 0, numaNode: 0 })),
+  reserved: [0],
+  wholeCores: false,
+  isReservationStrict: false,
+};

@@ -64,6 +64,9 @@ describe('the container manager', () => {
     cpuManagerPolicyOptions: {},
     topologyManagerPolicy: 'none',
     memoryManagerPolicy: 'None',
+    memoryManagerError: '',
+    managers: {},
+    rootDir: '/root',
     oomScoreAdj: -999,
     storagePath: '/var/lib/kubelet',
     reservations: {
@@ -85,6 +88,8 @@ describe('the container manager', () => {
     'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }),
     'host.fileSystem': ok({ capacityBytes: '1000', availableBytes: '500' }),
     'host.tuneKernel': ok({ errors: [] }),
+    'host.readCheckpoints': ok({ contents: [null, null] }),
+    'host.writeCheckpoint': ok(null),
     'cgroup.missing': ok({ missing: [] }),
     'cgroup.ensure': ok(null),
     'cgroup.update': ok(null),
@@ -94,11 +99,15 @@ describe('the container manager', () => {
   } as const;
 
   it('is created, and starts only when the runtime was up', () => {
-    const run = runUnder(containerManagerMachine, input, v1);
+    const run = runUnder(containerManagerMachine, input, v1, ['allocation']);
     expect(run.told().map(({ type }) => type)).toEqual(['containerManager.created']);
     run.tell({ type: 'containerManager.start' });
     run.time.advanceTo(run.time.now());
-    expect(run.told().map(({ type }) => type)).toEqual(['containerManager.created', 'containerManager.started']);
+    expect(run.told().map(({ type }) => type)).toEqual([
+      'containerManager.created',
+      'containerManager.started',
+      'resources.wanted',
+    ]);
     expect(run.divergence()).toBeNull();
   });
 

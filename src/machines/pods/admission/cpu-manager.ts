@@ -6,9 +6,10 @@
  */
 import type { Container, Pod } from '../../api/pod.ts';
 import { formatCpuSet, parseCpuSet } from '../../startup/configuration/cpu-set.ts';
-import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
+import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { type Cpu, coreOf, pack } from './cpu-packing.ts';
+import type { NumaSet } from './numa.ts';
 import type { Rejection } from './predicates.ts';
 
 export interface CpuManagerSettings {
@@ -19,14 +20,6 @@ export interface CpuManagerSettings {
   readonly wholeCores: boolean;
   /** `strict-cpu-reservation`. */
   readonly isReservationStrict: boolean;
-}
-
-/** A container that is to have CPUs of its own. */
-export interface CpuWish {
-  readonly container: string;
-  readonly count: number;
-  /** It has ended before the next one begins. */
-  readonly isInit: boolean;
 }
 
 /** By container, a list of CPUs such as `1-2,5`. */
@@ -50,15 +43,6 @@ export function exclusiveCount(pod: Pod, { resources }: Container): number {
   const amount = parseQuantity(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
   return wholeUnits(amount) * MILLI === milliUnits(amount) ? Number(wholeUnits(amount)) : 0;
 }
-
-export const cpuWishes = (pod: Pod): readonly CpuWish[] =>
-  podContainers(pod)
-    .map((container) => ({
-      container: container.name,
-      count: exclusiveCount(pod, container),
-      isInit: (pod.spec.initContainers ?? []).includes(container) && container.restartPolicy !== 'Always',
-    }))
-    .filter(({ count }) => count > 0);
 
 interface Granted {
   readonly cpus?: ExclusiveCpus;
@@ -88,43 +72,58 @@ export function allocatableCpus({ cpus, reserved, wholeCores }: CpuManagerSettin
   return cpus.filter((cpu) => !reserved.includes(cpu.id) && !cores.has(coreOf(cpu))).map(({ id }) => id);
 }
 
-/** Absent: it shares the CPUs of all others. */
-export type CpuAnswer = { readonly cpus?: ExclusiveCpus } | { readonly rejection: Rejection };
-
-/** CPUs for a pod beside those that hold `grants`. */
-export function assignCpus(
-  settings: CpuManagerSettings,
-  wishes: readonly CpuWish[],
-  grants: readonly Granted[],
-): CpuAnswer {
-  const allocatable = new Set(allocatableCpus(settings));
-  const free = new Set(freeCpus(settings, grants).filter((id) => allocatable.has(id)));
-  const reusable = new Set<number>();
-  const cpus: Record<string, string> = {};
-  for (const { container, count, isInit } of wishes) {
-    const own = choose(settings, count, [...reusable], [...free]);
-    if (own === null) return { rejection: shortage(settings, count, free.size + reusable.size) };
-    for (const id of own) {
-      free.delete(id);
-      if (isInit) reusable.add(id);
-      else reusable.delete(id);
-    }
-    cpus[container] = formatCpuSet(own);
-  }
-  return { cpus };
+/** What a pod has so far, while its containers are given their CPUs one after the other. */
+export interface CpuProgress {
+  readonly cpus: ExclusiveCpus;
+  /** What init containers that have ended by then had, and nobody after them took. */
+  readonly reusable: readonly number[];
 }
 
-/** What an init container has had is taken first. */
+/** CPUs for one container of a pod, beside those that hold `grants`; of `nodes` as many as they have. */
+export function allocateCpus(
+  settings: CpuManagerSettings,
+  grants: readonly Granted[],
+  { cpus, reusable }: CpuProgress,
+  { container, isInit }: { readonly container: string; readonly isInit: boolean },
+  count: number,
+  nodes: NumaSet | null,
+): CpuProgress | { readonly rejection: Rejection } {
+  const free = assignable(settings, [...grants, { cpus }]);
+  const own = choose(settings, count, { reusable, free, nodes });
+  if (own === null) return { rejection: shortage(settings, count, free.length + reusable.length) };
+  const others = reusable.filter((id) => !own.includes(id));
+  return { cpus: { ...cpus, [container]: formatCpuSet(own) }, reusable: isInit ? [...others, ...own] : others };
+}
+
+/** CPUs that a container could still have for itself. */
+function assignable(settings: CpuManagerSettings, grants: readonly Granted[]): readonly number[] {
+  const allocatable = new Set(allocatableCpus(settings));
+  return freeCpus(settings, grants).filter((id) => allocatable.has(id));
+}
+
+interface Choice {
+  readonly reusable: readonly number[];
+  readonly free: readonly number[];
+  readonly nodes: NumaSet | null;
+}
+
+/** Those of the wanted nodes first, and of them what an init container has had. */
 function choose(
   { cpus, wholeCores }: CpuManagerSettings,
   count: number,
-  reusable: readonly number[],
-  free: readonly number[],
+  { reusable, free, nodes }: Choice,
 ): readonly number[] | null {
   if (wholeCores && count % threadsPerCore(cpus) !== 0) return null;
-  const again = pack(cpus, reusable, Math.min(count, reusable.length)) ?? [];
-  const more = pack(cpus, free, count - again.length);
-  return more === null ? null : [...again, ...more].toSorted((a, b) => a - b);
+  const aligned = new Set(
+    cpus.filter(({ numaNode }) => nodes === null || nodes.includes(numaNode)).map(({ id }) => id),
+  );
+  const pools = [reusable, free].map((ids) => ids.filter((id) => aligned.has(id)));
+  const rest = [reusable, free].map((ids) => ids.filter((id) => !aligned.has(id)));
+  let own: readonly number[] = [];
+  for (const pool of [...pools, ...rest]) {
+    own = [...own, ...(pack(cpus, pool, Math.min(count - own.length, pool.length)) ?? [])];
+  }
+  return own.length < count ? null : own.toSorted((a, b) => a - b);
 }
 
 const threadsPerCore = (cpus: readonly Cpu[]): number =>

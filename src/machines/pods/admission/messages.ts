@@ -1,16 +1,15 @@
 /** What the actors of pods and `allocation` say to each other. */
 import type { NodeKnown } from '../../node/node-status.ts';
 import type { ResizeRefusal } from './admit.ts';
-import type { ExclusiveCpus, PodCpus } from './cpu-manager.ts';
 import type { Rejection } from './predicates.ts';
 import type { AdmissionRequest, Allocation, PodDemand } from './request.ts';
+import type { Holding } from './resource-assignment.ts';
+import type { PodShares } from './resource-grants.ts';
 
 /** What a pod was given, for the next incarnation. */
-export interface Grant {
+export interface Grant extends Holding {
   readonly demand: PodDemand;
   readonly allocation: Allocation;
-  /** CPUs that are of its containers alone. */
-  readonly cpus?: ExclusiveCpus;
 }
 
 export type AllocationMessage =
@@ -22,6 +21,8 @@ export type AllocationMessage =
   | { readonly type: 'allocation.released'; readonly uid: string }
   /** All pods that there are: what is remembered of others is of nobody. */
   | { readonly type: 'pods.known'; readonly uids: readonly string[] }
+  /** Say what single containers hold. */
+  | { readonly type: 'resources.wanted' }
   /** The node as the API server has it. */
   | NodeKnown
   /** The pressures under which it takes less. */
@@ -35,22 +36,15 @@ export type AllocationMessage =
 
 export type AllocationReport =
   /** It may run with these resources. */
-  | {
-      readonly type: 'allocation.granted';
-      readonly uid: string;
-      readonly allocation: Allocation;
-      /** Absent: the node does not keep CPUs apart. */
-      readonly cpus?: PodCpus;
-    }
+  | ({ readonly type: 'allocation.granted'; readonly uid: string; readonly allocation: Allocation } & PodShares)
   | { readonly type: 'allocation.refused'; readonly uid: string; readonly rejection: Rejection }
   /** It keeps what it has; what it wants has to wait, or cannot be. */
-  | {
+  | ({
       readonly type: 'allocation.pending';
       readonly uid: string;
       readonly allocation: Allocation;
       readonly refusal: ResizeRefusal;
-      readonly cpus?: PodCpus;
-    }
+    } & PodShares)
   /** Those without CPUs of their own run on these from now on. */
   | { readonly type: 'allocation.shared'; readonly shared: string }
   /** `allocation` starts anew: say again what you want. */

@@ -5,11 +5,12 @@
  * CPU, whole units of everything else.
  */
 import { isMirrorPod, isStaticPod, type Pod, type ResourceRequirements, type Toleration } from '../../api/pod.ts';
+import type { NodeSettings } from '../../node-settings.ts';
 import type { PodRef } from '../messages.ts';
 import { podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
 import { milliUnits, type Nano, wholeUnits } from '../spec/quantity.ts';
 import { isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
-import { type CpuWish, cpuWishes } from './cpu-manager.ts';
+import { type ContainerWish, containerWishes } from './wishes.ts';
 
 export type Amounts = Readonly<Record<string, string>>;
 
@@ -63,25 +64,25 @@ export interface NodeTerm {
 export interface AdmissionRequest extends PodRef {
   readonly demand: PodDemand;
   readonly rules: PodRules;
-  /** Containers that are to have CPUs of their own, in the order in which they begin; absent: none. */
-  readonly cpus?: readonly CpuWish[];
+  /** Containers that are to have something for themselves, in the order in which they begin; absent: none. */
+  readonly containers?: readonly ContainerWish[];
 }
 
 const CRITICAL_PRIORITY = 2_000_000_000;
 const OS_LABEL = 'kubernetes.io/os';
 
-export const admissionRequest = (pod: Pod): AdmissionRequest => ({
+export const admissionRequest = (pod: Pod, node: Pick<NodeSettings, 'admission'> = {}): AdmissionRequest => ({
   uid: pod.metadata.uid,
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
   demand: demandOf(pod),
   rules: rulesOf(pod),
-  ...wishesOf(pod),
+  ...wishesOf(pod, node),
 });
 
-function wishesOf(pod: Pod): Pick<AdmissionRequest, 'cpus'> {
-  const cpus = cpuWishes(pod);
-  return cpus.length === 0 ? {} : { cpus };
+function wishesOf(pod: Pod, node: Pick<NodeSettings, 'admission'>): Pick<AdmissionRequest, 'containers'> {
+  const containers = containerWishes(pod, node);
+  return containers.length === 0 ? {} : { containers };
 }
 
 export function demandOf(pod: Pod): PodDemand {

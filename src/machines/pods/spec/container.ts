@@ -45,6 +45,8 @@ export interface ContainerConfigInput {
   readonly users?: UserMapping | null;
   /** The CPUs that it runs on; empty: all. */
   readonly cpus?: string;
+  /** The NUMA nodes that its memory comes from, `0,1`; empty: all. */
+  readonly memoryNodes?: string;
 }
 
 export type ContainerConfigResult =
@@ -94,6 +96,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
       resources: {
         ...containerResources(pod, container, node),
         ...(input.cpus ? { cpuset_cpus: input.cpus } : {}),
+        ...(input.memoryNodes ? { cpuset_mems: input.memoryNodes } : {}),
       },
       security_context: targeted(
         input,

@@ -1,7 +1,7 @@
 /**
  * Decides whether the policies of CPU and memory manager can work with what is reserved.
  *
- * Invariant: a share of the machine's memory (`10%`) needs the machine; where one is set, the sum is not judged here.
+ * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
  */
 import { cpuPolicyOptionsError } from './cpu-manager-options.ts';
 import { parseCpuSet } from './cpu-set.ts';
@@ -69,26 +69,55 @@ export function reservedCPULines({
 const printed = (amounts: Readonly<Record<string, string>>): string =>
   Object.keys(amounts).length === 0 ? 'null' : JSON.stringify(amounts);
 
-export function memoryManagerError(configuration: KubeletConfiguration): SettingsError | null {
+/** What the check of reserved memory needs of the machine. */
+export interface MemoryMachine {
+  readonly memoryBytes: string;
+  /** Ids of its NUMA nodes. */
+  readonly nodes: readonly number[];
+}
+
+/** Without a `machine` only what no machine could make right. */
+export function memoryManagerError(
+  configuration: KubeletConfiguration,
+  machine: MemoryMachine | null = null,
+): SettingsError | null {
   const { memoryManagerPolicy: policy, reservedMemory } = configuration;
   if (policy === 'None') return null;
   if (policy !== 'Static') return failed('memory', `unknown policy: ${quote(policy)}`);
-  const missing = reservedMemory.find(({ numaNode }) => numaNode < 0);
+  const isThere = (node: number): boolean => (machine === null ? node >= 0 : machine.nodes.includes(node));
+  const missing = reservedMemory.find(({ numaNode }) => !isThere(numaNode));
   if (missing !== undefined) {
     const node = `a NUMA node ${missing.numaNode} that does not exist on this machine`;
     return failed('memory', `the reserved memory configuration references ${node}`);
   }
-  const total = sum(reservedMemory.map(({ limits }) => amount(limits['memory'])));
-  const expected = allocatableReservation(configuration);
-  if (expected === null || expected.nano === total.nano) return null;
-  const amounts = `the total amount ${quote(formatQuantity(total))} of type "memory" is not equal to the value`;
-  return failed('memory', `${amounts} ${quote(formatQuantity(expected))} determined by Node Allocatable feature`);
+  return unequalReservation(configuration, machine);
 }
 
-/** Memory that node allocatable keeps back, or null where it depends on the size of the machine. */
-function allocatableReservation(configuration: KubeletConfiguration): Quantity | null {
+function unequalReservation(configuration: KubeletConfiguration, machine: MemoryMachine | null): SettingsError | null {
+  const { reservedMemory } = configuration;
+  const types = ['memory', ...reservedMemory.flatMap(({ limits }) => Object.keys(limits))];
+  for (const type of new Set(types)) {
+    const total = sum(reservedMemory.map(({ limits }) => amount(limits[type])));
+    const expected = type === 'memory' ? allocatableReservation(configuration, machine) : amount('0');
+    if (expected === null || expected.nano === total.nano) continue;
+    const amounts = `the total amount ${quote(formatQuantity(total))} of type ${quote(type)} is not equal to the value`;
+    return failed('memory', `${amounts} ${quote(formatQuantity(expected))} determined by Node Allocatable feature`);
+  }
+  const isReserved = reservedMemory.some(({ limits }) => amount(limits['memory']).nano > 0n);
+  if (isReserved || allocatableReservation(configuration, machine) === null) return null;
+  return failed('memory', '[memorymanager] you should specify the system reserved memory');
+}
+
+const NANO = 1_000_000_000n;
+
+/** Memory that node allocatable keeps back, or null where it depends on the size of a machine that is not known. */
+function allocatableReservation(configuration: KubeletConfiguration, machine: MemoryMachine | null): Quantity | null {
   const { kubeReserved, systemReserved, evictionHard } = configuration;
   const threshold = evictionHard['memory.available'] ?? '0';
-  if (threshold.endsWith('%')) return null;
-  return sum([amount(kubeReserved['memory']), amount(systemReserved['memory']), amount(threshold)]);
+  const kept = [amount(kubeReserved['memory']), amount(systemReserved['memory'])];
+  if (!threshold.endsWith('%')) return sum([...kept, amount(threshold)]);
+  if (machine === null) return null;
+  const share = Math.fround(Number(threshold.slice(0, -1)) / 100);
+  const bytes = BigInt(Math.trunc(Number(machine.memoryBytes) * share));
+  return sum([...kept, { nano: bytes * NANO, format: 'binarySI' }]);
 }

@@ -133,7 +133,7 @@ const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] =
       swap,
       topologyOptions,
       cpuManagerError,
-      memoryManagerError,
+      (configuration) => memoryManagerError(configuration),
     ],
   ],
   [CREATE, [syncFrequency, cloudProvider, allThresholds, logSize, unsafeSysctls]],

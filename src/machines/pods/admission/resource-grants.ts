@@ -1,0 +1,101 @@
+/** What `allocation` has given to single containers, where the node keeps resources apart. Pure. */
+import type { QOSDemand } from '../../node/cgroups/node-groups.ts';
+import type { ResourcesHeld } from '../../node/state-files/held.ts';
+import type { NodeSettings } from '../../node-settings.ts';
+import type { QOSClass } from '../spec/qos.ts';
+import { infeasible, type ResizeRefusal } from './admit.ts';
+import { type PodCpus, sharedCpus } from './cpu-manager.ts';
+import type { MemoryBlock } from './memory-state.ts';
+import type { Grant } from './messages.ts';
+import type { AdmissionRequest, Allocation } from './request.ts';
+import { type Assignment, assign } from './resource-assignment.ts';
+
+type Settings = Pick<NodeSettings, 'admission'>;
+type Grants = Readonly<Record<string, Grant>>;
+
+/** What all others share; empty where nothing is kept apart. */
+const sharedBy = ({ admission }: Settings, grants: Grants): string =>
+  admission?.cpuManager === undefined ? '' : sharedCpus(admission.cpuManager, Object.values(grants));
+
+/** What pods of the two upper classes asked for in sum. */
+export function demandOf(grants: Grants): QOSDemand {
+  const sum = (qos: QOSClass, name: string): string =>
+    String(
+      Object.values(grants)
+        .filter(({ demand }) => demand.qos === qos)
+        .reduce((total, { demand }) => total + BigInt(demand.requests[name] ?? '0'), 0n),
+    );
+  return {
+    burstableCpuMilli: sum('Burstable', 'cpu'),
+    burstableMemoryBytes: sum('Burstable', 'memory'),
+    guaranteedMemoryBytes: sum('Guaranteed', 'memory'),
+  };
+}
+
+/** Everything that single containers hold. */
+export function heldBy(settings: Settings, grants: Grants): ResourcesHeld {
+  const all = Object.entries(grants);
+  return {
+    type: 'resources.held',
+    cpus: Object.fromEntries(all.flatMap(([uid, { cpus }]) => (cpus === undefined ? [] : [[uid, cpus]]))),
+    shared: sharedBy(settings, grants),
+    memory: Object.fromEntries(all.flatMap(([uid, { memory }]) => (memory === undefined ? [] : [[uid, memory]]))),
+  };
+}
+
+/** What a pod that is taken is given; what it has it keeps. */
+export function assignedTo(
+  { admission }: Settings,
+  { uid, containers = [] }: AdmissionRequest,
+  grants: Grants,
+): Assignment {
+  const before = grants[uid];
+  if (before !== undefined) {
+    const { cpus, memory } = before;
+    return { ...(cpus === undefined ? {} : { cpus }), ...(memory === undefined ? {} : { memory }) };
+  }
+  return admission === undefined ? {} : assign(admission, containers, Object.values(grants));
+}
+
+/** What a pod is told of it. */
+export interface PodShares {
+  /** Absent: the node does not keep CPUs apart. */
+  readonly cpus?: PodCpus;
+  /** By container, the NUMA nodes of its memory: `0,1`. Absent: none has chosen ones. */
+  readonly memoryNodes?: Readonly<Record<string, string>>;
+}
+
+export function podShares(settings: Settings, grants: Grants, uid: string): PodShares {
+  const { cpus = {}, memory } = grants[uid] ?? {};
+  return {
+    ...(settings.admission?.cpuManager === undefined
+      ? {}
+      : { cpus: { exclusive: cpus, shared: sharedBy(settings, grants) } }),
+    ...(memory === undefined ? {} : { memoryNodes: mapValues(memory, nodesOf) }),
+  };
+}
+
+const mapValues = <From, To>(table: Readonly<Record<string, From>>, change: (value: From) => To): Record<string, To> =>
+  Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
+
+const nodesOf = (blocks: readonly MemoryBlock[]): string =>
+  [...new Set(blocks.flatMap(({ numaAffinity }) => numaAffinity))].toSorted((a, b) => a - b).join(',');
+
+/** What was given to single containers stays as much as it is. */
+export function pinnedResize(
+  { admission }: Settings,
+  { request, allocation: wanted }: { readonly request: AdmissionRequest; readonly allocation: Allocation },
+  given: Allocation,
+): ResizeRefusal | null {
+  if (request.demand.qos !== 'Guaranteed') return null;
+  const isOther = (resource: string): boolean =>
+    Object.keys(given).some((name) => requestOf(given, name, resource) !== requestOf(wanted, name, resource));
+  if (admission?.cpuManager !== undefined && isOther('cpu')) return pinned('CPU Manager policy "static"');
+  return admission?.memoryManager !== undefined && isOther('memory') ? pinned('Memory Manager policy "Static"') : null;
+}
+
+const pinned = (policy: string): ResizeRefusal =>
+  infeasible(`Resize is infeasible for Guaranteed Pods alongside ${policy}`);
+
+const requestOf = (allocation: Allocation, name: string, resource: string): string =>
+  allocation[name]?.requests?.[resource] ?? '';
