@@ -15,6 +15,7 @@ import { Listener } from './listener.ts';
 import { keepNamespaces } from './namespaces.ts';
 import { type KubeletAddress, NodeProxy } from './node-proxy.ts';
 import { Authority, type Credential } from './pki.ts';
+import { PodSigner } from './pod-signer.ts';
 import { Registry } from './registry.ts';
 import type { AccessRule } from './reviews.ts';
 import { Router, targetOf } from './router.ts';
@@ -64,6 +65,7 @@ class TestApiServer {
   readonly faults: Faults;
   readonly users: Users;
   readonly signer: Signer;
+  readonly podSigner: PodSigner;
   readonly authority: Authority;
   readonly directory: string;
   readonly caFile: string;
@@ -92,6 +94,7 @@ class TestApiServer {
     this.users = new Users(tokens);
     this.registry = new Registry(store);
     this.signer = new Signer(store, authority, options.certificates ?? {});
+    this.podSigner = new PodSigner(store, authority);
     this.watches = new Watches(store, {
       bookmarks: () => !this.faults.noBookmarks,
       ...(options.bookmarkPeriodMs === undefined ? {} : { bookmarkPeriodMs: options.bookmarkPeriodMs }),

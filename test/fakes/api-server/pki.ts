@@ -92,6 +92,15 @@ export class Authority {
     return await this.certify(publicKey, { commonName, organizations, names, usages, notBefore, notAfter });
   }
 
+  /** The chain for a request that says nothing but its key; refused when whoever wrote it does not have that key. */
+  async signPod(request: Buffer, commonName: string, lifetimeMs: number): Promise<string> {
+    const csr = new Pkcs10CertificateRequest(request);
+    if (!(await csr.verify())) throw new Error('the signature of the request is not by its key');
+    const notAfter = new Date(Date.now() + lifetimeMs);
+    const publicKey = await csr.publicKey.export();
+    return await this.certify(publicKey, { commonName, usages: ['client auth'], notAfter });
+  }
+
   private async certify(publicKey: webcrypto.CryptoKey, options: CertificateOptions): Promise<string> {
     const { commonName, organizations = [], names = [], usages, notBefore, notAfter } = options;
     const certificate = await X509CertificateGenerator.create({

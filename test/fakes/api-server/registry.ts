@@ -3,6 +3,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { alreadyExists, badRequest, conflict, forbidden, invalid, MODIFIED, notFound, unknownPath } from './errors.ts';
 import { apiVersionOf, type Kind, knownKind } from './kinds.ts';
 import { applyPatch } from './patch.ts';
+import { createdPodRequest } from './pod-signer.ts';
 import { boundPod, createdPod, evictedPod, graceOf, terminatingPod, updatedPod } from './pods.ts';
 import { createdCsr } from './signer.ts';
 import type { Store } from './store.ts';
@@ -154,6 +155,8 @@ export class Registry {
         return createdPod(object, this.store);
       case 'certificatesigningrequests':
         return createdCsr(object, user);
+      case 'podcertificaterequests':
+        return createdPodRequest(kind, object, this.store);
       case 'namespaces':
         return { ...object, spec: { finalizers: ['kubernetes'] }, status: { phase: 'Active' } };
       case 'secrets':

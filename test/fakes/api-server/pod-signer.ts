@@ -1,0 +1,84 @@
+/** PodCertificateRequests: what the server checks of them, and signers that answer as a test says. */
+import { invalid } from './errors.ts';
+import { type Kind, knownKind } from './kinds.ts';
+import type { Authority } from './pki.ts';
+import type { Store, StoreEvent } from './store.ts';
+import { type ApiObject, type Fields, textOf, timestamp, type Value } from './types.ts';
+
+const requestKind = knownKind('certificates.k8s.io/v1beta1', 'podcertificaterequests');
+const SECOND_MS = 1_000;
+
+/** Seconds from the moment of signing; or why it is not signed. */
+export type PodSignerRule =
+  | { readonly lifetimeSeconds: number; readonly refreshSeconds: number }
+  | { readonly denies: string; readonly message: string };
+
+/** A request names the pod, the service account and the node as they are, as NodeRestriction demands. */
+export function createdPodRequest(kind: Kind, request: ApiObject, store: Store): ApiObject {
+  const spec = request.spec ?? {};
+  const text = (field: string) => textOf(spec[field]);
+  const { name, namespace } = request.metadata;
+  const pod = store.get('v1', 'pods', text('podName'), namespace);
+  const account = store.get('v1', 'serviceaccounts', text('serviceAccountName'), namespace);
+  const node = store.get('v1', 'nodes', text('nodeName'));
+  const wrong = [
+    ['podUID', pod?.metadata.uid],
+    ['serviceAccountUID', account?.metadata.uid],
+    ['serviceAccountName', pod?.spec?.['serviceAccountName']],
+    ['nodeName', pod?.spec?.['nodeName']],
+    ['nodeUID', node?.metadata.uid],
+  ].find(([field, wanted]) => wanted === undefined || spec[field as string] !== wanted);
+  if (wrong) throw invalid(kind, name, `spec.${wrong[0] as string}`, `Invalid value: "${text(wrong[0] as string)}"`);
+  if (text('stubPKCS10Request') === '') throw invalid(kind, name, 'spec.stubPKCS10Request', 'Required value');
+  const { status: _, ...stored } = request;
+  return stored;
+}
+
+/** By name of a signer, what it does with requests; nobody answers those of others. */
+export class PodSigner {
+  readonly rules = new Map<string, PodSignerRule>();
+  private readonly store: Store;
+  private readonly authority: Authority;
+
+  constructor(store: Store, authority: Authority) {
+    this.store = store;
+    this.authority = authority;
+    store.changes.on('event', ({ kind, type, object }: StoreEvent) => {
+      if (kind === requestKind && type === 'ADDED') void this.answer(object);
+    });
+  }
+
+  private async answer({ metadata, spec = {} }: ApiObject): Promise<void> {
+    const rule = this.rules.get(textOf(spec['signerName']));
+    if (!rule) return;
+    const status = 'denies' in rule ? said('Denied', rule.denies, rule.message) : await this.issued(spec, rule);
+    const request = this.store.find(requestKind, metadata.namespace, metadata.name);
+    if (request) this.store.put(requestKind, { ...request, status });
+  }
+
+  private async issued(
+    spec: Fields,
+    rule: Extract<PodSignerRule, { readonly lifetimeSeconds: number }>,
+  ): Promise<Fields> {
+    const nowMs = Date.now();
+    const lifetimeMs = rule.lifetimeSeconds * SECOND_MS;
+    try {
+      const der = Buffer.from(textOf(spec['stubPKCS10Request']), 'base64');
+      const leaf = await this.authority.signPod(der, textOf(spec['podName']), lifetimeMs);
+      return {
+        ...said('Issued', 'TestIssued', 'signed by the test'),
+        certificateChain: `${leaf}${this.authority.caPem}`,
+        notBefore: timestamp(nowMs),
+        beginRefreshAt: timestamp(nowMs + rule.refreshSeconds * SECOND_MS),
+        notAfter: timestamp(nowMs + lifetimeMs),
+      };
+    } catch (error) {
+      return said('Denied', 'BadRequest', (error as Error).message);
+    }
+  }
+}
+
+const said = (type: string, reason: string, message: string): Fields => {
+  const condition: Value = { type, status: 'True', reason, message, lastTransitionTime: timestamp(Date.now()) };
+  return { conditions: [condition] };
+};
