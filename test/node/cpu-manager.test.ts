@@ -2,7 +2,9 @@
  * CPUs of single containers under a real containerd, as the kernel has them in `cpuset.cpus` of cgroup v1: those of a
  * guaranteed container are its own, and all others leave them when it begins and have them back when it has ended.
  */
+import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
+import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -16,7 +18,13 @@ const fewCpus = cpus().length < 2 ? 'the machine has one CPU only' : null;
 const { skip } = requirement('containerd', containerd.unavailable ?? cgroupV1Available() ?? fewCpus);
 
 /** CPU 0 is the system's; the first one that is free is the next. */
-const CONFIGURATION = 'cpuManagerPolicy: static\nreservedSystemCPUs: "0"\ntopologyManagerPolicy: single-numa-node';
+const CONFIGURATION = `cpuManagerPolicy: static
+reservedSystemCPUs: "0"
+topologyManagerPolicy: single-numa-node
+memoryManagerPolicy: Static
+systemReserved: {memory: 100Mi}
+evictionHard: {memory.available: 100Mi}
+reservedMemory: [{numaNode: 0, limits: {memory: 200Mi}}]`;
 const others = cpus().length === 2 ? '0' : cpus().length === 3 ? '0,2' : `0,2-${cpus().length - 1}`;
 const all = `0-${cpus().length - 1}`;
 
@@ -67,6 +75,7 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
     own = await groupOf('own', '');
     expect(cpuset(own)).toBe('1');
     expect(cgroupValue('cpu', own, 'cpu.cfs_quota_us')).toBe('-1');
+    expect(cgroupValue('cpuset', own, 'cpuset.mems')).toBe('0');
     await eventually('the others leave it', () => cpuset(shared) === others);
   });
 
@@ -95,6 +104,24 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
         .slice(1),
     );
     lister.close();
+  });
+
+  const stateFile = (name: string) => JSON.parse(readFileSync(join(node.rootDir, name), 'utf8'));
+
+  test('says in the files of the kubelet what was given', async () => {
+    const { entries, ...cpu } = await eventually('the CPUs', () => {
+      const state = stateFile('cpu_manager_state');
+      return state.entries ? state : undefined;
+    });
+    expect(cpu).toMatchObject({ policyName: 'static', defaultCpuSet: others });
+    expect(Object.values(entries)).toEqual([{ c: '1' }]);
+    const memory = await eventually('the memory', () => {
+      const state = stateFile('memory_manager_state');
+      return state.entries ? state : undefined;
+    });
+    const blocks = [{ numaAffinity: [0], type: 'memory', size: 32 * 1024 ** 2 }];
+    expect(Object.values(memory.entries)).toEqual([{ c: blocks }]);
+    expect(memory.machineState[0]).toMatchObject({ numberOfAssignments: 1, cells: [0] });
   });
 
   test('keeps it so over a restart of the agent', async () => {
