@@ -59,7 +59,6 @@ export interface DaemonOptions {
   readonly nodeName: string;
   readonly logFormat: 'text' | 'json';
   readonly verbosity: number;
-  readonly diagramsDir: string;
   /** Run the pods once and end; see `statelet run-once`. */
   readonly runOnce?: { readonly retries: number };
   /** Hears what the root machine ended with, when everything is written and closed. */
@@ -197,9 +196,9 @@ function bootId(): string {
 }
 
 /** The page opens after the first turn: nothing waits for it, and a port that is taken costs the page, not the node. */
-function visualizerPage({ visualizerPort, diagramsDir }: DaemonOptions) {
+function visualizerPage({ visualizerPort }: DaemonOptions) {
   if (visualizerPort === 'off') return undefined;
-  const visualizer = new Visualizer({ port: visualizerPort, diagramsDir });
+  const visualizer = new Visualizer({ port: visualizerPort });
   let url: string | null = null;
   const open = () =>
     void visualizer.listen().then(

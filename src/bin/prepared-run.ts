@@ -14,9 +14,6 @@ import { effectiveConfiguration, parseKubeletArguments } from './effective-confi
 import { type OwnFlags, splitArguments } from './own-flags.ts';
 import { printLines } from './print-lines.ts';
 
-/** Charts of the machines, drawn when the project is built. */
-const DIAGRAMS_DIR = join(import.meta.dirname, '../../docs/diagrams');
-
 export type PreparedRun = { readonly exitCode: number } | { readonly options: DaemonOptions; readonly own: OwnFlags };
 
 /** Reads the arguments; prints what `--help`, `--version`, `--validate` and a refusal print. */
@@ -45,7 +42,6 @@ export async function prepareRun(given: readonly string[], ownHelp: string): Pro
     nodeName: nodeNameOf(parsed.flags.hostnameOverride, hostname()),
     logFormat: parsed.given['logging-format'] === 'json' ? 'json' : 'text',
     verbosity: verbosityOf(parsed),
-    diagramsDir: DIAGRAMS_DIR,
   };
   return { options, own: split.own };
 }

@@ -11,6 +11,7 @@ import { PhaseBars } from './phases.ts';
 import { RecordPane } from './record.ts';
 import { type Part, Store } from './store.ts';
 import { Tree } from './tree.ts';
+import { sinceStart } from './words.ts';
 
 const store = new Store();
 const tree = new Tree(store);
@@ -20,20 +21,32 @@ const events = new Events(store);
 const record = new RecordPane(store);
 const phases = new PhaseBars(store);
 
-const CONNECTIONS = { connecting: 'connecting', live: 'live', lost: 'lost, trying again' } as const;
+const CONNECTIONS = { connecting: 'connecting', live: 'live', lost: 'lost, trying again', journal: 'journal' } as const;
 
 function updateBar(): void {
   const connection = byId('connection', HTMLElement);
   setText(connection, CONNECTIONS[store.connection]);
   connection.dataset['connection'] = store.connection;
   setText(byId('node', HTMLElement), store.node);
-  setText(byId('counts', HTMLElement), `${store.actors.size} actors, turn ${store.turn}`);
+  setText(byId('counts', HTMLElement), `${store.actors.size} actors, turn ${store.moment?.turn ?? store.turn}`);
+  setText(byId('note', HTMLElement), store.note ?? '');
+}
+
+const back = byId('moment', HTMLButtonElement);
+back.addEventListener('click', () => store.chooseRecord(undefined));
+
+function updateMoment(): void {
+  const { moment } = store;
+  back.hidden = moment === undefined;
+  if (moment)
+    setText(byId('moment-text', HTMLElement), `As after turn ${moment.turn}, ${sinceStart(moment.t, store.started)} s`);
 }
 
 function update(parts: ReadonlySet<Part>): void {
   const any = (...wanted: readonly Part[]): boolean => wanted.some((part) => parts.has(part));
-  if (any('connection', 'actors', 'records')) updateBar();
-  if (any('actors')) tree.update();
+  if (any('connection', 'actors', 'records', 'moment')) updateBar();
+  if (any('moment', 'phases')) updateMoment();
+  if (any('actors', 'phases')) tree.update();
   else if (any('choice')) tree.markChosen();
   if (any('actors', 'choice')) chart.update();
   if (any('actors', 'choice', 'detail')) details.update();
@@ -41,7 +54,7 @@ function update(parts: ReadonlySet<Part>): void {
   if (any('records', 'choice', 'phases')) events.update();
   if (any('choice')) events.reveal();
   if (any('records', 'choice')) record.update();
-  if (any('phases')) phases.update();
+  if (any('phases', 'moment')) phases.update();
   else if (any('clock')) phases.tick();
   if (any('choice')) keepChoice();
 }
@@ -73,8 +86,11 @@ bindKeys([
   { key: 'a', does: 'Events of the chosen actor only, or of all', run: () => events.toggleOwn() },
   { key: 'f', does: 'Follow the newest event, or stay', run: () => events.toggleFollow() },
   { key: 'p', does: 'Fold or unfold the phases', run: () => phases.toggle() },
-  { key: 'Escape', does: 'Put the chosen record away', run: () => store.chooseRecord(undefined) },
+  { key: ',', does: 'Go to the moment one record before', run: () => events.step(-1) },
+  { key: '.', does: 'Go to the moment one record later', run: () => events.step(1) },
+  { key: 'Escape', does: 'Put the chosen record away: back to now', run: () => store.chooseRecord(undefined) },
   { key: 'c', does: 'In the events: go to the cause' },
+  { key: 'Enter', does: "In the events: go to the record's actor" },
   { key: '↑ ↓', does: 'In the actors and events: choose another' },
   { key: '← →', does: 'In the actors: fold and unfold' },
 ]);

@@ -40,7 +40,8 @@ export class ChartView {
     if (!actor) {
       this.machine = '';
       this.svg = undefined;
-      this.sheet.replaceChildren(el('p', { class: 'empty' }, 'Choose an actor to see its chart.'));
+      setText(this.note, '');
+      this.sheet.replaceChildren(el('p', { class: 'empty' }, this.store.absence));
     } else if (actor.machine !== this.machine) void this.open(actor.machine);
     else this.light(actor);
   }
@@ -85,7 +86,7 @@ export class ChartView {
     const edges = [...(this.svg?.querySelectorAll<SVGGElement>('.edge[data-event]') ?? [])];
     // The record of what was heard may come after the state that it led to: look again until the next change.
     if ([...active].some((id) => !before.has(id)) || actor.address !== this.litActor) this.cameFrom = before;
-    const heard = lastHeard(this.store.records, actor.address);
+    const heard = lastHeard(this.store.recordsSoFar, actor.address);
     for (const edge of edges) {
       const { source = '', target = '', event = '' } = edge.dataset;
       const events = event.split(' ');
@@ -109,7 +110,15 @@ export class ChartView {
     const ids = new Set(states.filter((state) => state.since === last).map((state) => state.id));
     const drawn = [...(this.svg?.querySelectorAll<SVGGElement>('.state.active') ?? [])];
     const title = drawn.find((state) => ids.has(state.dataset['id'] ?? ''))?.querySelector('.title');
-    title?.scrollIntoView({ block: 'center', inline: 'center' });
+    if (title) this.centre(title);
+  }
+
+  /** Scrolls the sheet and nothing around it. */
+  private centre(element: Element): void {
+    const [at, room] = [element.getBoundingClientRect(), this.sheet.getBoundingClientRect()];
+    const left = at.left + at.width / 2 - room.left - room.width / 2;
+    const top = at.top + at.height / 2 - room.top - room.height / 2;
+    this.sheet.scrollBy({ left, top });
   }
 
   // ---- zoom ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 import type { ActorDetail, ActorView } from '../actors/server/visualizer-protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { duration, eventText, innermost, isAwaited } from './words.ts';
+import { concerns, duration, eventText, innermost, isAwaited } from './words.ts';
 
 export class Details {
   readonly element = byId('actor', HTMLElement);
@@ -20,13 +20,13 @@ export class Details {
     const view = this.store.actors.get(actor);
     this.clocks = [];
     if (!view) {
-      this.element.replaceChildren(el('p', { class: 'empty' }, 'No actor is chosen.'));
+      this.element.replaceChildren(el('p', { class: 'empty' }, this.store.absence));
       return;
     }
-    const known = detail?.actor.address === actor ? detail : undefined;
-    setText(this.context, known ? (known.context ?? 'It has ended; its context is gone.') : '');
+    const known = detail?.actor.address === actor && this.isOfMoment(detail) ? detail : undefined;
+    setText(this.context, this.contextText(known));
     this.element.replaceChildren(
-      el('p', { class: 'address' }, actor),
+      el('p', { class: 'address', title: actor }, this.store.named(actor)),
       el('p', { class: 'dim' }, `machine ${view.machine}, ${view.status}`),
       ...(view.error === undefined ? [] : [el('p', { class: 'error' }, view.error)]),
       ...this.states(view),
@@ -35,6 +35,19 @@ export class Details {
       this.context,
     );
     this.tick();
+  }
+
+  /** True also of what is known of the present, when the actor heard nothing since the moment that is looked at. */
+  private isOfMoment({ at, actor }: ActorDetail): boolean {
+    const { moment, records } = this.store;
+    if (!moment || at === moment.n) return at === moment?.n;
+    return at === undefined && !records.some((shown) => shown.n > moment.n && concerns(shown, actor.address));
+  }
+
+  private contextText(known: ActorDetail | undefined): string {
+    if (known) return known.context ?? 'It has ended; its context is gone.';
+    const isPast = this.store.moment !== undefined && this.store.connection !== 'journal';
+    return isPast ? 'A node that runs tells its present only: statelet view shows what a journal remembers.' : '';
   }
 
   tick(): void {
@@ -54,14 +67,7 @@ export class Details {
   private states(view: ActorView): Node[] {
     const rows = innermost(view.active).map((state) => {
       const waits = state.waitsFor === undefined ? [] : [el('span', { class: 'waits' }, `waits for ${state.waitsFor}`)];
-      return el(
-        'li',
-        {},
-        el('code', {}, state.id.replace(`${view.machine}.`, '')),
-        ' ',
-        this.since(state.since),
-        ...waits,
-      );
+      return el('li', {}, el('code', {}, state.path || '(no states)'), ' ', this.since(state.since), ...waits);
     });
     return [el('h3', {}, 'State'), el('ul', {}, ...rows)];
   }

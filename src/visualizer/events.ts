@@ -8,7 +8,7 @@ import type { ShownRecord } from '../actors/server/visualizer-protocol.ts';
 import { type Causes, causesOf } from './causes.ts';
 import { byId, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { actorOf, concerns, kindText, sinceStart } from './words.ts';
+import { concerns, kindText, sinceStart, whoOf } from './words.ts';
 
 const ROW_PX = 22;
 /** Rows kept beyond the visible ones, so that scrolling shows no gap. */
@@ -31,6 +31,7 @@ export class Events {
     this.grid.addEventListener('scroll', () => this.scrolled());
     this.grid.addEventListener('keydown', (event) => this.key(event));
     this.rows.addEventListener('click', (event) => this.clicked(event));
+    this.rows.addEventListener('dblclick', () => this.chooseActor());
     this.search.addEventListener('keydown', (event) => this.leaveSearch(event));
     new ResizeObserver(() => this.draw()).observe(this.grid);
   }
@@ -43,6 +44,13 @@ export class Events {
   toggleFollow(): void {
     this.follow.checked = !this.follow.checked;
     this.update();
+  }
+
+  /** Chooses the record that is so many rows away; without one chosen, from the newest. */
+  step(rows: number): void {
+    const found = this.shown.findIndex((shown) => shown.n === this.store.record);
+    const at = found === -1 ? this.shown.length : found;
+    this.chooseAt(Math.max(0, Math.min(this.shown.length - 1, at + rows)));
   }
 
   update(): void {
@@ -64,7 +72,11 @@ export class Events {
 
   private searchable(shown: ShownRecord): string {
     const { record } = shown;
-    return `${kindText(record)} ${actorOf(record)} ${this.store.text(shown)}`.toLowerCase();
+    return `${kindText(record)} ${whoOf(shown)} ${this.who(shown)} ${this.store.text(shown)}`.toLowerCase();
+  }
+
+  private who(shown: ShownRecord): string {
+    return this.store.named(whoOf(shown));
   }
 
   /** Brings the chosen record into sight. */
@@ -97,7 +109,7 @@ export class Events {
       cell('number', String(n)),
       cell('time', sinceStart(t, this.store.started), new Date(t).toISOString()),
       cell(`kind ${record.k} ${record.k === 'log' ? record.level : ''}`, kindText(record)),
-      cell('who', actorOf(record)),
+      cell('who', this.who(shown)),
       cell('what', this.store.text(shown)),
       cell('cause', cause === undefined ? '' : String(cause)),
     );
@@ -151,9 +163,16 @@ export class Events {
     };
     const index = to[event.key];
     if (index !== undefined) this.chooseAt(Math.max(0, Math.min(last, index)));
+    else if (event.key === 'Enter') this.chooseActor();
     else if (event.key === 'c' && this.causes.chain.length > 1) this.choose(this.causes.chain.at(-2)?.n ?? -1);
     else return;
     event.preventDefault();
+  }
+
+  /** The actor that the chosen record is about. */
+  private chooseActor(): void {
+    const shown = this.shown.find(({ n }) => n === this.store.record);
+    if (shown) this.store.chooseActor(whoOf(shown));
   }
 
   private chooseAt(index: number): void {

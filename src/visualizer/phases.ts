@@ -4,13 +4,16 @@
  * Bars never show a time that the daemon did not measure: an open phase ends at the daemon's clock. One that has been
  * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
  */
-import type { PhaseView } from '../actors/server/visualizer-protocol.ts';
+import type { FailureView, PhaseView } from '../actors/server/visualizer-protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { duration } from './words.ts';
 
 /** How much longer than all that is over an open phase may make the picture. */
 const OPEN_SHARE = 0.3;
+
+const isFailed = ({ name }: PhaseView, { phase }: FailureView): boolean =>
+  phase !== undefined && (name === phase || name.endsWith(`.${phase}`));
 
 const shortName = (phase: PhaseView): string => phase.name.split('.').slice(-2).join('.');
 
@@ -29,14 +32,32 @@ export class PhaseBars {
   }
 
   update(): void {
-    const { phases } = this.store.phases;
+    const phases = this.withFailed();
     const focused = [...this.list.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
     const span = this.span(phases);
     const more = phases.length > this.list.children.length;
     this.list.replaceChildren(...phases.map((phase) => this.row(phase, span)));
     if (more) this.list.scrollTop = this.list.scrollHeight;
     if (focused !== -1) this.list.querySelectorAll('button')[focused]?.focus();
+    this.markMoment(span);
     this.summarize(phases);
+  }
+
+  /** A phase that failed in the turn in which it began was never seen as a state: the failure itself tells of it. */
+  private withFailed(): readonly PhaseView[] {
+    const { phases, failure } = this.store.phases;
+    if (failure?.phase === undefined || phases.some((phase) => isFailed(phase, failure))) return phases;
+    const t = Math.max(this.store.started, ...phases.map((phase) => phase.left ?? phase.entered));
+    const { n, phase } = failure;
+    return [...phases, { id: phase, name: phase, depth: 0, entered: t, enteredBy: n, left: t, leftBy: n }];
+  }
+
+  /** A line through all bars at the moment that is looked at. */
+  private markMoment(span: number): void {
+    const { moment, started } = this.store;
+    this.list.classList.toggle('has-moment', moment !== undefined);
+    const share = moment ? Math.min(1, Math.max(0, moment.t - started) / span) : 0;
+    this.list.style.setProperty('--moment', `${share * 100}%`);
   }
 
   /** Called each second: only what is still open has to grow. */
@@ -45,6 +66,12 @@ export class PhaseBars {
   }
 
   private summarize(phases: readonly PhaseView[]): void {
+    const { failure } = this.store.phases;
+    this.summary.classList.toggle('error', failure !== undefined);
+    if (failure) {
+      setText(this.summary, `Starting failed${failure.phase ? ` in ${failure.phase}` : ''}: ${failure.message}`);
+      return;
+    }
     const open = phases.filter((phase) => phase.left === undefined);
     const waiting = open.findLast((phase) => phase.waitsFor !== undefined);
     const last = open.at(-1);
@@ -68,12 +95,16 @@ export class PhaseBars {
     const took = Math.max(0, (phase.left ?? now) - phase.entered);
     const from = (phase.entered - started) / span;
     const length = Math.min(took / span, 1 - from);
-    const looks = [goal ? 'goal' : phase.left === undefined ? 'open' : '', length < took / span ? 'cut' : ''];
+    const { failure } = this.store.phases;
+    const failed = failure !== undefined && isFailed(phase, failure);
+    const look = failed ? 'failed' : goal ? 'goal' : phase.left === undefined ? 'open' : '';
+    const looks = [look, length < took / span ? 'cut' : ''];
     const bar = el('span', { class: `bar ${looks.join(' ')}` });
     bar.style.left = `${from * 100}%`;
     bar.style.width = `${length * 100}%`;
     const verb = phase.left === undefined ? 'waits' : 'waited';
-    const waits = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
+    const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
+    const waits = failed ? `failed: ${failure.message}` : waited;
     const time = duration(took);
     const name = el('span', { class: 'name' }, el('span', { class: 'step' }, phase.steps ?? ''), shortName(phase));
     name.style.setProperty('--depth', String(phase.depth));
@@ -84,7 +115,7 @@ export class PhaseBars {
       name,
       el('span', { class: 'lane' }, bar),
       el('span', { class: 'took' }, time),
-      el('span', { class: phase.left === undefined ? 'waits' : 'waits dim' }, waits),
+      el('span', { class: failed ? 'waits error' : phase.left === undefined ? 'waits' : 'waits dim' }, waits),
     );
     button.addEventListener('click', () => {
       this.store.chooseActor(this.store.root);

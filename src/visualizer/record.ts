@@ -3,7 +3,7 @@ import type { ShownRecord } from '../actors/server/visualizer-protocol.ts';
 import { causesOf } from './causes.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { actorOf, duration, kindText, lastOf } from './words.ts';
+import { duration, kindText, whoOf } from './words.ts';
 
 /** Causes that are listed; a timer that runs for days has as many as there are records. */
 const STEPS_MAX = 50;
@@ -49,7 +49,7 @@ export class RecordPane {
       'button',
       { type: 'button', 'aria-current': n === this.store.record ? 'true' : undefined },
       el('span', { class: `kind ${record.k}` }, kindText(record)),
-      `${lastOf(actorOf(record))}: ${this.store.text(shown)}`,
+      `${this.store.nameOf(whoOf(shown))}: ${this.store.text(shown)}`,
       el('span', { class: 'dim' }, later),
     );
     button.addEventListener('click', () => this.store.chooseRecord(n));

@@ -2,40 +2,46 @@
  * What the page knows: the actors, the last records, the phases, and what the person has chosen.
  *
  * Owns: the connection to the daemon. It loads the present, then hears every turn; when turns were missed or the daemon
- * was restarted it loads the present again. Views read it and are told once a frame which parts changed.
+ * was restarted it loads the present again. Of a journal it loads all, once. Views read it and are told once a frame
+ * which parts changed. While a record is chosen, the actors are shown as they were after its turn: see
+ * `past.ts`.
  */
 import type {
   ActorDetail,
   ActorView,
   HelloMessage,
+  NamedUid,
   PhasesView,
   RecordsView,
   ShownRecord,
   TreeView,
   TurnMessage,
 } from '../actors/server/visualizer-protocol.ts';
-import { concerns, recordText } from './words.ts';
+import { Past } from './past.ts';
+import { concerns, lastOf, recordText } from './words.ts';
 
-/** Records on the page: as many as the daemon keeps. */
-const RECORDS_MAX = 2_000;
 /** Milliseconds between two looks at the chosen actor's context while it is busy. */
 const DETAIL_PAUSE_MS = 250;
 
-export type Part = 'actors' | 'records' | 'phases' | 'detail' | 'choice' | 'connection' | 'clock';
+export type Part = 'actors' | 'records' | 'phases' | 'detail' | 'choice' | 'moment' | 'connection' | 'clock';
 
 export class Store {
   incarnation = '';
   node = '';
   root = '';
   turn = -1;
-  readonly actors = new Map<string, ActorView>();
+  /** Why what is shown is not all of a journal. */
+  note: string | undefined;
+  private live = true;
+  private recordsMax = 0;
+  /** As they are now; {@link actors} are as they were at the moment that is looked at. */
+  private readonly present = new Map<string, ActorView>();
+  private past: Past | undefined;
+  private readonly names = new Map<string, string>();
   records: ShownRecord[] = [];
-  /** The value of an actor's state before the `state` record of this number. */
-  readonly before = new Map<number, unknown>();
-  private readonly values = new Map<string, unknown>();
   phases: PhasesView = { started: 0, now: 0, phases: [] };
   detail: ActorDetail | undefined;
-  connection: 'connecting' | 'live' | 'lost' = 'connecting';
+  connection: 'connecting' | 'live' | 'lost' | 'journal' = 'connecting';
   actor: string | undefined;
   record: number | undefined;
   private readonly listeners: ((parts: ReadonlySet<Part>) => void)[] = [];
@@ -62,7 +68,39 @@ export class Store {
 
   /** The kernel's clock now, whatever the browser's own clock says. */
   get now(): number {
-    return this.clock.server + performance.now() - this.clock.page;
+    if (this.moment) return this.moment.t;
+    return this.live ? this.clock.server + performance.now() - this.clock.page : this.clock.server;
+  }
+
+  /** The end of the turn of the chosen record, if it is held: all that is shown is as it was then. */
+  get moment(): ShownRecord | undefined {
+    return this.past?.moment;
+  }
+
+  /** The actors now, or as they were at the moment that is looked at. */
+  get actors(): ReadonlyMap<string, ActorView> {
+    return this.past?.actors ?? this.present;
+  }
+
+  /** The records up to the moment that is looked at. */
+  get recordsSoFar(): readonly ShownRecord[] {
+    return this.past?.records ?? this.records;
+  }
+
+  /** Why there is no actor to show. */
+  get absence(): string {
+    if (this.actor === undefined) return 'Choose an actor.';
+    return `${this.nameOf(this.actor)} is not there at this moment.`;
+  }
+
+  /** The last step of an address, with a name in place of a uid. */
+  nameOf(address: string): string {
+    return this.named(decoded(lastOf(address)));
+  }
+
+  /** A text with names of actors, in which every uid that has a name is that name. */
+  named(text: string): string {
+    return this.names.size === 0 ? text : text.replaceAll(UID, (uid) => this.names.get(uid) ?? uid);
   }
 
   get started(): number {
@@ -74,17 +112,30 @@ export class Store {
   /** An actor that is not there cannot be chosen; before the tree is loaded it may be one. */
   chooseActor(address: string | undefined): void {
     const loaded = this.root !== '';
-    if (address === this.actor || (loaded && !this.actors.has(address ?? ''))) return;
+    if (address === this.actor || (loaded && !this.isKnown(address ?? ''))) return;
     this.actor = address;
     this.detail = undefined;
     this.mark('choice', 'detail');
     if (loaded) this.askDetail();
   }
 
+  private isKnown(address: string): boolean {
+    return this.present.has(address) || this.actors.has(address);
+  }
+
+  /** Goes to the moment after the turn of a record, or back to the present. */
   chooseRecord(n: number | undefined): void {
     if (n === this.record) return;
     this.record = n;
+    this.look();
     this.mark('choice');
+    if (this.root !== '') this.askDetail();
+  }
+
+  private look(): void {
+    const chosen = this.record === undefined ? undefined : this.records.find((record) => record.n === this.record);
+    this.past = chosen && new Past(chosen.turn, this.records, this.present);
+    this.mark('moment', 'actors');
   }
 
   // ---- the daemon ---------------------------------------------------------------------------------------------------
@@ -101,7 +152,8 @@ export class Store {
       const [tree, seen] = await Promise.all([ask<TreeView>('/api/tree'), ask<RecordsView>('/api/records')]);
       this.take(tree, seen);
       await this.loadPhases();
-      this.follow(Math.max(tree.n, seen.records.at(-1)?.n ?? -1));
+      if (tree.live) this.follow(Math.max(tree.n, seen.records.at(-1)?.n ?? -1));
+      else this.connected('journal');
       this.askDetail();
     } catch {
       this.lost();
@@ -110,15 +162,15 @@ export class Store {
   }
 
   private take(tree: TreeView, seen: RecordsView): void {
-    Object.assign(this, { incarnation: tree.incarnation, node: tree.node, root: tree.root, turn: tree.turn });
+    const { incarnation, node, root, turn, live, recordsMax, note } = tree;
+    Object.assign(this, { incarnation, node, root, turn, live, recordsMax, note });
     this.clock = { server: tree.now, page: performance.now() };
-    this.actors.clear();
-    for (const actor of tree.actors) this.actors.set(actor.address, actor);
+    this.present.clear();
+    for (const actor of tree.actors) this.meet(actor);
     this.records = [];
-    this.values.clear();
-    this.before.clear();
     this.add(seen.records);
-    if (this.actor === undefined || !this.actors.has(this.actor)) this.actor = tree.root || undefined;
+    this.look();
+    if (this.actor === undefined || !this.isKnown(this.actor)) this.actor = tree.root || undefined;
     this.mark('actors', 'records', 'choice');
   }
 
@@ -134,24 +186,30 @@ export class Store {
   }
 
   private lost(): void {
-    this.connection = 'lost';
+    this.connected('lost');
+  }
+
+  private connected(connection: Store['connection']): void {
+    this.connection = connection;
     this.mark('connection');
   }
 
+  private meet(actor: ActorView): void {
+    this.present.set(actor.address, actor);
+    const { uid, name } = actor.named ?? ({} as Partial<NamedUid>);
+    if (uid !== undefined && name !== undefined) this.names.set(uid, name);
+  }
+
   private greeted(hello: HelloMessage): void {
-    this.connection = 'live';
     this.clock = { server: hello.now, page: performance.now() };
-    this.mark('connection');
+    this.connected('live');
     if (!hello.resumed || hello.incarnation !== this.incarnation) void this.load();
   }
 
   private heard(message: TurnMessage): void {
     this.turn = message.turn;
-    for (const address of message.gone) {
-      this.actors.delete(address);
-      this.values.delete(address);
-    }
-    for (const actor of message.actors) this.actors.set(actor.address, actor);
+    for (const address of message.gone) this.present.delete(address);
+    for (const actor of message.actors) this.meet(actor);
     this.add(message.records);
     this.mark('records');
     if (message.actors.length > 0 || message.gone.length > 0) this.mark('actors');
@@ -161,19 +219,12 @@ export class Store {
   }
 
   private add(records: readonly ShownRecord[]): void {
-    for (const { n, record } of records) {
-      if (record.k !== 'state') continue;
-      if (this.values.has(record.at)) this.before.set(n, this.values.get(record.at));
-      this.values.set(record.at, record.value);
-    }
-    this.records.push(...records);
-    const old = this.records.splice(0, Math.max(0, this.records.length - RECORDS_MAX));
-    for (const { n } of old) this.before.delete(n);
+    this.records = this.records.concat(records).slice(-this.recordsMax);
   }
 
   /** One line that says what a record says. */
-  text({ n, record }: ShownRecord): string {
-    return recordText(record, this.before.get(n));
+  text({ record, was, request }: ShownRecord): string {
+    return this.named(recordText(record, { before: was?.value, operation: request?.name }));
   }
 
   private async loadPhases(): Promise<void> {
@@ -185,11 +236,11 @@ export class Store {
   private askDetail(): void {
     if (this.detailAsked) return;
     this.detailAsked = true;
-    const asked = this.actor;
+    const asked = this.detailPath;
     void this.loadDetail().finally(() =>
       setTimeout(() => {
         this.detailAsked = false;
-        if (asked !== this.actor || this.stale) this.askDetail();
+        if (asked !== this.detailPath || this.stale) this.askDetail();
       }, DETAIL_PAUSE_MS),
     );
   }
@@ -197,18 +248,35 @@ export class Store {
   /** True when the chosen actor heard something after its details were loaded. */
   private get stale(): boolean {
     const { actor, detail } = this;
-    if (actor === undefined || !detail) return false;
+    if (actor === undefined || !detail || !this.live) return false;
     const last = this.records.findLast((shown) => concerns(shown, actor));
     return (last?.n ?? -1) > (detail.records.at(-1)?.n ?? -1);
   }
 
+  /** A running daemon knows the present of an actor; of a journal any moment can be run again. */
+  private get detailPath(): string {
+    const at = this.live || this.moment === undefined ? '' : `&at=${this.moment.n}`;
+    return `/api/actor?address=${encodeURIComponent(this.actor ?? '')}${at}`;
+  }
+
   private async loadDetail(): Promise<void> {
-    const { actor } = this;
-    if (actor === undefined) return;
-    const detail = await ask<ActorDetail>(`/api/actor?address=${encodeURIComponent(actor)}`).catch(() => undefined);
-    if (actor !== this.actor) return;
+    const asked = this.detailPath;
+    if (this.actor === undefined) return;
+    const detail = await ask<ActorDetail>(asked).catch(() => undefined);
+    if (asked !== this.detailPath) return;
     this.detail = detail;
     this.mark('detail');
+  }
+}
+
+/** The uid of a static pod, or of one that an API server named, in the id of an actor. */
+const UID = /(?<=-)(?:[\da-f]{32}|[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12})/g;
+
+function decoded(step: string): string {
+  try {
+    return decodeURIComponent(step);
+  } catch {
+    return step;
   }
 }
 

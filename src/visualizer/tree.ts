@@ -6,12 +6,13 @@
 import type { ActorView } from '../actors/server/visualizer-protocol.ts';
 import { byId, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { innermostText, lastOf, moodOf, parentOf, stateText } from './words.ts';
+import { innermostText, moodOf, parentOf, stateText } from './words.ts';
 
 interface Row {
   readonly element: HTMLElement;
   readonly twist: HTMLElement;
   readonly dot: HTMLElement;
+  readonly name: HTMLElement;
   readonly state: HTMLElement;
 }
 
@@ -35,7 +36,7 @@ export class Tree {
 
   update(): void {
     const wanted = this.filter.value.trim().toLowerCase();
-    const addresses = [...this.store.actors.keys()].sort();
+    const addresses = this.sorted();
     this.parents.clear();
     for (const address of addresses) this.parents.add(parentOf(address));
     const visible = wanted === '' ? undefined : this.matches(addresses, wanted);
@@ -48,12 +49,20 @@ export class Tree {
     this.markChosen();
   }
 
+  /** By the names that people see, children behind their parents. */
+  private sorted(): string[] {
+    const keys = [...this.store.actors.keys()].map(
+      (address) => [this.store.named(address).split('/'), address] as const,
+    );
+    return keys.sort(([a], [b]) => compareSteps(a, b)).map(([, address]) => address);
+  }
+
   /** The actors that match, and all above them. */
   private matches(addresses: readonly string[], wanted: string): Set<string> {
     const visible = new Set<string>();
     for (const address of addresses) {
       const actor = this.store.actors.get(address);
-      const text = `${address} ${actor?.machine} ${stateText(actor?.value)}`.toLowerCase();
+      const text = `${address} ${this.store.named(address)} ${actor?.machine} ${stateText(actor?.value)}`.toLowerCase();
       if (!text.includes(wanted)) continue;
       for (let at = address; at !== ''; at = parentOf(at)) visible.add(at);
     }
@@ -68,14 +77,17 @@ export class Tree {
   private row(address: string, filtering: boolean): HTMLElement {
     const actor = this.store.actors.get(address) as ActorView;
     const row = this.rows.get(address) ?? this.newRow(address);
-    const mood = moodOf(actor);
-    const state = actor.status === 'active' ? innermostText(actor.value) : actor.status;
+    const mood = address === this.store.root && this.store.phases.failure ? 'failed' : moodOf(actor);
+    const inner = innermostText(actor.value);
+    const state = actor.status === 'active' ? inner : [inner, actor.status].filter(Boolean).join(', ');
     const open = filtering || !this.folded.has(address);
+    const name = this.store.nameOf(address);
+    setText(row.name, name);
     setText(row.state, state);
     setText(row.twist, this.parents.has(address) ? (open ? '▾' : '▸') : '');
     setAttributes(row.dot, { 'data-mood': mood });
     setAttributes(row.element, {
-      'aria-label': `${lastOf(address)}, ${state}, ${mood}`,
+      'aria-label': `${name}, ${state}, ${mood}`,
       'aria-expanded': this.parents.has(address) ? String(open) : undefined,
     });
     return row.element;
@@ -86,12 +98,12 @@ export class Tree {
     const twist = el('span', { class: 'twist', 'aria-hidden': 'true' });
     const dot = el('span', { class: 'dot', 'aria-hidden': 'true' });
     const state = el('span', { class: 'state' });
-    const name = el('span', { class: 'name' }, lastOf(address));
+    const name = el('span', { class: 'name' });
     const attributes = { id: `actor-${this.nextId++}`, role: 'treeitem', 'aria-level': depth, title: address };
     const element = el('div', attributes, twist, dot, name, state);
     element.dataset['address'] = address;
     element.style.setProperty('--depth', String(depth - 1));
-    const row = { element, twist, dot, state };
+    const row = { element, twist, dot, name, state };
     this.rows.set(address, row);
     return row;
   }
@@ -156,4 +168,10 @@ export class Tree {
     const address = this.shown[Math.max(0, Math.min(index, this.shown.length - 1))];
     if (address !== undefined) this.store.chooseActor(address);
   }
+}
+
+function compareSteps(a: readonly string[], b: readonly string[]): number {
+  const at = a.findIndex((step, index) => step !== b[index]);
+  if (at === -1) return a.length - b.length;
+  return b[at] === undefined || a[at]! > b[at] ? 1 : -1;
 }

@@ -47,7 +47,9 @@ function leaves(value: unknown, path: string): string[] {
 
 /** The active states that hold no other one. */
 export const innermost = (states: readonly ActiveState[]): ActiveState[] =>
-  states.filter(({ id }) => !states.some((other) => other.id.startsWith(`${id}.`)));
+  states.filter(
+    ({ path }) => !states.some((other) => other.path !== path && other.path.startsWith(path && `${path}.`)),
+  );
 
 export const lastOf = (address: string): string => address.slice(address.lastIndexOf('/') + 1);
 export const parentOf = (address: string): string => address.slice(0, Math.max(0, address.lastIndexOf('/')));
@@ -59,9 +61,12 @@ export function actorOf(record: KernelRecord): string {
   return 'at' in record ? record.at : '';
 }
 
+/** The same of a record with what is known of it: a request that is cancelled is its asker's. */
+export const whoOf = ({ record, request }: ShownRecord): string => request?.asker ?? actorOf(record);
+
 /** True when an actor heard, asked or said this. */
-export const concerns = ({ record }: ShownRecord, address: string): boolean =>
-  actorOf(record) === address || (record.k === 'message' && record.from === address);
+export const concerns = (shown: ShownRecord, address: string): boolean =>
+  whoOf(shown) === address || (shown.record.k === 'message' && shown.record.from === address);
 
 /** The event as the actor's chart names it; a result reaches the machine as the end of its request. */
 export function eventHeard(record: KernelRecord): string | undefined {
@@ -87,13 +92,16 @@ function delayText(delay: string): string {
   return ms < 60_000 && ms % 1_000 === 0 ? `${ms / 1_000} s` : duration(ms);
 }
 
-/** One line for the table. `before` is the value of the actor's state before a `state` record. */
-export function recordText(record: KernelRecord, before?: unknown): string {
+/**
+ * One line for the table. `before` is the value of the actor's state before a `state` record, `operation` the name of
+ * the request that a `cancel` record takes back or that an input is news of.
+ */
+export function recordText(record: KernelRecord, { before, operation }: Around = {}): string {
   switch (record.k) {
     case 'header':
       return `incarnation ${record.incarnation} of node ${record.node} begins`;
     case 'in':
-      return `${eventText(record.event.type)}  via ${record.via}`;
+      return `${eventText(record.event.type)}  from ${operation ?? record.via}`;
     case 'timer':
       return eventText(record.event);
     case 'result':
@@ -103,7 +111,7 @@ export function recordText(record: KernelRecord, before?: unknown): string {
     case 'effect':
       return record.name;
     case 'cancel':
-      return `request ${record.id} is cancelled`;
+      return `${operation ?? `request ${record.id}`} is cancelled`;
     case 'log':
       return `${record.text}${record.fields ? `  ${JSON.stringify(record.fields)}` : ''}`;
     case 'state':
@@ -111,6 +119,11 @@ export function recordText(record: KernelRecord, before?: unknown): string {
     default:
       return `turn ${record.turn}, digest ${record.digest}`;
   }
+}
+
+interface Around {
+  readonly before?: unknown;
+  readonly operation?: string | undefined;
 }
 
 const KINDS: Readonly<Record<KernelRecord['k'], string>> = {

@@ -112,6 +112,53 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await expect.poll(() => page.locator('#rows .followed').count()).toBeGreaterThan(0);
   });
 
+  it('goes back to any moment, and to the present again', async () => {
+    await open();
+    hire('ann');
+    node.kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
+    node.world.answer('world.make', { output: { made: 'shoe' } });
+    await actor('worker-ann').click();
+    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    await page.getByRole('row', { name: /worker-ann making/ }).click();
+    await expect.poll(lit).toEqual(['worker', 'worker.making']);
+    expect(await actor('worker-ann').textContent()).toContain('making');
+    expect(await page.locator('#actor').textContent()).toContain('answer to world.make');
+    expect(await page.locator('#moment').textContent()).toContain('As after turn 2');
+    await page.keyboard.press('Home');
+    await page.keyboard.press('e');
+    await page.keyboard.press('Home');
+    await expect.poll(() => actor('worker-ann').count()).toBe(0);
+    await page.getByText('worker-ann is not there at this moment').first().waitFor();
+    await page.keyboard.press('.');
+    await page.keyboard.press('Escape');
+    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    expect(await page.locator('#moment').isVisible()).toBe(false);
+  });
+
+  it('scrolls to the state that is active, and nothing but the chart', async () => {
+    await page.setViewportSize({ width: 700, height: 600 });
+    await open();
+    await page.getByRole('button', { name: 'Zoom in' }).click({ clickCount: 5 });
+    node.world.answer('world.look', { output: { seen: 'rain' } });
+    await expect.poll(lit).toEqual(['boss', 'boss.open']);
+    const [title, sheet] = ['[data-id="boss.open"] .title', '#sheet'].map((one) => page.locator(one).first());
+    const [inner, outer] = [await title!.boundingBox(), await sheet!.boundingBox()];
+    expect(inner!.x).toBeGreaterThanOrEqual(outer!.x);
+    expect(inner!.y).toBeGreaterThanOrEqual(outer!.y);
+    expect(inner!.x + inner!.width).toBeLessThanOrEqual(outer!.x + outer!.width);
+    expect(inner!.y + inner!.height).toBeLessThanOrEqual(outer!.y + outer!.height);
+    expect(await page.evaluate('scrollX')).toBe(0);
+  });
+
+  it('says of a start that failed which phase it was, and why', async () => {
+    await open({ machine: broken });
+    node.kernel.dispatch('broken', { type: 'heard' }, 'test');
+    await page.getByText('Starting failed in runtime: no socket').waitFor();
+    expect(await page.locator('#phase-list .bar.failed').count()).toBe(1);
+    expect(await page.locator('#phase-list .error').textContent()).toBe('failed: no socket');
+    expect(await actor('broken').getAttribute('aria-label')).toBe('broken, failed, done, failed');
+  });
+
   it('can be used with keys alone', async () => {
     await open();
     hire('ann');
@@ -182,6 +229,17 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
 });
 
 const HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>';
+
+/** Fails in its first phase, within the turn in which that began. */
+const broken = setup({}).createMachine({
+  id: 'broken',
+  initial: 'command',
+  states: {
+    command: { meta: { waitsFor: 'the flags' }, on: { heard: 'runtime' } },
+    runtime: { meta: { waitsFor: 'the runtime' }, always: 'failed' },
+    failed: { type: 'final', entry: line('error', ['command failed', { err: 'no socket', phase: 'runtime' }]) },
+  },
+});
 
 /** Says and remembers what it hears, in a state of a hostile name. */
 const echo = setup({

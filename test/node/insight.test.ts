@@ -1,14 +1,18 @@
 /** The verbs that explain a journal, as processes, on the journal of a daemon: while it runs, and after two starts. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
+import type { ActorDetail, PhasesView, TreeView } from '../../src/actors/server/visualizer-protocol.ts';
 import type { Blame } from '../../src/bin/insight/blame.ts';
 import type { CriticalChain } from '../../src/bin/insight/critical-chain.ts';
 import type { StartupTime } from '../../src/bin/insight/startup-time.ts';
 import type { Why } from '../../src/bin/insight/why.ts';
 import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 
+const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 let node: TestNode;
 const FAILING = 'exit 3';
 
@@ -40,6 +44,22 @@ function failedJournal(): string {
   const flags = [`--config=${config}`, `--root-dir=${directory}`, '--visualizer-port=off'];
   expect(node.statelet('run', ...flags).code).toBe(1);
   return join(directory, 'journal');
+}
+
+/** The page over a journal, as the command serves it. */
+async function view(journal: string) {
+  const child = spawn(process.execPath, [STATELET, 'view', journal]);
+  let [stdout, stderr] = ['', ''];
+  child.stdout.on('data', (text) => (stdout += text));
+  child.stderr.on('data', (text) => (stderr += text));
+  const url = await eventually('the page has an address', () => /^(http:\S+)\n/.exec(stdout)?.[1]);
+  const ask = async (path: string): Promise<unknown> => (await fetch(new URL(path, url))).json();
+  const end = async () => {
+    child.kill('SIGINT');
+    const [code] = await once(child, 'exit');
+    return { code, stderr };
+  };
+  return { url, ask, end };
 }
 
 describe('time', () => {
@@ -105,6 +125,32 @@ describe('why', () => {
     [['time', '--incarnation=000009'], 7, /it holds no incarnation 000009/],
   ])('%j ends with %i', ([verb, ...rest], code, message) => {
     const ended = node.statelet(verb!, node.journal, ...rest);
+    expect(ended).toMatchObject({ code, stdout: '' });
+    expect(ended.stderr).toMatch(message);
+  });
+});
+
+describe('view', () => {
+  it('serves the page over a journal, at every moment, until a signal', async () => {
+    const { url, ask, end } = await view(failedJournal());
+    const tree = (await ask('api/tree')) as TreeView;
+    expect(tree).toMatchObject({ live: false, root: 'kubelet' });
+    const { failure } = (await ask('api/phases')) as PhasesView;
+    expect(failure).toMatchObject({ phase: 'run.auth', message: expect.stringContaining('authorization mode Open') });
+    const { context } = (await ask('api/actor?address=kubelet&at=0')) as ActorDetail;
+    expect(JSON.parse(context!)).toMatchObject({ flags: null, failure: null });
+    const before = (await ask(`api/actor?address=kubelet&at=${failure!.n - 20}`)) as ActorDetail;
+    expect(JSON.parse(before.context!)).toMatchObject({ flags: { rootDir: expect.any(String) } });
+    expect((await fetch(url)).status).toBe(200);
+    expect((await fetch(new URL('diagrams/kubelet.svg', url))).status).toBe(200);
+    expect(await end()).toEqual({ code: 0, stderr: '' });
+  });
+
+  it.each([
+    [['/nowhere'], 7, /there is nothing to read/],
+    [['--port=x'], 2, /--port is a number up to 65535/],
+  ])('%j ends with %i', (more, code, message) => {
+    const ended = node.statelet('view', ...(more[0]!.startsWith('-') ? [node.journal] : []), ...more);
     expect(ended).toMatchObject({ code, stdout: '' });
     expect(ended.stderr).toMatch(message);
   });

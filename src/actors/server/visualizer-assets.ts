@@ -4,8 +4,10 @@
  */
 import { readFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
+import { pathToFileURL } from 'node:url';
+import { PACKAGE_DIRECTORY } from '../package-directory.ts';
 
-const APP = new URL('../../visualizer/', import.meta.url);
+const APP = pathToFileURL(`${PACKAGE_DIRECTORY}/src/visualizer/`);
 
 const TYPES: Readonly<Record<string, string>> = {
   css: 'text/css; charset=utf-8',
@@ -25,7 +27,18 @@ export async function readAsset(name: string, directory: URL = APP): Promise<Ass
   if (extension === undefined) return undefined;
   const source = await readFile(new URL(name, directory), 'utf8').catch(absent);
   if (source === undefined) return undefined;
-  return { type: TYPES[extension] as string, body: extension === 'ts' ? stripTypeScriptTypes(source) : source };
+  return { type: TYPES[extension] as string, body: extension === 'ts' ? withoutTypes(source) : source };
+}
+
+/** Node says once in each process that this is an experiment of its own; it is no news for the log of a node. */
+function withoutTypes(source: string): string {
+  const emit = Object.getOwnPropertyDescriptor(process, 'emitWarning')!;
+  Object.defineProperty(process, 'emitWarning', { ...emit, value: () => {} });
+  try {
+    return stripTypeScriptTypes(source);
+  } finally {
+    Object.defineProperty(process, 'emitWarning', emit);
+  }
 }
 
 function absent(error: NodeJS.ErrnoException): undefined {

@@ -3,14 +3,14 @@
  *
  * The journal writes a cause where it cannot be derived; the others follow from the record itself: a result from its
  * request, a timer from the entry into the state that armed it, a change of state from what the actor heard last.
- * Invariants: numbers rise; a cause is always smaller than its effect; at most RECORDS_MAX records are held.
+ * Invariants: numbers rise; a cause is always smaller than its effect; at most `recordsMax` records are held.
  */
 import type { Address } from '../../kernel/address.ts';
-import type { KernelRecord } from '../../kernel/records.ts';
+import type { InRecord, KernelRecord } from '../../kernel/records.ts';
 import type { RecordsView, ShownRecord } from './visualizer-protocol.ts';
 import { trimmed } from './visualizer-trim.ts';
 
-/** Records that can be looked back at: the boot of a node with a dozen pods, about 2 MB. */
+/** Records of a running node that can be looked back at: the boot with a dozen pods, about 2 MB. */
 const RECORDS_MAX = 2_000;
 
 export interface SeenTurn {
@@ -41,6 +41,12 @@ export function actorOf(record: KernelRecord): Address | undefined {
   return 'at' in record ? record.at : undefined;
 }
 
+const STREAM = 'effect:';
+
+/** The request that an input is news of, if it came by a stream. */
+export const streamOf = ({ via }: InRecord): number | undefined =>
+  via.startsWith(STREAM) ? Number(via.slice(STREAM.length)) : undefined;
+
 export class History {
   private turns: SeenTurn[] = [];
   private held = 0;
@@ -48,8 +54,11 @@ export class History {
   /** What each actor heard last in the turn that is being read. */
   private heard = new Map<Address, number>();
 
-  constructor(source: CauseSource) {
+  readonly recordsMax: number;
+
+  constructor(source: CauseSource, recordsMax = RECORDS_MAX) {
     this.source = source;
+    this.recordsMax = recordsMax;
   }
 
   /** Reads one record of the current turn: gives it its cause. To be called before the actors learn of it. */
@@ -70,7 +79,7 @@ export class History {
       case 'cancel':
         return this.source.requestedBy(record.id);
       case 'in':
-        return record.via.startsWith('effect:') ? this.source.requestedBy(Number(record.via.slice(7))) : undefined;
+        return this.sourceOf(streamOf(record));
       case 'timer':
         return this.source.armedBy(record.at, record.event);
       case 'state':
@@ -79,6 +88,10 @@ export class History {
       default:
         return undefined;
     }
+  }
+
+  private sourceOf(id: number | undefined): number | undefined {
+    return id === undefined ? undefined : this.source.requestedBy(id);
   }
 
   /** What the actor heard last in this turn; one that heard nothing was moved by what its parent heard. */
@@ -92,10 +105,10 @@ export class History {
 
   endTurn(turn: SeenTurn): void {
     this.heard.clear();
-    const records = turn.records.slice(-RECORDS_MAX);
+    const records = turn.records.slice(-this.recordsMax);
     this.turns.push({ ...turn, records });
     this.held += records.length;
-    while (this.held > RECORDS_MAX) this.held -= this.turns.shift()?.records.length ?? 0;
+    while (this.held > this.recordsMax) this.held -= this.turns.shift()?.records.length ?? 0;
   }
 
   /** The turns after record `n`, or undefined when some of them are already forgotten. */

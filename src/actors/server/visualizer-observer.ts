@@ -9,9 +9,17 @@ import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from
 import type { Address } from '../../kernel/address.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../kernel/records.ts';
-import { type CauseSource, History, parentOf, type SeenTurn } from './visualizer-history.ts';
-import { Phases } from './visualizer-phases.ts';
-import type { ActorView, RequestView } from './visualizer-protocol.ts';
+import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './visualizer-history.ts';
+import { failureIn, Phases } from './visualizer-phases.ts';
+import type {
+  ActiveState,
+  ActorView,
+  FailureView,
+  NamedUid,
+  RequestView,
+  ShownRecord,
+  StatesView,
+} from './visualizer-protocol.ts';
 import { shortText, trimmed } from './visualizer-trim.ts';
 
 /** Actors that ended and are still shown, so that a pod that died can be looked at. */
@@ -19,13 +27,18 @@ const ENDED_MAX = 200;
 /** Characters of an error in the tree. */
 const ERROR_MAX_CHARS = 500;
 
+interface ActiveSince extends ActiveState {
+  readonly n: number;
+}
+
 interface Actor {
   readonly address: Address;
   readonly machine: AnyStateMachine;
   value: unknown;
   status: ActorView['status'];
   error: string | undefined;
-  active: Map<string, { readonly since: number; readonly n: number; readonly waitsFor: string | undefined }>;
+  named: NamedUid | undefined;
+  active: Map<string, ActiveSince>;
 }
 
 export class Observer implements CauseSource {
@@ -35,12 +48,21 @@ export class Observer implements CauseSource {
   n = -1;
   turn = -1;
   readonly phases = new Phases();
-  readonly history = new History(this);
+  failure: FailureView | undefined;
+  readonly history: History;
   private readonly actors = new Map<Address, Actor>();
   private readonly requests = new Map<Address, Map<number, RequestView>>();
   private readonly askers = new Map<number, Address>();
   /** Addresses of ended actors, the oldest first. */
   private ended: Address[] = [];
+
+  private readonly endedMax: number;
+
+  /** `recordsMax`: records that can be looked back at, and actors that ended; default: what a running node can spare. */
+  constructor(recordsMax?: number) {
+    this.history = new History(this, recordsMax);
+    this.endedMax = recordsMax ?? ENDED_MAX;
+  }
 
   /** Takes one turn into the model. */
   observe(records: readonly KernelRecord[], kernel: Kernel): SeenTurn {
@@ -49,9 +71,10 @@ export class Observer implements CauseSource {
     this.turn = kernel.turn - 1;
     const touched = new Set<Address>();
     const shown = records.map((record) => {
-      const seen = this.history.read(record, this.turn, t, this.root);
+      const seen = { ...this.history.read(record, this.turn, t, this.root), ...this.requestIn(record) };
+      const was = record.k === 'state' ? this.statesOf(record.at) : undefined;
       this.take(record, t, kernel, touched);
-      return seen;
+      return record.k === 'state' ? this.withStates(seen, record.at, was) : seen;
     });
     this.n = records.at(-1)?.n ?? this.n;
     const turn = { n: this.n, turn: this.turn, t, records: shown, touched, gone: this.forgetEnded() };
@@ -69,6 +92,7 @@ export class Observer implements CauseSource {
       if (!machine) continue;
       const actor = newActor(address, machine);
       this.actors.set(address, actor);
+      actor.named = namedUid(address, snapshot);
       this.enter(actor, (snapshot as { value: unknown }).value, t, kernel.n - 1);
     }
   }
@@ -86,16 +110,35 @@ export class Observer implements CauseSource {
     } else if (record.k === 'result' || record.k === 'cancel') {
       const asker = this.settled(record.id);
       if (asker !== undefined) touched.add(asker);
-    }
+    } else this.failure ??= failureIn(record, this.root);
+  }
+
+  private statesOf(address: Address): StatesView | undefined {
+    const actor = this.actors.get(address);
+    return actor?.status === 'active' ? { value: trimmed(actor.value), active: activeOf(actor) } : undefined;
+  }
+
+  private requestIn(record: KernelRecord): Pick<ShownRecord, 'request'> {
+    const id = record.k === 'cancel' ? record.id : record.k === 'in' ? streamOf(record) : undefined;
+    const asker = id === undefined ? undefined : this.askers.get(id);
+    const request = asker === undefined ? undefined : this.requests.get(asker)?.get(id as number);
+    return asker !== undefined && request ? { request: { asker, name: request.name } } : {};
+  }
+
+  private withStates(seen: ShownRecord, address: Address, was: StatesView | undefined): ShownRecord {
+    const actor = this.actors.get(address);
+    return { ...seen, ...(actor ? { active: activeOf(actor) } : {}), ...(was ? { was } : {}) };
   }
 
   private stateChanged(record: StateRecord, t: number, kernel: Kernel): void {
     const former = this.actors.get(record.at);
     const restarted = former?.status !== 'active' && record.status === undefined;
-    const machine = machineOf(kernel.snapshotOf(record.at)) ?? former?.machine;
+    const snapshot = kernel.snapshotOf(record.at);
+    const machine = machineOf(snapshot) ?? former?.machine;
     if (!machine) return;
     const actor = former && !restarted ? former : newActor(record.at, machine);
     this.actors.set(record.at, actor);
+    actor.named ??= namedUid(record.at, snapshot) ?? former?.named;
     if (restarted) this.ended = this.ended.filter((address) => address !== record.at);
     actor.status = record.status ?? 'active';
     actor.error = record.error && shortText(record.error.message, ERROR_MAX_CHARS);
@@ -107,9 +150,7 @@ export class Observer implements CauseSource {
     const nodes = activeStates(actor.machine, value);
     const before = actor.active;
     actor.value = value;
-    actor.active = new Map(
-      nodes.map((node) => [node.id, before.get(node.id) ?? { since: t, n, waitsFor: waitsFor(node) }]),
-    );
+    actor.active = new Map(nodes.map((node) => [node.id, before.get(node.id) ?? { ...described(node), since: t, n }]));
     if (actor.address === this.root) this.phases.changed(actor.status === 'active' ? nodes : [], t, n);
   }
 
@@ -132,7 +173,7 @@ export class Observer implements CauseSource {
   }
 
   private forgetEnded(): Address[] {
-    const gone = this.ended.splice(0, Math.max(0, this.ended.length - ENDED_MAX));
+    const gone = this.ended.splice(0, Math.max(0, this.ended.length - this.endedMax));
     for (const address of gone) this.actors.delete(address);
     return gone;
   }
@@ -157,16 +198,20 @@ export class Observer implements CauseSource {
   view(address: Address): ActorView | undefined {
     const actor = this.actors.get(address);
     if (!actor) return undefined;
-    const { machine, value, status, error } = actor;
-    const active = [...actor.active].map(([id, { since, waitsFor }]) => ({
-      id,
-      since,
-      ...(waitsFor === undefined ? {} : { waitsFor }),
-    }));
+    const { machine, value, status, error, named } = actor;
     const requests = [...(this.requests.get(address)?.values() ?? [])];
-    const ending = error === undefined ? {} : { error };
-    return { address, machine: machine.id, value: trimmed(value), status, active, requests, ...ending };
+    const more = { ...(error === undefined ? {} : { error }), ...(named ? { named } : {}) };
+    return { address, machine: machine.id, value: trimmed(value), status, active: activeOf(actor), requests, ...more };
   }
+}
+
+const activeOf = ({ active }: Actor): ActiveState[] => [...active.values()].map(({ n: _n, ...state }) => state);
+
+/** A uid in an address is for machines; an actor whose context has it beside a name can tell what people call it. */
+function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
+  const { uid, name } = ((snapshot as { context?: unknown } | undefined)?.context ?? {}) as Partial<NamedUid>;
+  if (typeof uid !== 'string' || typeof name !== 'string' || uid === '' || name === '') return undefined;
+  return address.endsWith(`-${uid}`) ? { uid, name } : undefined;
 }
 
 const newActor = (address: Address, machine: AnyStateMachine): Actor => ({
@@ -175,10 +220,11 @@ const newActor = (address: Address, machine: AnyStateMachine): Actor => ({
   value: undefined,
   status: 'active',
   error: undefined,
+  named: undefined,
   active: new Map(),
 });
 
-function waitsFor(node: AnyStateNode): string | undefined {
+function described(node: AnyStateNode): Omit<ActiveState, 'since'> {
   const text = (node.meta as { waitsFor?: unknown } | undefined)?.waitsFor;
-  return typeof text === 'string' ? text : undefined;
+  return { id: node.id, path: node.path.join('.'), ...(typeof text === 'string' ? { waitsFor: text } : {}) };
 }

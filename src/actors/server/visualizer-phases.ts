@@ -6,7 +6,9 @@
  * most PHASES_MAX are held, and one that is open is never dropped.
  */
 import type { AnyStateNode } from '../../kernel/active-states.ts';
-import type { PhaseView } from './visualizer-protocol.ts';
+import type { Address } from '../../kernel/address.ts';
+import type { KernelRecord } from '../../kernel/records.ts';
+import type { FailureView, PhaseView } from './visualizer-protocol.ts';
 
 /** Visits that are kept: a start has about 40, the rest is room for restarts of subsystems. */
 const PHASES_MAX = 500;
@@ -51,6 +53,13 @@ export class Phases {
   list(): readonly PhaseView[] {
     return this.visits;
   }
+}
+
+/** The last words of a root that could not start, if this record is them. */
+export function failureIn(record: KernelRecord, root: Address): FailureView | undefined {
+  if (record.k !== 'log' || record.at !== root || record.text !== 'command failed') return undefined;
+  const { err, phase } = record.fields ?? {};
+  return { n: record.n, message: String(err), ...(typeof phase === 'string' ? { phase } : {}) };
 }
 
 function phaseNodes(nodes: readonly AnyStateNode[]): AnyStateNode[] {

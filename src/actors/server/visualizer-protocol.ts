@@ -19,7 +19,10 @@ export interface RequestView {
 
 /** A state that is active, and what it waits for if it says so. */
 export interface ActiveState {
+  /** As the chart names it. */
   readonly id: string;
+  /** Keys from the root of the chart; empty of the root itself. */
+  readonly path: string;
   readonly since: number;
   readonly waitsFor?: string;
 }
@@ -33,6 +36,19 @@ export interface ActorView {
   readonly requests: readonly RequestView[];
   /** Why it ended, when it failed. */
   readonly error?: string;
+  /** What people call the uid in its address, if its machine knows. */
+  readonly named?: NamedUid;
+}
+
+export interface NamedUid {
+  readonly uid: string;
+  readonly name: string;
+}
+
+/** The states of an actor: the value as its machine writes it, and each state that is active by it. */
+export interface StatesView {
+  readonly value: unknown;
+  readonly active: readonly ActiveState[];
 }
 
 /** A record with its time, its turn and the record that made it happen. */
@@ -42,6 +58,12 @@ export interface ShownRecord {
   readonly turn: number;
   readonly cause?: number;
   readonly record: KernelRecord;
+  /** Of a `state` record: the states that are active from here. */
+  readonly active?: readonly ActiveState[];
+  /** Of a `state` record: what the actor was in until then; absent when it began with it. */
+  readonly was?: StatesView;
+  /** The request that a `cancel` record takes back, or that an input is news of. */
+  readonly request?: { readonly asker: Address; readonly name: string };
 }
 
 export interface TreeView {
@@ -53,6 +75,12 @@ export interface TreeView {
   readonly turn: number;
   /** The kernel's clock now, to count on from. */
   readonly now: number;
+  /** False: this is a journal, nothing more will happen, and any moment of it can be run again. */
+  readonly live: boolean;
+  /** Records that are held for the page. */
+  readonly recordsMax: number;
+  /** Why what is shown is not all of the journal. */
+  readonly note?: string;
   readonly actors: readonly ActorView[];
 }
 
@@ -63,7 +91,9 @@ export interface TimerView {
 
 export interface ActorDetail {
   readonly actor: ActorView;
-  /** JSON text, cut at a limit. Absent when the actor has ended. */
+  /** Number of the record after which it was so; absent: now. */
+  readonly at?: number;
+  /** JSON text, cut at a limit. Absent when the actor has ended, or is not there yet. */
   readonly context?: string;
   readonly timers: readonly TimerView[];
   readonly records: readonly ShownRecord[];
@@ -83,10 +113,18 @@ export interface PhaseView {
   readonly leftBy?: number;
 }
 
+/** What ended a start: the root's last words, and the phase that they blame. */
+export interface FailureView {
+  readonly n: number;
+  readonly message: string;
+  readonly phase?: string;
+}
+
 export interface PhasesView {
   readonly started: number;
   readonly now: number;
   readonly phases: readonly PhaseView[];
+  readonly failure?: FailureView;
 }
 
 export interface RecordsView {

@@ -10,6 +10,7 @@ import { pathToFileURL } from 'node:url';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
+import { PACKAGE_DIRECTORY } from '../package-directory.ts';
 import { readAsset } from './visualizer-assets.ts';
 import { type SeenTurn, shownTrimmed } from './visualizer-history.ts';
 import { Observer } from './visualizer-observer.ts';
@@ -22,8 +23,9 @@ const LOOPBACK = '127.0.0.1';
 const CONTEXT_MAX_CHARS = 65_536;
 /** Records of one actor in its details. */
 const ACTOR_RECORDS = 100;
-/** Records in one answer. */
-const LIMIT_MAX = 2_000;
+
+/** Where the charts are, drawn when the project is built: `<machine id>.svg`. */
+const DIAGRAMS = pathToFileURL(`${PACKAGE_DIRECTORY}/docs/diagrams/`);
 
 const PAGE_POLICY = [
   "default-src 'none'",
@@ -52,21 +54,34 @@ const HEADERS: Readonly<Record<string, string>> = {
 export interface VisualizerOptions {
   /** 0 takes any free port. */
   readonly port: number;
-  /** Where the charts are: `<machine id>.svg`. */
+  /** Other charts than the project's. */
   readonly diagramsDir?: string;
   /** The kernel's clock, for what lasts until now. */
   readonly now?: () => number;
+  /** Of a journal that is looked at; absent: a node that runs. */
+  readonly recorded?: Recorded;
+}
+
+/** A journal that was run again to be looked at. */
+export interface Recorded {
+  /** Records that can be looked back at. */
+  readonly recordsMax: number;
+  /** The actors as they were at the end of the turn of this record; undefined: it is not in the journal. */
+  readonly kernelAt: (n: number) => Kernel | undefined;
+  /** Why what is shown is not all of the journal. */
+  readonly note?: () => string | undefined;
 }
 
 export class Visualizer {
   private readonly options: VisualizerOptions;
-  private readonly observer = new Observer();
+  private readonly observer: Observer;
   private readonly stream = new Stream();
   private kernel: Kernel | undefined;
   private app: FastifyInstance | undefined;
 
   constructor(options: VisualizerOptions) {
     this.options = options;
+    this.observer = new Observer(options.recorded?.recordsMax);
   }
 
   /** For {@link Kernel}'s option of this name; may be called before `listen`. */
@@ -109,12 +124,15 @@ export class Visualizer {
     app.get('/api/phases', () => this.phases());
     app.get<Asked>('/api/actor', ({ query }, reply) => {
       const address = only(query['address']) ?? '';
-      return this.actor(address) ?? missing(reply, `no actor ${JSON.stringify(address)}: /api/tree lists them all`);
+      return (
+        this.actor(address, wholeNumber(query['at'], -1)) ??
+        missing(reply, `no actor ${JSON.stringify(address)}: /api/tree lists them all`)
+      );
     });
     app.get<Asked>('/api/records', ({ query }) =>
       this.observer.history.recordsAfter(
         wholeNumber(query['after'], -1),
-        Math.min(LIMIT_MAX, wholeNumber(query['limit'], LIMIT_MAX)),
+        wholeNumber(query['limit'], this.observer.history.recordsMax),
       ),
     );
     app.get<Asked>('/events', (request, reply) => this.follow(request, reply));
@@ -122,7 +140,7 @@ export class Visualizer {
 
   private async sendChart(reply: FastifyReply, name: string): Promise<FastifyReply> {
     const { diagramsDir } = this.options;
-    const chart = diagramsDir === undefined ? undefined : await readAsset(name, pathToFileURL(`${diagramsDir}/`));
+    const chart = await readAsset(name, diagramsDir === undefined ? DIAGRAMS : pathToFileURL(`${diagramsDir}/`));
     if (!chart || !name.endsWith('.svg')) return missing(reply, `no chart ${name}: node scripts/generate-diagrams.ts`);
     return reply.type(chart.type).send(chart.body.replace(CHART_STYLE, ''));
   }
@@ -134,23 +152,31 @@ export class Visualizer {
   }
 
   private tree(): TreeView {
-    const { incarnation, node, root, n, turn } = this.observer;
-    return { incarnation, node, root, n, turn, now: this.now(), actors: this.observer.views() };
+    const { incarnation, node, root, n, turn, history } = this.observer;
+    const { recorded } = this.options;
+    const note = recorded?.note?.();
+    const facts = { incarnation, node, root, n, turn, now: this.now(), recordsMax: history.recordsMax };
+    return { ...facts, live: !recorded, ...(note ? { note } : {}), actors: this.observer.views() };
   }
 
   private phases(): PhasesView {
-    const { phases } = this.observer;
-    return { started: phases.started, now: this.now(), phases: phases.list() };
+    const { phases, failure } = this.observer;
+    const facts = { started: phases.started, now: this.now(), phases: phases.list() };
+    return failure ? { ...facts, failure } : facts;
   }
 
-  private actor(address: string): ActorDetail | undefined {
+  /** As it is now, or as it was after record `at` of a journal. */
+  private actor(address: string, at: number): ActorDetail | undefined {
     const actor = this.observer.view(address);
     if (!actor) return undefined;
-    const snapshot = this.kernel?.snapshotOf(address) as { context?: unknown } | undefined;
+    const past = at < 0 ? undefined : this.options.recorded?.kernelAt(at);
+    const kernel = past ?? this.kernel;
+    const snapshot = kernel?.snapshotOf(address) as { context?: unknown } | undefined;
     const context = snapshot && shortText(JSON.stringify(snapshot.context, null, 2) ?? '', CONTEXT_MAX_CHARS);
-    const timers = (this.kernel?.timers.list() ?? []).filter((timer) => timer.target === address);
+    const timers = (kernel?.timers.list() ?? []).filter((timer) => timer.target === address);
     return {
       actor,
+      ...(past ? { at } : {}),
       ...(context === undefined ? {} : { context }),
       timers: timers.map(({ due, event }) => ({ due, event: event.type })),
       records: this.observer.history.recordsOf(address, ACTOR_RECORDS),

@@ -6,12 +6,12 @@
  */
 
 import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
-import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
-import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
-import { type Divergence, NotReplayable, type ReplayReport, replay } from '../../kernel/replay.ts';
+import { type Divergence, NotReplayable, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import { exitCodes } from '../exit-codes.ts';
+import { journalAt } from '../insight/command.ts';
+import { replayOptions } from '../insight/replayed.ts';
 import { STATELET_VERSION } from '../version.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
@@ -51,9 +51,9 @@ export function replayCommand(logs: readonly string[], options: ReplayCommandOpt
 
 function replayLog(log: string, incarnation: string | undefined): Outcome {
   try {
-    const journal = readJournal(log, incarnation === undefined ? {} : { incarnation });
+    const journal = journalAt(log, incarnation);
     const begin = performance.now();
-    const first = replayOnce(journal);
+    const first = replay(replayOptions(journal));
     const seconds = (performance.now() - begin) / 1_000;
     const facts = {
       log,
@@ -66,7 +66,7 @@ function replayLog(log: string, incarnation: string | undefined): Outcome {
       machinesChanged: changedMachines(journal.header.build, buildInfo(kubeletMachine, STATELET_VERSION)),
     };
     if (!first.divergence) return { ...facts, verdict: 'same', code: exitCodes.same };
-    const again = replayOnce(journal);
+    const again = replay(replayOptions(journal));
     const steady = JSON.stringify(again.divergence) === JSON.stringify(first.divergence);
     const { divergence } = first;
     return steady
@@ -79,15 +79,6 @@ function replayLog(log: string, incarnation: string | undefined): Outcome {
     if (!(thrown instanceof JournalError)) throw thrown;
     return { log, verdict: 'invalid', code: exitCodeOf(thrown), error: thrown.message };
   }
-}
-
-function replayOnce(journal: Journal): ReplayReport {
-  const { header, checkpoint } = journal;
-  return replay({
-    machine: kubeletMachine,
-    records: journal.records,
-    ...(checkpoint ? { from: { checkpoint: checkpoint.state as Checkpoint, header } } : {}),
-  });
 }
 
 function describe(outcome: Outcome): string {

@@ -77,6 +77,15 @@ function addInsight(program: Command, ended: (code: number) => void): void {
     .action(async (path: string, subject: string, chosen: Chosen) =>
       ended((await import('./why.ts')).whyCommand(path, subject, chosen)),
     );
+  program
+    .command('view')
+    .description('open the visualizer on a journal, every moment of it, until Ctrl-C')
+    .argument(...log)
+    .option('--incarnation <id>', 'which start of the node (default: the newest)')
+    .option('--port <number>', 'loopback port of the page; 0 takes any', '0')
+    .action(async (path: string, chosen: { incarnation?: string; port: string }) =>
+      ended(await (await import('./view.ts')).viewCommand(path, chosen)),
+    );
   verb('diff', 'compare two starts, phase by phase, and show the first decision that differs')
     .argument('<a>', log[1])
     .argument('<b>', log[1])

@@ -1,9 +1,8 @@
 /** `statelet why JOURNAL startup|pod/NAME[/CONTAINER]`: what it is doing, what it waits for, and what led there. */
-import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import { replay } from '../../kernel/replay.ts';
-import { kubeletMachine } from '../../machines/kubelet.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { type InsightOptions, insight, journalAt, refuse } from '../insight/command.ts';
+import { replayOptions } from '../insight/replayed.ts';
 import { describeWhy, type KnownTimers, SUBJECT, why } from '../insight/why.ts';
 
 export function whyCommand(log: string, subject: string, options: InsightOptions): number {
@@ -19,10 +18,9 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
 
 /** Armed timers are state, and state comes of replaying; a journal that this build does not replay has none to tell. */
 function timersAtTheEnd(log: string, incarnation: string | undefined): KnownTimers {
-  const { header, checkpoint, records } = journalAt(log, incarnation);
+  const journal = journalAt(log, incarnation);
   try {
-    const from = checkpoint ? { from: { checkpoint: checkpoint.state as Checkpoint, header } } : {};
-    const { divergence, kernel } = replay({ machine: kubeletMachine, records, ...from });
+    const { divergence, kernel } = replay(replayOptions(journal));
     return divergence ? undefined : kernel.timers.list();
   } catch {
     // A checkpoint of other charts can fail in as many ways as charts can differ; the journal itself was read already.

@@ -6,9 +6,9 @@
  * any build can be read; a state that this build's charts do not have is a phase without explanation, never an error.
  */
 
-import { actorOf, type CauseSource, History } from '../../actors/server/visualizer-history.ts';
-import { described, isNamed, type Phase, Phases } from '../../actors/server/visualizer-phases.ts';
-import type { PhaseView } from '../../actors/server/visualizer-protocol.ts';
+import { actorOf, type CauseSource, History, streamOf } from '../../actors/server/visualizer-history.ts';
+import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer-phases.ts';
+import type { FailureView, PhaseView } from '../../actors/server/visualizer-protocol.ts';
 import type { AnyStateNode } from '../../kernel/active-states.ts';
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
@@ -79,8 +79,7 @@ export class Story implements CauseSource {
   readonly actors = new Map<string, ActorState>();
   readonly pods = new Map<string, PodStory>();
   healthz: { readonly t: number; readonly n: number } | undefined;
-  /** The supervisor's last words. */
-  failure: { readonly n: number; readonly message: string; readonly phase: string | undefined } | undefined;
+  failure: FailureView | undefined;
   private readonly phaseVisits = new Phases();
   /** Causes within the turn that is being read. */
   private history = new History(this);
@@ -130,9 +129,11 @@ export class Story implements CauseSource {
   private momentOf(record: KernelRecord, cause: number | undefined): Moment {
     const actor = actorOf(record) ?? ROOT;
     const before = record.k === 'state' ? this.actors.get(record.at)?.value : undefined;
+    const id = record.k === 'cancel' ? record.id : record.k === 'in' ? streamOf(record) : undefined;
+    const operation = id === undefined ? undefined : this.operations.get(id)?.name;
     const request = record.k === 'effect' || record.k === 'result' ? { request: record.id } : {};
     const moment = { n: record.n, t: this.ended, k: record.k, actor, what: whatOf(record), cause, ...request };
-    return { ...moment, text: recordText(record, before) };
+    return { ...moment, text: recordText(record, { before, operation }) };
   }
 
   private learn(record: KernelRecord): void {
@@ -144,10 +145,8 @@ export class Story implements CauseSource {
       const failed = record.error ? { error: record.error.message } : {};
       this.settle(record.id, { end: record.error ? 'failed' : 'done', ...failed });
     } else if (record.k === 'cancel') this.settle(record.id, { end: 'cancelled' });
-    else if (record.k === 'log' && record.at === ROOT && record.text === 'command failed') {
-      const { err, phase } = record.fields ?? {};
-      this.failure = { n: record.n, message: String(err), phase: typeof phase === 'string' ? phase : undefined };
-    } else if (record.k === 'message') this.heard(record.to, record.event, record.n);
+    else if (record.k === 'message') this.heard(record.to, record.event, record.n);
+    else this.failure ??= failureIn(record, ROOT);
   }
 
   private settle(id: number, end: Pick<Operation, 'end' | 'error'>): void {

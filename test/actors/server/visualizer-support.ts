@@ -3,18 +3,18 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { drawMachines } from '../../../scripts/diagrams/draw.ts';
-import { Visualizer } from '../../../src/actors/server/visualizer.ts';
+import { type Recorded, Visualizer } from '../../../src/actors/server/visualizer.ts';
 import type { HelloMessage, TurnMessage } from '../../../src/actors/server/visualizer-protocol.ts';
 import type { KernelOptions } from '../../../src/kernel/kernel.ts';
 import { bootBoss, bossMachine, HandTime } from '../../kernel/support.ts';
 
-/** Boots `machine` with its charts drawn and its visualizer listening; port 0 takes any. */
-export async function watched(overrides: Partial<KernelOptions> = {}, port = 0) {
+/** Boots `machine` with its charts drawn and its visualizer listening; port 0 takes any. `recorded`: as of a journal. */
+export async function watched(overrides: Partial<KernelOptions> = {}, port = 0, recorded?: Recorded) {
   const diagramsDir = mkdtempSync(join(tmpdir(), 'statelet-charts-'));
   const machine = overrides.machine ?? bossMachine;
   for (const [name, chart] of await drawMachines(machine)) writeFileSync(join(diagramsDir, name), chart);
   const clock = new HandTime();
-  const visualizer = new Visualizer({ port, diagramsDir, now: () => clock.now() });
+  const visualizer = new Visualizer({ port, diagramsDir, now: () => clock.now(), ...(recorded ? { recorded } : {}) });
   const origin = await visualizer.listen();
   const boot = bootBoss({ machine, onTurn: visualizer.onTurn, time: clock, ...overrides });
   const ask = async <Answer>(path: string): Promise<Answer> => {

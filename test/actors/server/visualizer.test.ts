@@ -3,8 +3,9 @@ import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Visualizer } from '../../../src/actors/server/visualizer.ts';
 import type { ActorDetail, PhasesView, RecordsView, TreeView } from '../../../src/actors/server/visualizer-protocol.ts';
-import { assign, setup } from '../../../src/kernel/xstate.ts';
-import { bootBoss } from '../../kernel/support.ts';
+import { replay } from '../../../src/kernel/replay.ts';
+import { assign, line, setup } from '../../../src/kernel/xstate.ts';
+import { bootBoss, bossMachine } from '../../kernel/support.ts';
 import { listen, watched } from './visualizer-support.ts';
 
 const closing: (() => unknown)[] = [];
@@ -41,6 +42,16 @@ describe('the tree', () => {
     expect(actors[0]).toMatchObject({ value: 'opening', requests: [{ name: 'world.look', class: 'query' }] });
     expect(actors[2]!.active.map((state) => state.id)).toEqual(['worker', 'worker.idle']);
     expect(actors[2]!.requests).toMatchObject([{ name: 'world.listen', class: 'stream', since: 1_000_000 }]);
+  });
+
+  it('knows what people call a uid in an address', async () => {
+    const { ask } = await watch({ machine: keeper });
+    const { actors } = await ask<TreeView>('/api/tree');
+    const named = actors.map((actor) => [actor.address, actor.named]);
+    expect(named).toEqual([
+      ['keeper', undefined],
+      ['keeper/pod-u1', { uid: 'u1', name: 'web' }],
+    ]);
   });
 
   it('keeps an actor that has ended, and shows it anew when it starts again', async () => {
@@ -140,6 +151,47 @@ describe('records', () => {
   });
 });
 
+describe('moments', () => {
+  it('are told by each change of states: what was before, what is since', async () => {
+    const { ask, kernel } = await watch();
+    kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
+    kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
+    const { records } = await ask<RecordsView>('/api/records');
+    const [hired, ordered] = records.filter(({ record }) => record.k === 'state' && record.at === 'boss/worker-ann');
+    expect(hired).not.toHaveProperty('was');
+    expect(hired!.active!.map(({ path }) => path)).toEqual(['', 'idle']);
+    expect(ordered!.was).toMatchObject({ value: 'idle', active: [{ id: 'worker' }, { id: 'worker.idle' }] });
+    expect(ordered!.active!.map(({ id }) => id)).toEqual(['worker', 'worker.making']);
+  });
+
+  it('of a request that is taken back name it and its asker', async () => {
+    const { ask, kernel } = await watch();
+    for (const type of ['hire', 'order', 'fire']) kernel.dispatch('boss', { type, name: 'ann' }, 'test');
+    const { records } = await ask<RecordsView>('/api/records');
+    const cancelled = records.filter(({ record }) => record.k === 'cancel').map(({ request }) => request);
+    expect(cancelled).toContainEqual({ asker: 'boss/worker-ann', name: 'world.make' });
+  });
+
+  it('of a journal can be run again, with the context that an actor had then', async () => {
+    const kernelAt = (n: number) => {
+      const { records } = node.sink;
+      const end = records.findIndex((record) => record.k === 'end' && record.n >= n) + 1;
+      return replay({ machine: bossMachine, records: records.slice(0, end) }).kernel;
+    };
+    const note = () => 'the end is missing';
+    const node = await watch({}, 0, { recordsMax: 10_000, kernelAt, note });
+    for (const name of ['ann', 'bob']) node.kernel.dispatch('boss', { type: 'hire', name }, 'test');
+    const before = node.kernel.n - 1;
+    node.kernel.dispatch('boss', { type: 'bomb', name: 'ann' }, 'test');
+    expect(await node.ask<TreeView>('/api/tree')).toMatchObject({ live: false, recordsMax: 10_000, note: note() });
+    const context = async (path: string) => JSON.parse((await node.ask<ActorDetail>(path)).context!);
+    expect(await context('/api/actor?address=boss')).toEqual({ made: 0, crashed: ['worker-ann'] });
+    expect(await context(`/api/actor?address=boss&at=${before}`)).toEqual({ made: 0, crashed: [] });
+    expect(await context(`/api/actor?address=boss/worker-ann&at=${before}`)).toMatchObject({ name: 'ann', done: [] });
+    expect(await node.ask<ActorDetail>('/api/actor?address=boss/worker-bob&at=0')).not.toHaveProperty('context');
+  });
+});
+
 describe('phases', () => {
   it('are the innermost states of a root that names none, with their times', async () => {
     const { ask, world, time } = await watch();
@@ -167,6 +219,14 @@ describe('phases', () => {
       { name: 'boot.runtime', steps: undefined, waitsFor: 'the runtime', depth: 1, left: 1_000_100 },
       { name: 'boot.runtime', steps: undefined, waitsFor: 'the runtime', depth: 1, left: 1_000_300 },
     ]);
+  });
+
+  it('say what ended a start, and in which phase', async () => {
+    const { ask, kernel } = await watch({ machine: starter });
+    expect(await ask<PhasesView>('/api/phases')).not.toHaveProperty('failure');
+    kernel.dispatch('starter', { type: 'break' }, 'test');
+    const { failure } = await ask<PhasesView>('/api/phases');
+    expect(failure).toMatchObject({ message: 'no socket', phase: 'boot.runtime' });
   });
 
   it('end with the root', async () => {
@@ -264,9 +324,10 @@ const hoarder = setup({
   on: { keep: { actions: assign({ kept: ({ event }) => event.text }) } },
 });
 
-const starter = setup({ types: { events: {} as { type: 'up' | 'down' } } }).createMachine({
+const starter = setup({ types: { events: {} as { type: 'up' | 'down' | 'break' } } }).createMachine({
   id: 'starter',
   initial: 'boot',
+  on: { break: { actions: line('error', ['command failed', { err: 'no socket', phase: 'boot.runtime' }]) } },
   states: {
     boot: {
       meta: { steps: 'S001' },
@@ -277,4 +338,13 @@ const starter = setup({ types: { events: {} as { type: 'up' | 'down' } } }).crea
       },
     },
   },
+});
+
+const pod = setup({ types: { context: {} as { uid: string; name: string } } }).createMachine({
+  id: 'pod',
+  context: { uid: 'u1', name: 'web' },
+});
+const keeper = setup({ actors: { pod } }).createMachine({
+  id: 'keeper',
+  invoke: { id: 'pod-u1', src: 'pod', onError: {} },
 });
