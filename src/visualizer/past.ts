@@ -54,7 +54,7 @@ function nextStates(records: readonly ShownRecord[]): Map<string, States | undef
   return found;
 }
 
-/** Requests without an answer, by the actor that asked. What was open before the first record is open as long as now. */
+/** Requests without an answer, by the actor that asked. One from before the first record is known if it is open now. */
 function openRequests(
   records: readonly ShownRecord[],
   present: ReadonlyMap<string, ActorView>,

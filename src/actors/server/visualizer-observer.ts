@@ -58,7 +58,7 @@ export class Observer implements CauseSource {
 
   private readonly endedMax: number;
 
-  /** `recordsMax`: records that can be looked back at, and actors that ended; default: what a running node can spare. */
+  /** `recordsMax`: records to look back at, and actors that ended; default: what a running node can spare. */
   constructor(recordsMax?: number) {
     this.history = new History(this, recordsMax);
     this.endedMax = recordsMax ?? ENDED_MAX;
