@@ -139,10 +139,8 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
     write('more', { limits: { cpu: String(count), memory: '32Mi' } });
     const status = await node.untilPhase('more', 'Failed');
     expect(status).toMatchObject({
-      reason: 'UnexpectedAdmissionError',
-      message:
-        'Pod was rejected: Allocate failed due to not enough cpus available to satisfy request: ' +
-        `requested=${count}, available=${count - 2}, which is unexpected`,
+      reason: 'TopologyAffinityError',
+      message: 'Pod was rejected: Resources cannot be allocated with Topology locality',
     });
   });
 

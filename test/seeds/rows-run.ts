@@ -239,9 +239,15 @@ export const RUN_ROWS: readonly Row[] = [
     'topology manager',
     [
       `${CONFIGURATION}/settings.ts#topologyOptions`,
+      'src/machines/pods/admission/topology-manager.ts#align',
       'src/machines/startup/container-manager-policy.ts#alignmentRefusal',
     ],
-    ['test/machines/startup/container-manager.test.ts', TESTS.corpus],
+    [
+      'test/machines/pods/topology-manager.test.ts',
+      'test/machines/startup/container-manager.test.ts',
+      'test/node/cpu-manager.test.ts',
+      TESTS.corpus,
+    ],
   ),
   built(
     'S102',

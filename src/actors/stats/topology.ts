@@ -38,7 +38,7 @@ export function readTopology(root: string): MachineTopology {
   const numaNodes = numbered(`${root}${NODES}`, 'node').map((id) => {
     const folder = `${root}${NODES}/node${id}`;
     for (const cpu of numbered(folder, 'cpu')) nodeOfCpu.set(cpu, id);
-    return { id, memoryBytes: nodeMemory(folder), hugePages: nodeHugePages(folder) };
+    return { id, memoryBytes: nodeMemory(folder), hugePages: nodeHugePages(folder), ...nodeDistances(folder) };
   });
   return {
     cpus: processors(root).map((id) => ({ ...placeOf(root, id), numaNode: nodeOfCpu.get(id) ?? 0 })),
@@ -72,6 +72,12 @@ function nodeHugePages(folder: string) {
     const count = readNumber(`${folder}/hugepages/${name}/nr_hugepages`);
     return kib === undefined || count === null ? [] : [{ kib: Number(kib), count: Number(count) }];
   });
+}
+
+/** `10 21`: the node itself is 10. */
+function nodeDistances(folder: string): { readonly distances?: readonly number[] } {
+  const text = readText(`${folder}/distance`)?.trim() ?? '';
+  return text === '' ? {} : { distances: text.split(/\s+/).map(Number) };
 }
 
 function disks(root: string) {

@@ -56,6 +56,8 @@ export interface MachineTopology {
     readonly id: number;
     readonly memoryBytes: string;
     readonly hugePages: readonly { readonly kib: number; readonly count: number }[];
+    /** How far each node is from it, in the order of the nodes; absent: the kernel does not say. */
+    readonly distances?: readonly number[];
   }[];
   /** `device`: major and minor number, `8:0`. */
   readonly disks: readonly { readonly name: string; readonly device: string; readonly sizeBytes: string }[];

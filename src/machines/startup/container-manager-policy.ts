@@ -34,7 +34,8 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly protectKernelDefaults: boolean;
   readonly cpuManagerPolicy: string;
   readonly cpuManagerPolicyOptions: Readonly<Record<string, string>>;
-  readonly topologyManagerPolicy: string;
+  /** With more NUMA nodes nothing is aligned. */
+  readonly maxNumaNodes: number;
   readonly memoryManagerPolicy: string;
   /** Why the memory manager cannot work with what is reserved on this machine; empty when it can. */
   readonly memoryManagerError: string;
@@ -78,7 +79,7 @@ export function containerManagerInput({
     protectKernelDefaults: config.protectKernelDefaults,
     cpuManagerPolicy: config.cpuManagerPolicy,
     cpuManagerPolicyOptions: config.cpuManagerPolicyOptions,
-    topologyManagerPolicy: config.topologyManagerPolicy,
+    maxNumaNodes: Number(config.topologyManagerPolicyOptions['max-allowable-numa-nodes'] ?? MAX_NUMA_NODES),
     memoryManagerPolicy: config.memoryManagerPolicy,
     memoryManagerError: memoryManagerError(config, memoryMachine(machineInfo))?.error ?? '',
     managers: resourceManagers(config, machineInfo),
@@ -129,13 +130,14 @@ function cpuRefusal({ cpuManagerPolicy, cpuManagerPolicyOptions, usesCgroups }: 
   return `the option ${JSON.stringify(option)} of ${policy} is not supported by this kubelet; leave it out`;
 }
 
-/** On a machine of one NUMA node everything is aligned, whatever the policy. */
-function alignmentRefusal({ topologyManagerPolicy, machineInfo }: ContainerManagerInput): string {
-  const nodes = machineInfo.topology.numaNodes.length;
-  if (topologyManagerPolicy === 'none' || nodes <= 1) return '';
-  const policy = `the topology manager policy ${JSON.stringify(topologyManagerPolicy)}`;
-  return `${policy} is not supported by this kubelet on a machine of ${nodes} NUMA nodes; only "none" is`;
+/** The sets of nodes that have to be compared double with each node. */
+function alignmentRefusal({ managers, maxNumaNodes }: ContainerManagerInput): string {
+  const nodes = managers.topology?.nodes.length ?? 0;
+  return nodes > maxNumaNodes ? `unsupported on machines with more than ${maxNumaNodes} NUMA Nodes` : '';
 }
+
+/** Upstream's default of `max-allowable-numa-nodes`. */
+const MAX_NUMA_NODES = 8;
 
 function memoryRefusal({ memoryManagerPolicy, memoryManagerError: error, usesCgroups }: ContainerManagerInput): string {
   if (memoryManagerPolicy === 'None' || error !== '') return error;

@@ -5,9 +5,10 @@ import type { NodeResources } from '../node/allocatable.ts';
 import type { AdmissionSettings } from '../node-settings.ts';
 import type { MachineInfo } from '../operations/host.ts';
 import { reservedCpus } from '../pods/admission/cpu-manager.ts';
-import { memorySettings } from '../pods/admission/memory-state.ts';
+import { memorySettings, numaNodesOf } from '../pods/admission/memory-state.ts';
 import { units } from '../pods/admission/request.ts';
 import type { ResourceManagers } from '../pods/admission/resource-assignment.ts';
+import type { TopologyPolicy } from '../pods/admission/topology-manager.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../pods/spec/quantity.ts';
 import { isOptionOn } from './configuration/cpu-manager-options.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
@@ -38,7 +39,23 @@ export function admissionSettings(
 export const resourceManagers = (config: KubeletConfiguration, machine: MachineInfo): ResourceManagers => ({
   ...cpuManager(config, machine),
   ...memoryManager(config, machine),
+  ...topologyManager(config, machine),
 });
+
+function topologyManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'topology'> {
+  const { topologyManagerPolicy: policy, topologyManagerScope: scope, topologyManagerPolicyOptions: options } = config;
+  if (policy === 'none') return {};
+  const nodes = numaNodesOf(machine).map(({ id }) => id);
+  const distances = machine.topology.numaNodes.map((node) => node.distances ?? []);
+  return {
+    topology: {
+      policy: policy as TopologyPolicy,
+      scope: scope as 'container' | 'pod',
+      nodes,
+      ...(isOptionOn(options, 'prefer-closest-numa-nodes') ? { distances } : {}),
+    },
+  };
+}
 
 function memoryManager(config: KubeletConfiguration, machine: MachineInfo): Pick<ResourceManagers, 'memoryManager'> {
   if (config.memoryManagerPolicy !== 'Static') return {};

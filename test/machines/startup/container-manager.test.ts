@@ -20,7 +20,7 @@ const INPUT: ContainerManagerInput = {
   protectKernelDefaults: false,
   cpuManagerPolicy: 'none',
   cpuManagerPolicyOptions: {},
-  topologyManagerPolicy: 'none',
+  maxNumaNodes: 8,
   memoryManagerPolicy: 'None',
   memoryManagerError: '',
   managers: {},
@@ -42,12 +42,6 @@ const INPUT: ContainerManagerInput = {
     reservedSystemCPUs: '',
     ignoreEviction: false,
   },
-};
-
-const numaNode = (id: number) => ({ id, memoryBytes: '1', hugePages: [] });
-const TWO_NODES = {
-  ...MACHINE_INFO,
-  topology: { ...MACHINE_INFO.topology, numaNodes: [numaNode(0), numaNode(1)] },
 };
 
 /** As a Go kubelet leaves them on a node that gives out nothing. */
@@ -200,11 +194,10 @@ describe('a node that cannot start', () => {
         'leave it out',
     ],
     [
-      'there is more than one NUMA node to align with',
-      { topologyManagerPolicy: 'restricted', machineInfo: TWO_NODES },
+      'there are more NUMA nodes than may be compared',
+      { managers: { topology: { policy: 'restricted', scope: 'container', nodes: [0, 1, 2, 3, 4, 5, 6, 7, 8] } } },
       {},
-      'the topology manager policy "restricted" is not supported by this kubelet on a machine of 2 NUMA nodes; only ' +
-        '"none" is',
+      'unsupported on machines with more than 8 NUMA Nodes',
     ],
     [
       'memory shall be kept for containers by a runtime that cannot',

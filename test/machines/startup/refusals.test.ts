@@ -62,7 +62,7 @@ describe('the container manager', () => {
     protectKernelDefaults: false,
     cpuManagerPolicy: 'none',
     cpuManagerPolicyOptions: {},
-    topologyManagerPolicy: 'none',
+    maxNumaNodes: 8,
     memoryManagerPolicy: 'None',
     memoryManagerError: '',
     managers: {},

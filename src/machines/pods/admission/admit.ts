@@ -10,9 +10,9 @@ import { type Candidate, choose } from './preemption.ts';
 import type { AdmissionRequest, PodDemand } from './request.ts';
 
 export type Admission =
-  | { readonly rejection: Rejection; readonly victims?: undefined }
-  /** Taken, when these pods have made room. */
-  | { readonly rejection: null; readonly victims: readonly string[] };
+  | { readonly rejection: Rejection; readonly victims?: undefined; readonly shortOf?: undefined }
+  /** Taken, when these pods have made room; `shortOf`: of this resource. */
+  | { readonly rejection: null; readonly victims: readonly string[]; readonly shortOf?: string };
 
 const refused = (rejection: Rejection): Admission => ({ rejection });
 
@@ -31,11 +31,13 @@ export function admit(request: AdmissionRequest, node: NodeView, active: readonl
   if (mismatch !== null) return refused(mismatch);
   if (shortages.length === 0) return answer(late, []);
   const preemption = choose(request.demand, others, shortages);
-  return 'error' in preemption ? refused(unexpected(preemption.error)) : answer(late, preemption.victims);
+  return 'error' in preemption
+    ? refused(unexpected(preemption.error))
+    : answer(late, preemption.victims, shortages[0]!.resource);
 }
 
-const answer = (rejection: Rejection | null, victims: readonly string[]): Admission =>
-  rejection === null ? { rejection, victims } : { rejection };
+const answer = (rejection: Rejection | null, victims: readonly string[], shortOf?: string): Admission =>
+  rejection === null ? { rejection, victims, ...(shortOf === undefined ? {} : { shortOf }) } : { rejection };
 
 const unexpected = (error: string): Rejection => ({
   reason: 'UnexpectedAdmissionError',

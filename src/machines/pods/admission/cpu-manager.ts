@@ -9,7 +9,7 @@ import { formatCpuSet, parseCpuSet } from '../../startup/configuration/cpu-set.t
 import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { type Cpu, coreOf, pack } from './cpu-packing.ts';
-import type { NumaSet } from './numa.ts';
+import { type NumaHint, type NumaSet, subsetsOf } from './numa.ts';
 import type { Rejection } from './predicates.ts';
 
 export interface CpuManagerSettings {
@@ -93,6 +93,27 @@ export function allocateCpus(
   if (own === null) return { rejection: shortage(settings, count, free.length + reusable.length) };
   const others = reusable.filter((id) => !own.includes(id));
   return { cpus: { ...cpus, [container]: formatCpuSet(own) }, reusable: isInit ? [...others, ...own] : others };
+}
+
+/** Where so many CPUs could come from, the narrowest first. */
+export function cpuHints(
+  settings: CpuManagerSettings,
+  grants: readonly Granted[],
+  { cpus, reusable }: CpuProgress,
+  count: number,
+): readonly NumaHint[] {
+  const nodeOf = new Map(settings.cpus.map(({ id, numaNode }) => [id, numaNode]));
+  const countIn = (ids: readonly number[], nodes: NumaSet): number =>
+    ids.filter((id) => nodes.includes(nodeOf.get(id)!)).length;
+  const all = [...new Set(nodeOf.values())].toSorted((a, b) => a - b);
+  const sets = subsetsOf(all);
+  const ids = [...nodeOf.keys()];
+  const fewest = sets.find((nodes) => countIn(ids, nodes) >= count)?.length ?? all.length;
+  const free = assignable(settings, [...grants, { cpus }]);
+  return sets
+    .filter((nodes) => countIn(reusable, nodes) === reusable.length)
+    .filter((nodes) => reusable.length + countIn(free, nodes) >= count)
+    .map((nodes) => ({ nodes, preferred: nodes.length === fewest }));
 }
 
 /** CPUs that a container could still have for itself. */

@@ -185,7 +185,7 @@ function matchesNode(
 }
 
 /** A term that asks for nothing matches nothing. */
-function matchesTerm(
+export function matchesTerm(
   { matchExpressions = [], matchFields = [] }: NodeTerm,
   labels: Readonly<Record<string, string>>,
   nodeName: string,
