@@ -14,7 +14,7 @@ import type { RuntimeCondition, runtimeOperations } from '../machines/operations
 import type { CriOptions } from './cri/adapter.ts';
 import type { RuntimeClient } from './cri/client.ts';
 import { type CriPorts, criPorts } from './cri/ports.ts';
-import type { OnRelist } from './cri/watch-pods.ts';
+import type { OnRuntime } from './cri/seen.ts';
 import type { EmbeddedRuntime, RuntimeLog } from './runtime/index.ts';
 import { watchChanges } from './watch-changes.ts';
 
@@ -41,17 +41,17 @@ function socketPath(endpoint: string): string {
 const optionsOf = (
   input: InputOf<(typeof runtimeOperations)['runtime.connect']>,
   vault: Vault | undefined,
-  onRelist: OnRelist | undefined,
+  onSeen: OnRuntime | undefined,
 ): CriOptions => ({
   endpoint: `unix://${socketPath(input.endpoint)}`,
   ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
   requestTimeoutMs: input.requestTimeoutMs,
   ...(vault === undefined ? {} : { vault }),
-  ...(onRelist === undefined ? {} : { onRelist }),
+  ...(onSeen === undefined ? {} : { onSeen }),
 });
 
-/** `vault` holds the values of Secrets that containers get; `onRelist` hears of every list of pods. */
-export function connectRuntime(log: RuntimeLog, vault?: Vault, onRelist?: OnRelist): RuntimeConnection {
+/** `vault` holds the values of Secrets that containers get; `onSeen` of each call and look. */
+export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntime): RuntimeConnection {
   let connection: CriPorts | undefined;
   let embedded: EmbeddedRuntime | undefined;
   const current = (): CriPorts => {
@@ -73,7 +73,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onRelist?: OnReli
     },
     'runtime.connect': async ({ input, signal }) => {
       if (/^unix:\/\/[^/]/.test(input.endpoint)) throw missingAddress(input.endpoint);
-      const opened = criPorts(optionsOf(input, vault, onRelist));
+      const opened = criPorts(optionsOf(input, vault, onSeen));
       const version = await validated(opened, input.endpoint, signal);
       connection?.close();
       connection = opened;

@@ -135,7 +135,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
   const runtime = connectRuntime(
     (level, text, fields) => printLine(level, 'runtime', text, fields),
     vault,
-    (...relist) => server.onRelist(...relist),
+    (seen) => server.onRuntime(seen),
   );
   const cgroups = cgroupPorts();
   const kube = connectKube({ vault, onRequest: (seen) => server.onRequest(seen) });
@@ -148,6 +148,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     stats,
     argv: options.argv,
     version: KUBELET_VERSION,
+    nodeVersion: NODE_VERSION,
     journalDir: options.journalDir,
     setVerbosity: (level) => log.setLevel(levelOf(level)),
     warn: (sentence) => printLine('warn', 'server', sentence),

@@ -1,30 +1,29 @@
-/** Families of the recorded kubelet that this node does not have, by a pattern of their names, each with its reason. */
+/**
+ * Families of the recorded kubelet that this node does not have, by a pattern of their names, each with its reason.
+ * `docs/node-api.md` lists the same for readers.
+ */
 export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] = [
   [/^go_/, 'the runtime of Go; what Node.js says of itself is under `nodejs_`'],
-  [/^(apiserver_|aggregator_)/, "libraries of the API server that upstream's program is linked with"],
-  [/^authentication_token_cache_/, 'the inside of a cache of upstream; hits show in the absence of reviews'],
   [
-    /^(cardinality_enforcement_|disabled_metrics|hidden_metrics|registered_metrics)/,
-    "the inside of upstream's metrics library",
+    /^(aggregator_|apiserver_(audit|envelope|storage|validation|webhooks)_)/,
+    "libraries of the API server that upstream's program is linked with, and a kubelet never moves",
+  ],
+  [
+    /^(cardinality_enforcement_|disabled_metrics|hidden_metrics)/,
+    "the inside of upstream's metrics library: nothing here is hidden, disabled, or cut down",
   ],
   [/^workqueue_/, 'there are no work queues: what waits is in the journal, see `statelet_requests_under_way`'],
   [/^rest_client_(exec_plugin|transport)_/, 'the inside of client-go: caches of transports and of credential plugins'],
-  [/^(csi_|dra_)/, 'CSI and DRA drivers are not called by this node'],
+  [/^dra_/, 'no resource claim is prepared by this node'],
   [
     /^(reconstruct_volume|force_cleaned_failed_volume|kubelet_orphan_pod_cleaned)/,
     'nothing is reconstructed or swept: the actor of a pod takes its own volumes away, also after a restart',
   ],
-  [/^kubelet_image_volume/, 'images as volumes are images of their pod: kubelet_image_manager_ensure_image_requests_total'],
+  [/^kubelet_imagemanager_inmemory_/, 'records of pulls are files without a cache in memory'],
   [/^kubelet_volume_metric/, 'the folders of volumes are measured together with the disk that they are on'],
   [/^kubelet_(cpu_manager|memory_manager|topology_manager)_/, 'no CPUs, memory or devices are pinned by this node'],
-  [/^kubelet_(pleg_(discard_events|pod_relist)|evented_pleg_)/, 'pods are inspected on hints, each with its own deadline'],
-  [/^kubelet_cri_losing_support$/, 'older runtimes are spoken to without a date of their end'],
-  [/^kubelet_imagemanager_/, 'records of pulls are files without a cache in memory'],
-  [/^kubelet_node_startup_/, 'only when this start made its Node, which takes an API server'],
-  [/^kubelet_pod_watch_events_/, 'no event of the runtime is dropped: what is not read yet waits in its stream'],
-  [/^kubelet_started_user_namespaced/, 'the spec of the pod says it, and kubelet_started_pods_total counts it'],
-  [/^kubelet_(lifecycle_handler_http_fallbacks|sleep_action_terminated_early)/, 'an event of the pod says it'],
-  [/^kubelet_websocket_streaming_requests_total$/, 'kubelet_http_requests_total has the paths of streams'],
+  [/^kubelet_pleg_discard_events$/, 'no event of the runtime is discarded: a hint leads to a look, however late'],
+  [/^kubelet_pod_watch_events_/, "the API that agents watch pods with is upstream's gate `PodsAPI`, which is off"],
   [/^container_cpu_(cfs_burst|load)_/, 'control groups of pods have no burst, and the kernel keeps no load for each'],
   [/^container_(file_descriptors|sockets|tasks_state|ulimits_soft)$/, 'needs a walk over every process on each scrape'],
   [/^container_fs_(?!reads_total|writes_total)/, 'the kernel keeps these for disks and not for control groups'],

@@ -167,6 +167,12 @@ const pulled = (root: string, imageRef: string): string => join(root, PULLED, fi
 /** As Go prints a metav1.Time: without fractions of a second. */
 const goTime = (ms: number): string => `${new Date(ms).toISOString().slice(0, -'.000Z'.length)}Z`;
 
+/** How many records of either kind there are below the root directory. */
+export async function recordCounts(root: string): Promise<{ readonly pulling: number; readonly pulled: number }> {
+  const [begun, done] = await Promise.all([recordFiles(join(root, PULLING)), recordFiles(join(root, PULLED))]);
+  return { pulling: begun.length, pulled: done.length };
+}
+
 async function recordFiles(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
   const isRecord = (name: string) => name.startsWith(PREFIX) && !name.endsWith(UNFINISHED);

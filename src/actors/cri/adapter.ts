@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import pLimit from 'p-limit';
+import { steadyNow } from '../../kernel/clock.ts';
 import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
@@ -9,7 +10,8 @@ import type { Outcome } from './expectations.ts';
 import { Looks } from './looks.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { discreet, withoutSecrets } from './secrets.ts';
-import { DEFAULT_RELIST_PERIODS, type OnRelist, type PodWatcher, type RelistPeriods } from './watch-pods.ts';
+import { counted, type OnRuntime } from './seen.ts';
+import { DEFAULT_RELIST_PERIODS, type PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
@@ -24,7 +26,7 @@ export interface CriOptions extends Endpoints {
   readonly now?: () => number;
   /** Hears what no machine needs to know: an event stream that broke and is being opened again. */
   readonly warn?: (message: string) => void;
-  readonly onRelist?: OnRelist;
+  readonly onSeen?: OnRuntime;
   /** Holds the values of Secrets that containers get; without one there are none. */
   readonly vault?: Vault;
 }
@@ -38,7 +40,7 @@ export class Adapter {
   readonly now: () => number;
   readonly periods: RelistPeriods;
   readonly warn: (message: string) => void;
-  readonly onRelist: OnRelist;
+  readonly onSeen: OnRuntime;
   readonly vault: Vault;
   /** By container, the secrets that it was created with. */
   readonly secrets = new Map<string, readonly SecretHandle[]>();
@@ -49,12 +51,12 @@ export class Adapter {
 
   constructor(options: CriOptions) {
     this.timeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
-    this.now = options.now ?? Date.now;
+    this.now = options.now ?? steadyNow;
     this.periods = options.relistPeriods ?? DEFAULT_RELIST_PERIODS;
     this.warn = options.warn ?? (() => {});
-    this.onRelist = options.onRelist ?? (() => {});
+    this.onSeen = options.onSeen ?? (() => {});
     this.vault = options.vault ?? new Vault(randomBytes(32));
-    this.client = discreet(connectRuntime(options), (id) => this.secrets.get(id), this.vault);
+    this.client = discreet(counted(connectRuntime(options), this.onSeen), (id) => this.secrets.get(id), this.vault);
     this.sandboxImage = new SandboxImage(this.client);
   }
 

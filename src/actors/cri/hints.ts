@@ -10,6 +10,7 @@ import type { ContainerEventResponse, ContainerEventType } from '../../machines/
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { POD_UID_LABEL } from './relist.ts';
+import type { OnRuntime } from './seen.ts';
 
 export interface Hint {
   /** Of a sandbox or a container. */
@@ -74,14 +75,29 @@ export interface HintListener {
   onLost(reason?: string): void;
   /** A stream was asked for. Whether it works shows in what it delivers. */
   onOpen(): void;
+  readonly onSeen?: OnRuntime;
+}
+
+const NANOS_PER_MILLI = 1_000_000n;
+
+async function listenToEvents(client: RuntimeClient, to: HintListener, signal: AbortSignal): Promise<void> {
+  const onEvent = (event: ContainerEventResponse) => {
+    const createdAtMs = Number(BigInt(event.created_at) / NANOS_PER_MILLI);
+    if (createdAtMs > 0) to.onSeen?.({ kind: 'heard', lateMs: Math.max(0, Date.now() - createdAtMs) });
+    to.onHint(hintOfContainerEvent(event));
+  };
+  to.onSeen?.({ kind: 'listening' });
+  try {
+    await client.stream('GetContainerEvents', {}, onEvent, signal);
+  } catch (error) {
+    to.onSeen?.({ kind: 'lost' });
+    throw error;
+  }
 }
 
 async function listen(client: RuntimeClient, source: StreamName, to: HintListener, signal: AbortSignal): Promise<void> {
   to.onOpen();
-  if (source === 'GetContainerEvents') {
-    await client.stream(source, {}, (event) => to.onHint(hintOfContainerEvent(event)), signal);
-    return;
-  }
+  if (source === 'GetContainerEvents') return await listenToEvents(client, to, signal);
   const onEnvelope = (envelope: Envelope) => {
     const hint = hintOfEnvelope(envelope);
     if (hint) to.onHint(hint);

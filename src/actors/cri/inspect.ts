@@ -1,11 +1,18 @@
 /** One pod as the runtime has it now: the full status of each sandbox and container, asked in parallel. */
+import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 import { type ListedPod, POD_UID_LABEL, podRuntimeStatus } from './relist.ts';
+import type { OnRuntime } from './seen.ts';
 
 type Ids = Pick<ListedPod, 'sandboxIds' | 'containerIds'>;
+type InspectOptions = CallOptions & {
+  readonly observedAtMs: number;
+  readonly ids?: Ids;
+  readonly onSeen?: OnRuntime;
+};
 
 async function listIds(client: RuntimeClient, uid: string, options: CallOptions): Promise<Ids> {
   const filter = { label_selector: { [POD_UID_LABEL]: uid } };
@@ -36,8 +43,17 @@ const present = <Status>(statuses: readonly (Status | undefined)[]): Status[] =>
 export async function inspectPod(
   client: RuntimeClient,
   uid: string,
-  options: CallOptions & { readonly observedAtMs: number; readonly ids?: Ids },
+  options: InspectOptions,
 ): Promise<PodRuntimeStatus> {
+  const beganMs = steadyNow();
+  try {
+    return await statusOf(client, uid, options);
+  } finally {
+    options.onSeen?.({ kind: 'inspected', durationMs: steadyNow() - beganMs });
+  }
+}
+
+async function statusOf(client: RuntimeClient, uid: string, options: InspectOptions): Promise<PodRuntimeStatus> {
   const { sandboxIds, containerIds } = options.ids ?? (await listIds(client, uid, options));
   const [sandboxes, containers] = await Promise.all([
     Promise.all(

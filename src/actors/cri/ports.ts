@@ -216,14 +216,14 @@ function runtimePorts(adapter: Adapter) {
     },
     'cri.podStatus': (call) => {
       const { uid } = call.input;
-      const options = { ...adapter.limits(call), observedAtMs: adapter.now() };
+      const options = { ...adapter.limits(call), observedAtMs: adapter.now(), onSeen: adapter.onSeen };
       return adapter.looks.take(uid, () => inspectPod(client, uid, options));
     },
     'cri.watchPods': async (call) => {
-      const { client, looks, periods, now, warn, onRelist, timeoutMs: requestTimeoutMs } = adapter;
+      const { client, looks, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
       const { input, signal } = call;
       const emit = call.emit.bind(call);
-      const options = { ...input, client, looks, emit, signal, requestTimeoutMs, periods, now, warn, onRelist };
+      const options = { ...input, client, looks, emit, signal, requestTimeoutMs, periods, now, warn, onSeen };
       const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);
       await watcher.run().finally(() => adapter.watchers.delete(watcher));

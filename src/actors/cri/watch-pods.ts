@@ -16,6 +16,7 @@ import { type Hint, listenForHints } from './hints.ts';
 import { inspectPod } from './inspect.ts';
 import type { Looks } from './looks.ts';
 import { groupByPod, type ListedPod, PodLedger } from './relist.ts';
+import type { OnRuntime } from './seen.ts';
 
 export interface RelistPeriods {
   /** While the event stream has proved itself. Default 10 s. */
@@ -42,11 +43,8 @@ export interface WatchOptions {
   readonly periods: RelistPeriods;
   readonly now: () => number;
   readonly warn: (message: string) => void;
-  readonly onRelist?: OnRelist;
+  readonly onSeen?: OnRuntime;
 }
-
-/** Hears of every list of the runtime's pods, also of one that failed: when it began, and how long it took. */
-export type OnRelist = (startedAtMs: number, durationMs: number) => void;
 
 interface Inspection {
   expectations: Expectations;
@@ -82,7 +80,7 @@ export class PodWatcher {
 
   /** Runs until the signal ends it. */
   async run(): Promise<void> {
-    const { client, signal, warn } = this.#options;
+    const { client, signal, warn, onSeen } = this.#options;
     const listener = {
       onHint: (hint: Hint) => this.hint(hint),
       onOpen: () => {
@@ -96,12 +94,12 @@ export class PodWatcher {
     };
     const end = () => this.#endPause('now');
     signal.addEventListener('abort', end);
-    const listening = listenForHints(client, listener, signal);
+    const listening = listenForHints(client, onSeen ? { ...listener, onSeen } : listener, signal);
     try {
       while (!signal.aborted) {
         const startedAtMs = this.#options.now();
         await this.#relist(startedAtMs);
-        this.#options.onRelist?.(startedAtMs, this.#options.now() - startedAtMs);
+        onSeen?.({ kind: 'relisted', startedAtMs, durationMs: this.#options.now() - startedAtMs });
         await this.#pause(startedAtMs);
       }
       await listening;
@@ -261,10 +259,16 @@ export class PodWatcher {
   }
 
   async #look(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {
-    const { client, inspectDeadlineMs, signal, now } = this.#options;
+    const { client, inspectDeadlineMs, signal, now, onSeen } = this.#options;
     const observedAtMs = listedAtMs ?? now();
     try {
-      const options = { timeoutMs: inspectDeadlineMs, signal, observedAtMs, ...(ids ? { ids } : {}) };
+      const options = {
+        timeoutMs: inspectDeadlineMs,
+        signal,
+        observedAtMs,
+        ...(ids ? { ids } : {}),
+        ...(onSeen ? { onSeen } : {}),
+      };
       const status = await inspectPod(client, uid, options);
       this.#tell(this.#ledger.inspected(status));
       return status;

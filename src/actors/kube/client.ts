@@ -37,8 +37,12 @@ type Exchanged =
   | { readonly kind: 'sent'; readonly code: string; readonly durationMs: number; readonly bytes: number }
   /** The body of an answer was read; never of a watch. */
   | { readonly kind: 'read'; readonly bytes: number };
-/** `host` has its port. */
-export type RequestSeen = { readonly method: TransportRequest['method']; readonly host: string } & Exchanged;
+/** `host` has its port, `path` no query. */
+export type RequestSeen = {
+  readonly method: TransportRequest['method'];
+  readonly host: string;
+  readonly path: string;
+} & Exchanged;
 export type OnRequest = (seen: RequestSeen) => void;
 
 export interface ClientRequest {
@@ -121,8 +125,8 @@ export class KubeClient {
     }
   }
 
-  private seen({ method }: ClientRequest, what: Exchanged): void {
-    this.options.onRequest?.({ method, host: new URL(this.options.transport.server).host, ...what });
+  private seen({ method, path }: ClientRequest, what: Exchanged): void {
+    this.options.onRequest?.({ method, host: new URL(this.options.transport.server).host, path, ...what });
   }
 
   private headers({ body, contentType = 'application/json' }: ClientRequest): Record<string, string> {

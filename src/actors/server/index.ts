@@ -15,7 +15,6 @@ import { ApiServer, type Gate } from './http/api-server.ts';
 import { sentMethod } from './http/malformed.ts';
 import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts';
 import { serveLocal } from './local.ts';
-import type { RequestMetrics } from './metrics/request-metrics.ts';
 import { servePodResources } from './pod-resources.ts';
 import { Listener } from './tls/listener.ts';
 import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
@@ -24,7 +23,6 @@ import { selfSigned } from './tls/self-signed.ts';
 export interface ServerOptions extends ApiDependencies {
   /** Creates reviews at the API server. */
   readonly create: Create;
-  readonly requests: RequestMetrics;
   /** Hears what is no machine's business: an endpoint that threw. */
   readonly warn: (sentence: string) => void;
 }
@@ -34,7 +32,7 @@ export function serverPorts(options: ServerOptions): Ports<typeof serverOperatio
     'server.selfSign': ({ input }) => selfSigned(input.directory, input.hostname),
     'server.serve': (call) => serve(call, options),
     'server.serveLocal': (call) =>
-      call.input.service === 'api' ? serveLocal(call, options) : servePodResources(call, options.view),
+      call.input.service === 'api' ? serveLocal(call, options) : servePodResources(call, options),
   };
 }
 
@@ -53,8 +51,8 @@ async function serve(call: Call, options: ServerOptions): Promise<null> {
     endpoints,
     slashed,
     gate,
-    onAnswering: (method, route) => options.requests.began(serverType, method, route),
-    onAnswered: (method, route, _status, ms) => options.requests.answered(serverType, method, route, ms),
+    onRequest: (method, route) => options.requests.began(serverType, method, route),
+    onAnswered: (method, route, ms) => options.requests.answered(serverType, method, route, ms),
     onFailure: (path, error) => options.warn(`the answer to ${path} failed: ${(error as Error).message}`),
   }).open();
   const listener = new Listener({
@@ -81,14 +79,17 @@ const openGate: Gate = async () => null;
 function gateOf(
   auth: NonNullable<ServedPort['secure']>['auth'],
   nodeName: string,
-  { create }: ServerOptions,
+  { create, requests }: ServerOptions,
   isTrusted: Listener['isTrusted'],
 ): Gate {
   const who = {
     anonymous: auth.anonymous,
     clientCertificates: auth.clientCAFile !== '',
     isTrusted,
-    reviewToken: auth.webhookAuthentication ? tokenReviewer(create, { tokenMs: auth.tokenTtlMs }) : null,
+    reviewToken: auth.webhookAuthentication
+      ? tokenReviewer(create, { tokenMs: auth.tokenTtlMs }, requests.auth.tokens)
+      : null,
+    onCertificate: (notAfterMs: number) => requests.auth.shown(notAfterMs),
   };
   const ttls = { authorizedMs: auth.authorizedTtlMs, unauthorizedMs: auth.unauthorizedTtlMs };
   const mayHave = auth.authorization === 'Webhook' ? accessReviewer(create, nodeName, ttls) : alwaysAllow;

@@ -16,6 +16,7 @@ import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-page
 import { pageNotFound, refusal } from './http/answer.ts';
 import type { Endpoint } from './http/endpoint.ts';
 import type { NodeMetrics } from './metrics/node-metrics.ts';
+import type { RequestMetrics } from './metrics/request-metrics.ts';
 import type { NodeView } from './node-view.ts';
 import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 import { type ExecSync, runEndpoints } from './streaming/run.ts';
@@ -24,6 +25,7 @@ import { type ExecSync, runEndpoints } from './streaming/run.ts';
 export interface ApiDependencies {
   readonly view: NodeView;
   readonly metrics: NodeMetrics;
+  readonly requests: RequestMetrics;
   readonly stats: NodeStats;
   readonly execSync: ExecSync;
   readonly streams: StreamUrls;
@@ -74,7 +76,7 @@ function sharedEndpoints({ view, metrics, stats }: ApiDependencies): Endpoint[] 
 }
 
 function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies): Endpoint[] {
-  const { view, execSync, streams, checkpoint, flags, program, setVerbosity, logDirectory } = dependencies;
+  const { view, requests, execSync, streams, checkpoint, flags, program, setVerbosity, logDirectory } = dependencies;
   const { rootDir, podLogsDir } = settings;
   const logs = settings.systemLogHandler
     ? nodeLogEndpoints({ directory: logDirectory, podLogsDir, isQueryEnabled: settings.systemLogQuery })
@@ -86,7 +88,7 @@ function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies
     ...containerLogsEndpoints(view, settings.splitStreams),
     ...logs,
     ...runEndpoints(view, execSync),
-    ...streamingEndpoints(view, streams),
+    ...streamingEndpoints(view, streams, requests.streamed),
     ...checkpointEndpoints({ view, rootDir, checkpoint }),
     ...debugEndpoints({
       setVerbosity,

@@ -9,7 +9,7 @@ import type { KernelRecord } from '../../kernel/records.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
 import type { RuntimeClient } from '../cri/client.ts';
-import type { OnRelist } from '../cri/watch-pods.ts';
+import type { OnRuntime } from '../cri/seen.ts';
 import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
 import type { OnAttempt } from '../probe/index.ts';
@@ -21,6 +21,7 @@ import { bytesBelow } from './metrics/disk.ts';
 import { nodeMetrics } from './metrics/node-metrics.ts';
 import { Recorder } from './metrics/recorder.ts';
 import { RequestMetrics } from './metrics/request-metrics.ts';
+import { RuntimeMetrics } from './metrics/runtime-metrics.ts';
 import { KernelView } from './node-view.ts';
 import { runtimeCalls } from './runtime-calls.ts';
 import { runtimeStreamUrls } from './streaming/stream-urls.ts';
@@ -35,6 +36,8 @@ export interface NodeServerOptions {
   readonly argv: readonly string[];
   /** `v1.36.2`. */
   readonly version: string;
+  /** As the node reports it: `v1.36.2+statelet.0.1.0`. */
+  readonly nodeVersion: string;
   readonly journalDir: string;
   readonly setVerbosity: (level: number) => void;
   readonly warn: (sentence: string) => void;
@@ -44,8 +47,8 @@ export interface NodeServer {
   readonly ports: Ports<typeof serverOperations>;
   /** For the kernel's option of this name. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
-  /** Hears of each list of the runtime's pods. */
-  readonly onRelist: OnRelist;
+  /** Hears of each call of the runtime and each look at its pods. */
+  readonly onRuntime: OnRuntime;
   /** Hears of each attempt of a probe. */
   readonly onAttempt: OnAttempt;
   /** Hears of each exchange with the API server. */
@@ -56,7 +59,7 @@ export interface NodeServer {
 const LOG_DIRECTORY = '/var/log';
 
 export function nodeServer(options: NodeServerOptions): NodeServer {
-  const { call, review, stats, argv, version, setVerbosity, warn, journalDir } = options;
+  const { call, review, stats, argv, version, nodeVersion, setVerbosity, warn, journalDir } = options;
   const view = new KernelView();
   const recorder = new Recorder({ journalBytes: () => bytesBelow(journalDir) });
   const measurements = {
@@ -69,7 +72,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
     ...runtimeCalls(call),
     streams: runtimeStreamUrls(call),
     stats: measurements,
-    metrics: nodeMetrics({ view, recorder, measurements }),
+    metrics: nodeMetrics({ view, recorder, measurements, version: nodeVersion }),
     requests: new RequestMetrics(recorder.registry),
     create: async ({ client: _client, body, ...target }, signal) => (await review(target, body, signal)) as KubeObject,
     setVerbosity,
@@ -80,7 +83,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   });
   return {
     ports,
-    onRelist: (startedAtMs, durationMs) => recorder.relisted(startedAtMs, durationMs),
+    onRuntime: new RuntimeMetrics(recorder.registry).seen,
     onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),
     onRequest: new ApiClientMetrics(recorder.registry).seen,
     onTurn: (records, kernel, tookMs) => {

@@ -7,8 +7,7 @@
  * pkg/kubelet/apis/podresources.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { dirname, join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
@@ -16,10 +15,13 @@ import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
 import { parseCpuSet } from '../../machines/startup/configuration/cpu-set.ts';
 import { TokenBucket } from '../kube/limits.ts';
+import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { aborted } from './aborted.ts';
+import type { PodResourcesMethod } from './metrics/pod-resources-metrics.ts';
+import type { RequestMetrics } from './metrics/request-metrics.ts';
 import type { NodePod, NodeView } from './node-view.ts';
 
-const PROTO = fileURLToPath(new URL('../../../proto/podresources/v1/api.proto', import.meta.url));
+const PROTO = join(PROTO_DIRECTORY, 'podresources/v1/api.proto');
 /** Upstream's limit of all callers together. */
 const QPS = 100;
 const BURST = 10;
@@ -27,7 +29,10 @@ const OWNER_ONLY = 0o600;
 /** As starting makes it, which goes on at the same time. */
 const FOLDER_MODE = 0o750;
 
-type PodResourcesView = Pick<NodeView, 'pods' | 'allocatableCpus'>;
+interface PodResourcesOptions {
+  readonly view: Pick<NodeView, 'pods' | 'allocatableCpus'>;
+  readonly requests: Pick<RequestMetrics, 'podResources'>;
+}
 
 interface PodResources {
   readonly name: string;
@@ -37,11 +42,11 @@ interface PodResources {
 
 export async function servePodResources(
   call: PortCall<LocalSocket, ServerItem>,
-  view: PodResourcesView,
+  options: PodResourcesOptions,
 ): Promise<null> {
   const { path } = call.input;
   const server = new grpc.Server();
-  server.addService(serviceDefinition(), methods(view));
+  server.addService(serviceDefinition(), methods(options));
   await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
   await rm(path, { force: true });
   await bind(server, path);
@@ -65,22 +70,28 @@ function serviceDefinition(): grpc.ServiceDefinition {
 
 type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
 
-function methods(view: PodResourcesView): grpc.UntypedServiceImplementation {
+function methods({ view, requests: { podResources: seen } }: PodResourcesOptions): grpc.UntypedServiceImplementation {
   const limit = new TokenBucket(QPS, BURST);
   const limited =
-    <Request>(answer: (request: Request) => object): Unary<Request> =>
+    <Request>(method: PodResourcesMethod, answer: (request: Request) => object): Unary<Request> =>
     (asked, done) => {
       if (!limit.takeNow()) return done({ code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' });
+      seen.asked(method);
       try {
         done(null, answer(asked.request));
       } catch (error) {
+        seen.failed(method);
         done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
       }
     };
   return {
-    List: limited(() => ({ pod_resources: view.pods().filter(isActive).map(resourcesOf) })),
-    GetAllocatableResources: limited(() => ({ devices: [], cpu_ids: view.allocatableCpus(), memory: [] })),
-    Get: limited(({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
+    List: limited('List', () => ({ pod_resources: view.pods().filter(isActive).map(resourcesOf) })),
+    GetAllocatableResources: limited('GetAllocatableResources', () => ({
+      devices: [],
+      cpu_ids: view.allocatableCpus(),
+      memory: [],
+    })),
+    Get: limited('Get', ({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
       const found = view.pods().find(({ name, namespace }) => name === pod_name && namespace === pod_namespace);
       if (!found?.pod) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
       return { pod_resources: resourcesOf(found) };

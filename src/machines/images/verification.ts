@@ -11,7 +11,7 @@ import { repositoryOf } from '../pods/spec/index.ts';
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 
 /** Whether anything has to be shown for this image at all. */
-function mustVerify({ policy, allowlist }: VerificationSettings, image: string, known: PullRecord): boolean {
+export function mustVerify({ policy, allowlist }: VerificationSettings, image: string, known: PullRecord): boolean {
   switch (policy) {
     case 'AlwaysVerify':
       return true;

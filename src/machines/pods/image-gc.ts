@@ -57,23 +57,29 @@ export function bytesToFree(capacityBytes: number, availableBytes: number, polic
   return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
 }
 
-type Knowledge = Pick<Context, 'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'toFreeBytes'>;
+/** What it goes by when it chooses. */
+export type ImageGcKnowledge = Pick<Context, 'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'toFreeBytes'>;
+
+/** Nobody used it for so long that it goes whether there is room or not. */
+export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): boolean {
+  const { policy, startedAtMs, usedAtMs } = known;
+  const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
+  return knowsAge && nowMs - (usedAtMs[id] ?? 0) > policy.maxAgeMs;
+}
 
 /** Which images go: too old ones, then the least recently used until enough is freed. */
-export function imagesToRemove(known: Knowledge, images: readonly Image[], nowMs: number): Candidate[] {
-  const { policy, startedAtMs } = known;
+export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[], nowMs: number): Candidate[] {
+  const { policy } = known;
   const refs = new Set(Object.values(known.inUse).flat());
   const usedAt = ({ id }: Image): number => known.usedAtMs[id] ?? 0;
   const isUsed = ({ id, repo_tags, repo_digests }: Image): boolean =>
     [id, ...repo_tags, ...repo_digests].some((ref) => refs.has(ref));
-  const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
   let rest = known.toFreeBytes;
   const chosen: Candidate[] = [];
   const unused = images.filter((image) => !image.pinned && !isUsed(image)).sort((a, b) => usedAt(a) - usedAt(b));
   for (const image of unused) {
     const idleMs = nowMs - usedAt(image);
-    const isOld = knowsAge && idleMs > policy.maxAgeMs;
-    if (!isOld && (rest <= 0 || idleMs < policy.minAgeMs)) continue;
+    if (!isTooOld(known, image.id, nowMs) && (rest <= 0 || idleMs < policy.minAgeMs)) continue;
     chosen.push({ id: image.id, sizeBytes: Number(image.size) });
     rest -= Number(image.size);
   }

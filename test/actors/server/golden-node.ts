@@ -245,6 +245,8 @@ export class GoldenNode {
       evictions: () => ({}),
       allocatableCpus: () => [],
       pods: () => this.pods,
+      contexts: () => [],
+      rootDir: () => null,
       checks: { ping: () => null, log: () => null, syncloop: () => null, 'device-plugin': () => null },
     };
     const recorder = new Recorder({ journalBytes: () => 0 });
@@ -268,7 +270,7 @@ export class GoldenNode {
       stats,
       ...runtimeCalls(call),
       streams: runtimeStreamUrls(call),
-      metrics: nodeMetrics({ view, recorder, measurements: stats }),
+      metrics: nodeMetrics({ view, recorder, measurements: stats, version: 'v1.36.2' }),
       requests: new RequestMetrics(recorder.registry),
       setVerbosity: () => {},
       flags: () => flagValues([]),
@@ -326,15 +328,15 @@ export class GoldenNode {
   /** Every endpoint of the kubelet's port to everybody, without TLS: as many requests as can be. */
   async serveOpenly(limits?: RequestLimits): Promise<number> {
     const { endpoints, slashed } = kubeletApi(SETTINGS, this.options);
-    const onAnswered = (method: string, route: string, _status: number, ms: number) =>
+    const onAnswered = (method: string, route: string, ms: number) =>
       this.options.requests.answered('readwrite', method, route, ms);
     const gate = async () => null;
-    const onAnswering = (method: string, route: string) => this.options.requests.began('readwrite', method, route);
+    const onRequest = (method: string, route: string) => this.options.requests.began('readwrite', method, route);
     const api = await new ApiServer({
       endpoints,
       slashed,
       gate,
-      onAnswering,
+      onRequest,
       onAnswered,
       ...(limits ? { limits } : {}),
     }).open();

@@ -1,23 +1,10 @@
 /** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import { ApiClientMetrics } from '../../../src/actors/server/metrics/api-client.ts';
 import { type Family, toProtobuf, toText } from '../../../src/actors/server/metrics/family.ts';
-import { type NodeMetrics, nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
-import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
-import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
-import { KernelView } from '../../../src/actors/server/node-view.ts';
-import { StatsReader } from '../../../src/actors/stats/reader.ts';
-import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
+import type { NodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
 import { NOT_HERE } from '../../golden/http-metrics-excused.ts';
-import { BootNode } from '../../machines/startup/boot-node.ts';
-import { writeMachine } from '../../support/machine-files.ts';
-import { image, manifest } from '../../support/pods-node.ts';
-import { FakeRuntime } from '../cri/fake-runtime.ts';
 import { golden } from './golden-records.ts';
+import { API_SERVER, type MeasuredNode, measuredNode } from './metrics-node.ts';
 
 interface RecordedFamily {
   readonly name: string;
@@ -43,95 +30,21 @@ const SAMPLED: Readonly<Record<string, keyof NodeMetrics>> = {
 };
 const reasonOf = (name: string): string | undefined => NOT_HERE.find(([pattern]) => pattern.test(name))?.[1];
 
-let metrics: NodeMetrics;
-let evicting: NodeMetrics;
-let fake: FakeRuntime;
-const directory = mkdtempSync(join(tmpdir(), 'statelet-metrics-'));
+let node: MeasuredNode;
 
-const PROBE = { exec: { command: ['true'] }, periodSeconds: 1 };
-const CONTAINER = { name: 'app', image: 'app:1', livenessProbe: PROBE };
-
-/** What the reader says of a pod with one container. */
-const TIME = '2026-11-21T07:00:00Z';
-const USE = {
-  cpu: { time: TIME, usageCoreNanoSeconds: 9n },
-  memory: { time: TIME, workingSetBytes: 9n },
-  swap: { time: TIME, swapUsageBytes: 0n },
-};
-const MEASURED: PodStats = {
-  podRef: { name: 'web', namespace: 'default', uid: 'u1' },
-  startTime: TIME,
-  ...USE,
-  containers: [{ name: 'app', startTime: TIME, ...USE }],
-};
-
-/** A node that has started a pod, lost a container, and been asked for things. */
 beforeAll(async () => {
-  const view = new KernelView();
-  const recorder = new Recorder({ journalBytes: () => 1 });
-  const node = new BootNode({
-    onTurn: (records, kernel, tookMs) => {
-      view.onTurn(records, kernel);
-      recorder.onTurn(records, kernel, tookMs);
-    },
-  });
-  node.world.pods.registry.set('app:1', image('app:1'));
-  node.world.pods.setManifests([
-    manifest({ uid: 'u1', containers: [CONTAINER], spec: { volumes: [{ name: 'scratch', emptyDir: {} }] } }),
-  ]);
-  let faults = 1;
-  node.world.pods.fault = (name) =>
-    name === 'cri.startContainer' && faults-- > 0 ? { error: 'no such file' } : undefined;
-  node.boot().run(60_000);
-  const probe = node.effects('probe.watch').at(-1);
-  recorder.relisted(1_000, 5);
-  recorder.relisted(2_000, 5);
-  recorder.probed(probe?.id ?? -1, 'success', 12);
-  const [container] = [...node.world.pods.runtime.containers.values()];
-  node.world.pods.runtime.exit(container!, 3);
-  node.run(20_000);
-  fake = await FakeRuntime.start({});
-  const client = connectRuntime({ endpoint: fake.endpoint });
-  const reader = new StatsReader({
-    call: (name, request, limits) => client.call(name, request, limits),
-    root: writeMachine(join(directory, 'machine')),
-  });
-  const measurements = {
-    summary: async (asked: { readonly onlyCpuAndMemory: boolean }) => ({
-      ...(await reader.summary(view.statsPlace(), asked)),
-      pods: [MEASURED],
-    }),
-    cgroups: async () => {
-      const [machine, ...rest] = await reader.cgroups(view.statsPlace());
-      const limited = { ...machine!, limits: { cpuShares: 2n, cpuQuotaUs: 10_000n, cpuPeriodUs: 100_000n } };
-      return [machine!, limited, ...rest];
-    },
-  };
-  const asked = new ApiClientMetrics(recorder.registry);
-  const exchange = { method: 'GET', host: '192.0.2.1:6443' } as const;
-  asked.seen({ ...exchange, kind: 'waited', durationMs: 1 });
-  asked.seen({ ...exchange, kind: 'sent', code: '200', durationMs: 40, bytes: 0 });
-  asked.seen({ ...exchange, kind: 'read', bytes: 300 });
-  const requests = new RequestMetrics(recorder.registry);
-  requests.began('readwrite', 'GET', '/pods');
-  requests.answered('readwrite', 'GET', '/pods', 3);
-  metrics = nodeMetrics({ view, recorder, measurements });
-  const short = Object.assign(Object.create(view) as KernelView, { evictions: () => ({ 'memory.available': 2 }) });
-  evicting = nodeMetrics({ view: short, recorder, measurements });
+  node = await measuredNode();
 }, 30_000);
 
-afterAll(async () => {
-  await fake.close();
-  rmSync(directory, { recursive: true, force: true });
-});
+afterAll(() => node.close());
 
 const labelsOf = ({ samples }: Family): string[] =>
   [...new Set(samples.flatMap(({ labels }) => Object.keys(labels)))].toSorted();
 
 test('evictions are counted by signal, from the first one on', async () => {
   const counts = async (from: NodeMetrics) => (await from.node()).find(({ name }) => name === 'kubelet_evictions');
-  expect(await counts(metrics)).toBeUndefined();
-  expect(await counts(evicting)).toMatchObject({
+  expect(await counts(node.metrics)).toBeUndefined();
+  expect(await counts(node.evicting)).toMatchObject({
     type: 'counter',
     samples: [{ labels: { eviction_signal: 'memory.available' }, value: 2 }],
   });
@@ -139,12 +52,14 @@ test('evictions are counted by signal, from the first one on', async () => {
 
 describe('families', () => {
   test('that are no counters are not named like one', async () => {
-    const misnamed = (await metrics.node()).filter(({ name, type }) => name.endsWith('_total') && type !== 'counter');
+    const misnamed = (await node.metrics.node()).filter(
+      ({ name, type }) => name.endsWith('_total') && type !== 'counter',
+    );
     expect(misnamed.map(({ name }) => name)).toEqual([]);
   });
 
   test.each(Object.entries(SAMPLED))('of %s are those that were recorded', async (path, collect) => {
-    const here = new Map((await metrics[collect]()).map((family) => [family.name, family]));
+    const here = new Map((await node.metrics[collect]()).map((family) => [family.name, family]));
     const wrong: string[] = [];
     const absent: string[] = [];
     for (const { name, type, labels, stability, help } of recorded[path]!.families) {
@@ -168,7 +83,7 @@ describe('families', () => {
   });
 
   test('have a reason only when they are not here', async () => {
-    const here = (await Promise.all(Object.values(SAMPLED).map((collect) => metrics[collect]()))).flat();
+    const here = (await Promise.all(Object.values(SAMPLED).map((collect) => node.metrics[collect]()))).flat();
     const present = here.filter(({ samples }) => samples.length > 0).map(({ name }) => name);
     const names = Object.values(recorded).flatMap(({ families }) => families.map(({ name }) => name));
     expect(NOT_HERE.filter(([pattern]) => !names.some((name) => pattern.test(name)))).toEqual([]);
@@ -178,7 +93,7 @@ describe('families', () => {
 
 describe('numbers', () => {
   const value = async (name: string, labels: Readonly<Record<string, string>> = {}) => {
-    const all = [...(await metrics.node()), ...(await metrics.probes())];
+    const all = [...(await node.metrics.node()), ...(await node.metrics.probes())];
     const samples = all.find((family) => family.name === name)?.samples ?? [];
     return samples.find((sample) => Object.entries(labels).every(([key, text]) => sample.labels[key] === text))?.value;
   };
@@ -192,6 +107,7 @@ describe('numbers', () => {
     expect(await value('prober_probe_total', { probe_type: 'Liveness', result: 'successful' })).toBe(1);
     expect(await value('kubelet_http_requests_total', { path: 'pods' })).toBe(1);
     expect(await value('kubelet_http_inflight_requests', { path: 'pods' })).toBe(0);
+    expect(await value('kubelet_http_inflight_requests', { path: 'exec' })).toBe(1);
     expect(await value('statelet_turns_total')).toBeGreaterThan(10);
     expect(await value('statelet_turn_duration_seconds', { le: '+Inf' })).toBe(await value('statelet_turns_total'));
     expect(await value('statelet_queue_length')).toBe(0);
@@ -213,7 +129,7 @@ describe('numbers', () => {
   });
 
   test('of the API server are what its client saw', async () => {
-    const labels = { verb: 'GET', host: '192.0.2.1:6443' };
+    const labels = { verb: 'GET', host: API_SERVER };
     expect(await value('rest_client_requests_total', { code: '200', method: 'GET' })).toBe(1);
     expect(await value('rest_client_request_duration_seconds', { ...labels, le: '0.025' })).toBe(0);
     expect(await value('rest_client_request_duration_seconds', { ...labels, le: '0.1' })).toBe(1);

@@ -224,9 +224,21 @@ describe('a critical pod without room', () => {
   ];
 
   it('displaces the fewest pods that leave the least to be found', () => {
-    expect(verdict(critical({ cpu: '300m' }), {}, others)).toEqual({ rejection: null, victims: ['small'] });
-    expect(verdict(critical({ cpu: '900m' }), {}, others)).toEqual({ rejection: null, victims: ['large'] });
-    expect(verdict(critical({ cpu: '1300m' }), {}, others)).toEqual({ rejection: null, victims: ['large', 'small'] });
+    expect(verdict(critical({ cpu: '300m' }), {}, others)).toEqual({
+      rejection: null,
+      victims: ['small'],
+      shortOf: 'cpu',
+    });
+    expect(verdict(critical({ cpu: '900m' }), {}, others)).toEqual({
+      rejection: null,
+      victims: ['large'],
+      shortOf: 'cpu',
+    });
+    expect(verdict(critical({ cpu: '1300m' }), {}, others)).toEqual({
+      rejection: null,
+      victims: ['large', 'small'],
+      shortOf: 'cpu',
+    });
   });
 
   it('spares guaranteed pods while others can make room', () => {

@@ -20,6 +20,8 @@ export interface AuthenticationOptions {
   readonly isTrusted: (socket: TLSSocket) => boolean;
   /** `null`: tokens are not looked at. */
   readonly reviewToken: ReviewToken | null;
+  /** Hears until when a certificate is good that a client showed, also of one that does not count. */
+  readonly onCertificate: (notAfterMs: number) => void;
 }
 
 const AUTHENTICATED = 'system:authenticated';
@@ -50,9 +52,13 @@ export async function authenticate(request: IncomingMessage, options: Authentica
 const authenticated = (user: User): User =>
   user.groups.includes(AUTHENTICATED) ? user : { ...user, groups: [...user.groups, AUTHENTICATED] };
 
-function certificateUser(socket: TLSSocket, { isTrusted }: AuthenticationOptions): Authentication | null {
+function certificateUser(
+  socket: TLSSocket,
+  { isTrusted, onCertificate }: AuthenticationOptions,
+): Authentication | null {
   const certificate = socket.getPeerX509Certificate?.();
   if (!certificate) return null;
+  onCertificate(certificate.validToDate.getTime());
   if (!isTrusted(socket)) return { refused: `x509: ${socket.authorizationError ?? 'the authority has changed'}` };
   const { CN, O } = socket.getPeerCertificate().subject as { CN?: string | string[]; O?: string | string[] };
   const name = [CN ?? []].flat().at(-1) ?? '';

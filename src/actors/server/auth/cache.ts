@@ -10,6 +10,18 @@ export interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
   readonly maxEntries: number;
   readonly now?: () => number;
+  readonly seen?: CacheSeen;
+}
+
+/** Hears what the cache does; `by` is 1 when something begins and -1 when it has ended. */
+export interface CacheSeen {
+  /** A question got its answer, or the error of asking. */
+  answered(status: 'hit' | 'miss', durationMs: number): void;
+  /** A question waits for somebody to be asked. */
+  waits(by: 1 | -1): void;
+  /** Somebody is asked, for all who wait for the same. */
+  fetches(by: 1 | -1): void;
+  fetched(status: 'ok' | 'error'): void;
 }
 
 export class AnswerCache<Value> {
@@ -24,18 +36,39 @@ export class AnswerCache<Value> {
 
   async get(question: string, ask: () => Promise<Value>): Promise<Value> {
     const key = createHmac('sha256', this.secret).update(question).digest('base64');
-    const now = (this.options.now ?? Date.now)();
     const known = this.kept.get(key);
-    if (known && known.until > now) return known.value;
+    if (known && known.until > (this.options.now ?? Date.now)()) {
+      this.options.seen?.answered('hit', 0);
+      return known.value;
+    }
     this.kept.delete(key);
-    const pending = this.asking.get(key) ?? this.ask(key, ask);
-    return await pending;
+    return await this.waited(this.asking.get(key) ?? this.ask(key, ask));
+  }
+
+  private async waited(answer: Promise<Value>): Promise<Value> {
+    const { seen } = this.options;
+    const beganMs = performance.now();
+    seen?.waits(1);
+    try {
+      return await answer;
+    } finally {
+      seen?.waits(-1);
+      seen?.answered('miss', performance.now() - beganMs);
+    }
   }
 
   private ask(key: string, ask: () => Promise<Value>): Promise<Value> {
+    this.options.seen?.fetches(1);
     const answer = ask()
       .then((value) => this.keep(key, value))
-      .finally(() => this.asking.delete(key));
+      .finally(() => {
+        this.asking.delete(key);
+        this.options.seen?.fetches(-1);
+      });
+    answer.then(
+      () => this.options.seen?.fetched('ok'),
+      () => this.options.seen?.fetched('error'),
+    );
     this.asking.set(key, answer);
     return answer;
   }

@@ -10,7 +10,7 @@ import type { KubeObject, KubeTarget } from '../../../machines/operations/kube.t
 import type { User } from '../http/endpoint.ts';
 import type { ReviewToken } from './authentication.ts';
 import type { Authorize } from './authorization.ts';
-import { AnswerCache } from './cache.ts';
+import { AnswerCache, type CacheSeen } from './cache.ts';
 
 /** Creates an object at the API server and resolves with what it became; ends when the signal does. */
 export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
@@ -43,10 +43,11 @@ interface TokenReviewStatus {
 }
 
 /** Asks for a TokenReview. That a token is nobody's is kept as long as whose it is; a failure to ask is not kept. */
-export function tokenReviewer(create: Create, ttls: Pick<Ttls, 'tokenMs'>): ReviewToken {
+export function tokenReviewer(create: Create, ttls: Pick<Ttls, 'tokenMs'>, seen?: CacheSeen): ReviewToken {
   const cache = new AnswerCache<User | null>({
     ttlMs: () => ttls.tokenMs,
     maxEntries: TOKENS_MAX,
+    ...(seen ? { seen } : {}),
   });
   const apiVersion = 'authentication.k8s.io/v1';
   return (token) =>

@@ -45,10 +45,10 @@ export interface ApiServerOptions {
   readonly gate: Gate;
   /** Paths that exist only with a last slash, besides those that always do. */
   readonly slashed?: ReadonlySet<string>;
-  /** Sees each request when its answer begins. */
-  readonly onAnswering?: (method: string, route: string) => void;
-  /** Sees each request when it has been answered: method, route and status. */
-  readonly onAnswered?: (method: string, route: string, status: number, durationMs: number) => void;
+  /** Sees each request as soon as it is known what it asks for. */
+  readonly onRequest?: (method: string, route: string) => void;
+  /** Sees each request with the same words when its answer, or the stream that it got, has ended. */
+  readonly onAnswered?: (method: string, route: string, durationMs: number) => void;
   readonly limits?: RequestLimits;
   /** Hears of an endpoint that threw. */
   readonly onFailure?: (path: string, error: unknown) => void;
@@ -57,6 +57,7 @@ export interface ApiServerOptions {
 export class ApiServer {
   private readonly targets = new WeakMap<IncomingMessage, Target>();
   private readonly upgrades = new WeakMap<IncomingMessage, Upgrade>();
+  private readonly ends = new WeakMap<IncomingMessage, () => void>();
   private readonly options: ApiServerOptions;
   private readonly slashed: ReadonlySet<string>;
   private server!: Server;
@@ -163,9 +164,10 @@ export class ApiServer {
   private async routed(endpoint: Endpoint, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const target = this.targets.get(request.raw);
     if (target?.kind !== 'resource') return await this.unrouted(request, reply);
+    this.begin(endpoint.path, request, reply);
     const refused = await this.options.gate(request.raw, endpoint);
     const answer = refused ?? (await this.answered(endpoint, target, request, reply));
-    return this.send(answer, endpoint.path, request, reply);
+    return this.send(answer, request, reply);
   }
 
   private answered(
@@ -185,36 +187,46 @@ export class ApiServer {
 
   private async unrouted(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const target = this.targets.get(request.raw);
+    this.begin(target?.kind === 'resource' || !target ? 'unknown' : target.kind, request, reply);
     if (target?.kind === 'redirect') {
-      return this.send(redirect(sentMethod(request.raw), target.location), 'redirect', request, reply);
+      return this.send(redirect(sentMethod(request.raw), target.location), request, reply);
     }
     if (target?.kind === 'malformed') {
       reply.header('connection', 'close');
-      return this.send({ status: 400, headers: {}, body: '' }, 'malformed', request, reply);
+      return this.send({ status: 400, headers: {}, body: '' }, request, reply);
     }
-    return this.send(notFound(), 'unknown', request, reply);
+    return this.send(notFound(), request, reply);
   }
 
   private async failed(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     this.options.onFailure?.(request.url, error);
     const why = error instanceof Error ? error.message : String(error);
-    return this.send(text(500, `Internal Error: ${why}`), 'failure', request, reply);
+    return this.send(text(500, `Internal Error: ${why}`), request, reply);
   }
 
-  private taken(route: string, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-    this.options.onAnswered?.(sentMethod(request.raw), route, TAKEN.status, reply.elapsedTime);
+  /** `route` is an endpoint's path, or a word for a request that reaches none. */
+  private begin(route: string, { raw }: FastifyRequest, reply: FastifyReply): void {
+    const { onRequest, onAnswered } = this.options;
+    const method = sentMethod(raw);
+    onRequest?.(method, route);
+    const ended = () => onAnswered?.(method, route, reply.elapsedTime);
+    this.ends.set(raw, ended);
+    reply.raw.once('close', ended);
+  }
+
+  /** A stream is under way for as long as its connection. */
+  private taken({ raw }: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const ended = this.ends.get(raw)!;
+    if (raw.socket.destroyed) ended();
+    else raw.socket.once('close', ended);
     return reply.hijack();
   }
 
-  private send(answer: Answer, route: string, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-    if (answer === TAKEN) return this.taken(route, request, reply);
+  private send(answer: Answer, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    if (answer === TAKEN) return this.taken(request, reply);
     const { status, headers, body } = answer;
     reply.code(status).headers(headers);
     if (!request.raw.complete) endAfter(request.raw, reply);
-    const { onAnswered } = this.options;
-    this.options.onAnswering?.(sentMethod(request.raw), route);
-    const time = () => onAnswered?.(sentMethod(request.raw), route, reply.raw.statusCode, reply.elapsedTime);
-    reply.raw.once('close', time);
     if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : streamed(body, reply);
     if (body.length === 0) return reply.header('content-length', '0').send();
     return reply.send(Buffer.isBuffer(body) ? body : Buffer.from(body));

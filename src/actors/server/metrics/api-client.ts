@@ -1,48 +1,50 @@
-/** Counters of the requests that this node sends to the API server, as client-go keeps them. */
-import { Counter, Histogram, type Registry } from 'prom-client';
+/**
+ * Counters of the requests that this node sends to the API server, as client-go keeps them; and of those among them
+ * that ask who somebody is and what they may.
+ */
+import type { Registry } from 'prom-client';
 import type { RequestSeen } from '../../kube/client.ts';
+import { counter, histogram } from './instruments.ts';
 import { MS_PER_SECOND } from './projection.ts';
 
 /** Upstream's. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 const SIZE_BUCKETS = [64, 256, 512, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216];
+const REVIEW_BUCKETS = [0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10];
+const LABELS = ['verb', 'host'] as const;
+/** By the last part of the path. */
+const REVIEWS: Readonly<Record<string, 'authn' | 'authz'>> = { tokenreviews: 'authn', subjectaccessreviews: 'authz' };
 
 export class ApiClientMetrics {
-  readonly #requests: Counter;
-  readonly #waits: Histogram;
-  readonly #durations: Histogram;
-  readonly #sent: Histogram;
-  readonly #read: Histogram;
+  readonly #requests;
+  readonly #waits;
+  readonly #durations;
+  readonly #sent;
+  readonly #read;
+  readonly #reviews;
 
   constructor(registry: Registry) {
-    const histogram = (name: string, help: string, buckets: readonly number[]) =>
-      new Histogram({ name, help, buckets: [...buckets], labelNames: ['verb', 'host'], registers: [registry] });
-    this.#requests = new Counter({
-      name: 'rest_client_requests_total',
-      help: '[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.',
-      labelNames: ['code', 'method', 'host'],
-      registers: [registry],
-    });
-    this.#waits = histogram(
-      'rest_client_rate_limiter_duration_seconds',
-      '[ALPHA] Client side rate limiter latency in seconds. Broken down by verb, and host.',
+    const each = (name: string, help: string, buckets: readonly number[]) =>
+      histogram(registry, `rest_client_${name}`, `[ALPHA] ${help}`, buckets, LABELS);
+    this.#requests = counter(
+      registry,
+      'rest_client_requests_total',
+      '[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.',
+      ['code', 'method', 'host'],
+    );
+    this.#waits = each(
+      'rate_limiter_duration_seconds',
+      'Client side rate limiter latency in seconds. Broken down by verb, and host.',
       LATENCY_BUCKETS,
     );
-    this.#durations = histogram(
-      'rest_client_request_duration_seconds',
-      '[ALPHA] Request latency in seconds. Broken down by verb, and host.',
+    this.#durations = each(
+      'request_duration_seconds',
+      'Request latency in seconds. Broken down by verb, and host.',
       LATENCY_BUCKETS,
     );
-    this.#sent = histogram(
-      'rest_client_request_size_bytes',
-      '[ALPHA] Request size in bytes. Broken down by verb and host.',
-      SIZE_BUCKETS,
-    );
-    this.#read = histogram(
-      'rest_client_response_size_bytes',
-      '[ALPHA] Response size in bytes. Broken down by verb and host.',
-      SIZE_BUCKETS,
-    );
+    this.#sent = each('request_size_bytes', 'Request size in bytes. Broken down by verb and host.', SIZE_BUCKETS);
+    this.#read = each('response_size_bytes', 'Response size in bytes. Broken down by verb and host.', SIZE_BUCKETS);
+    this.#reviews = { authn: reviews(registry, 'authn'), authz: reviews(registry, 'authz') };
   }
 
   readonly seen = (seen: RequestSeen): void => {
@@ -51,9 +53,26 @@ export class ApiClientMetrics {
     if (seen.kind === 'waited') this.#waits.observe(labels, seen.durationMs / MS_PER_SECOND);
     else if (seen.kind === 'read') this.#read.observe(labels, seen.bytes);
     else {
-      this.#requests.inc({ code: seen.code, method, host });
-      this.#durations.observe(labels, seen.durationMs / MS_PER_SECOND);
+      const { code, durationMs, path } = seen;
+      this.#requests.inc({ code, method, host });
+      this.#durations.observe(labels, durationMs / MS_PER_SECOND);
       this.#sent.observe(labels, seen.bytes);
+      const review = REVIEWS[path.slice(path.lastIndexOf('/') + 1)];
+      if (review === undefined) return;
+      this.#reviews[review].total.inc({ code });
+      this.#reviews[review].durations.observe({ code }, durationMs / MS_PER_SECOND);
     }
+  };
+}
+
+function reviews(registry: Registry, kind: 'authn' | 'authz') {
+  const name = `apiserver_delegated_${kind}_request`;
+  const [total, durations] = [
+    '[ALPHA] Number of HTTP requests partitioned by status code.',
+    '[ALPHA] Request latency in seconds. Broken down by status code.',
+  ];
+  return {
+    total: counter(registry, `${name}_total`, total, ['code']),
+    durations: histogram(registry, `${name}_duration_seconds`, durations, REVIEW_BUCKETS, ['code']),
   };
 }

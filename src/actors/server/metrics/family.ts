@@ -19,6 +19,15 @@ export interface Family {
   readonly samples: readonly Sample[];
 }
 
+export const gaugeOf = (name: string, help: string, samples: readonly Sample[]): Family => ({
+  name,
+  help,
+  type: 'gauge',
+  samples,
+});
+
+export const one = (value: number, labels: Sample['labels'] = {}): Sample => ({ labels, value });
+
 export const TEXT_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
 export const PROTOBUF_TYPE =
   'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=underscores';

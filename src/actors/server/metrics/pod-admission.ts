@@ -1,90 +1,47 @@
-/** Pods that this node refused, and what became of the images that pods asked for. Of each pod and question once. */
-import { Counter, type Registry } from 'prom-client';
-import type { KernelRecord, MessageRecord } from '../../../kernel/records.ts';
-import type { Image } from '../../../machines/api/cri.ts';
-import type { ImageWanted } from '../../../machines/pods/messages.ts';
-import type { Projection, Seen } from './projection.ts';
+/** Pods that this node refused, each once, and those that had to go for others. */
+import type { Counter, Registry } from 'prom-client';
+import type { KernelRecord } from '../../../kernel/records.ts';
+import type { PodKillWanted } from '../../../machines/pods/messages.ts';
+import { counter } from './instruments.ts';
+import type { Projection } from './projection.ts';
 
 /** What upstream names; every other resource of which there is not enough is an extended one. */
 const RESOURCES = ['OutOfcpu', 'OutOfmemory', 'OutOfephemeral-storage', 'OutOfpods'];
-const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
-const POLICIES: Readonly<Record<ImageWanted['policy'], string>> = {
-  Always: 'always',
-  IfNotPresent: 'ifnotpresent',
-  Never: 'never',
-};
-
-interface Wish {
-  readonly uid: string;
-  readonly actor: string;
-  readonly policy: ImageWanted['policy'];
-  isPresent: boolean | null;
-  isPulled: boolean;
-}
 
 export class PodAdmission implements Projection {
   readonly #refused = new Set<string>();
-  /** By pod and container, what is asked and not answered. */
-  readonly #wishes = new Map<string, Wish>();
-  readonly #rejections: Counter;
-  readonly #images: Counter;
+  readonly #rejections: Counter<'reason'>;
+  readonly #preemptions: Counter<'preemption_signal'>;
 
   constructor(registry: Registry) {
-    this.#rejections = new Counter({
-      name: 'kubelet_admission_rejections_total',
-      help: '[ALPHA] Cumulative number pod admission rejections by the Kubelet.',
-      labelNames: ['reason'],
-      registers: [registry],
-    });
-    this.#images = new Counter({
-      name: 'kubelet_image_manager_ensure_image_requests_total',
-      help: '[ALPHA] Number of ensure-image requests processed by the kubelet.',
-      labelNames: ['present_locally', 'pull_policy', 'pull_required'],
-      registers: [registry],
-    });
+    this.#rejections = counter(
+      registry,
+      'kubelet_admission_rejections_total',
+      '[ALPHA] Cumulative number pod admission rejections by the Kubelet.',
+      ['reason'],
+    );
+    this.#preemptions = counter(
+      registry,
+      'kubelet_preemptions',
+      '[ALPHA] Cumulative number of pod preemptions by preemption resource',
+      ['preemption_signal'],
+    );
   }
 
-  on(record: KernelRecord, { request }: Seen): void {
-    if (record.k === 'message') this.#told(record);
-    else if (record.k === 'effect' && record.name === 'cri.pullImage') {
-      for (const wish of this.#of(record.at)) wish.isPulled = true;
-    } else if (record.k === 'result' && request?.name === 'cri.imageStatus' && !record.error) {
-      const isPresent = (record.output as { readonly image: Image | null }).image !== null;
-      for (const wish of this.#of(request.address)) wish.isPresent ??= isPresent;
-    }
-  }
-
-  #told({ to, event }: MessageRecord): void {
+  on(record: KernelRecord): void {
+    if (record.k !== 'message') return;
+    const { to, event } = record;
     if (event.type === 'allocation.refused' && to === 'kubelet/pods') {
       const { uid, rejection } = event as unknown as { uid: string; rejection: { reason: string } };
       if (this.#refused.has(uid)) return;
       this.#refused.add(uid);
       this.#rejections.inc({ reason: reasonOf(rejection.reason) });
-    } else if (event.type === 'image.asked') {
-      const { uid, container, policy } = (event as unknown as { request: ImageWanted }).request;
-      this.#wishes.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
-    } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
-      const { uid, container } = event as unknown as ImageWanted;
-      this.#answered(`${uid} ${container}`);
+    } else if (event.type === 'pods.kill' && to === 'kubelet/pods') {
+      const { shortOf } = event as unknown as PodKillWanted;
+      if (shortOf !== undefined) this.#preemptions.inc({ preemption_signal: shortOf });
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
-      const { uid } = event as unknown as { uid: string };
-      this.#refused.delete(uid);
-      for (const [key, wish] of this.#wishes) if (wish.uid === uid) this.#wishes.delete(key);
+      this.#refused.delete((event as unknown as { uid: string }).uid);
     }
-  }
-
-  #of(address: string): Wish[] {
-    const actor = IMAGE_ACTOR.exec(address)?.[0];
-    return [...this.#wishes.values()].filter((wish) => wish.actor === actor);
-  }
-
-  #answered(key: string): void {
-    const wish = this.#wishes.get(key);
-    this.#wishes.delete(key);
-    if (!wish) return;
-    const { isPresent, isPulled, policy } = wish;
-    const present_locally = isPresent === null ? 'unknown' : String(isPresent);
-    this.#images.inc({ present_locally, pull_policy: POLICIES[policy], pull_required: String(isPulled) });
   }
 }
 

@@ -1,49 +1,58 @@
 /** What was asked of the node's servers. Owns its counters; labels are routes, never paths as they were sent. */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
+import type { Kind } from '../streaming/endpoints.ts';
+import { AuthMetrics } from './auth-metrics.ts';
+import { counter, gauge, histogram } from './instruments.ts';
+import { PodResourcesMetrics } from './pod-resources-metrics.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND } from './projection.ts';
 
-const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 const LONG_RUNNING = new Set(['exec', 'attach', 'portForward', 'run', 'containerLogs', 'debug']);
 const LABELS = ['method', 'path', 'server_type', 'long_running'] as const;
-const MS_PER_SECOND = 1_000;
 
 export class RequestMetrics {
-  readonly #total: Counter<(typeof LABELS)[number]>;
-  readonly #inflight: Gauge<(typeof LABELS)[number]>;
-  readonly #duration: Histogram<(typeof LABELS)[number]>;
+  readonly auth: AuthMetrics;
+  readonly podResources: PodResourcesMetrics;
+  readonly #total;
+  readonly #inflight;
+  readonly #duration;
+  readonly #streams;
 
   constructor(registry: Registry) {
-    const common = { labelNames: [...LABELS], registers: [registry] };
-    this.#total = new Counter({
-      ...common,
-      name: 'kubelet_http_requests_total',
-      help: '[ALPHA] Number of the http requests received since the server started',
-    });
-    this.#inflight = new Gauge({
-      ...common,
-      name: 'kubelet_http_inflight_requests',
-      help: '[ALPHA] Number of the inflight http requests',
-    });
-    this.#duration = new Histogram({
-      ...common,
-      name: 'kubelet_http_requests_duration_seconds',
-      help: '[ALPHA] Duration in seconds to serve http requests',
-      buckets: BUCKETS,
-    });
+    this.auth = new AuthMetrics(registry);
+    this.podResources = new PodResourcesMetrics(registry);
+    const total = '[ALPHA] Number of the http requests received since the server started';
+    this.#total = counter(registry, 'kubelet_http_requests_total', total, LABELS);
+    const inflight = '[ALPHA] Number of the inflight http requests';
+    this.#inflight = gauge(registry, 'kubelet_http_inflight_requests', inflight, LABELS);
+    const duration = '[ALPHA] Duration in seconds to serve http requests';
+    const name = 'kubelet_http_requests_duration_seconds';
+    this.#duration = histogram(registry, name, duration, DEFAULT_BUCKETS, LABELS);
+    this.#streams = counter(
+      registry,
+      'kubelet_websocket_streaming_requests_total',
+      '[ALPHA] Total number of WebSocket streaming requests (exec/attach/portforward) received by the kubelet.',
+      ['subresource'],
+    );
   }
 
-  /** The answer to a request begins; {@link RequestMetrics.answered} ends it. */
+  /** `route` is an endpoint's path, or a word for requests that reach none. {@link RequestMetrics.answered} ends it. */
   began(serverType: ServerType, method: string, route: string): void {
-    this.#inflight.inc(labelsOf(serverType, method, route));
+    const labels = labelsOf(serverType, method, route);
+    this.#total.inc(labels);
+    this.#inflight.inc(labels);
   }
 
-  /** `route` is an endpoint's path, or a word for requests that reached none. */
   answered(serverType: ServerType, method: string, route: string, durationMs: number): void {
     const labels = labelsOf(serverType, method, route);
     this.#inflight.dec(labels);
-    this.#total.inc(labels);
     this.#duration.observe(labels, durationMs / MS_PER_SECOND);
   }
+
+  /** A stream is asked for by WebSocket. */
+  readonly streamed = (kind: Kind): void => {
+    this.#streams.inc({ subresource: kind.toLowerCase() });
+  };
 }
 
 export type ServerType = 'readwrite' | 'readonly';

@@ -17,7 +17,7 @@ import { type Opened, openRuntimeStream, openSpdy } from './runtime-stream.ts';
 import { isAnswer, podOf, runningContainer } from './targets.ts';
 import { forwardedHeaders, tunnel } from './tunnel.ts';
 
-type Kind = 'exec' | 'attach' | 'portForward';
+export type Kind = 'exec' | 'attach' | 'portForward';
 
 /** Asks the runtime where a stream can be had. Each rejects with the runtime's own text. */
 export interface StreamUrls {
@@ -33,13 +33,21 @@ const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
 /** Largest message of a client; kubectl sends up to 32 KiB. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
-export function streamingEndpoints(view: NodeView, urls: StreamUrls): Endpoint[] {
+/** `onWebSocket` hears of each request that comes by WebSocket, before anything is looked at. */
+export function streamingEndpoints(
+  view: NodeView,
+  urls: StreamUrls,
+  onWebSocket: (kind: Kind) => void = () => {},
+): Endpoint[] {
   const common = { methods: METHODS, subresources: ['proxy'] } as const;
   const nowhere = (path: string): Endpoint => ({ ...common, path, methods: 'any', answer: pageNotFound });
   const stream = (kind: Kind, path: string): Endpoint => ({
     ...common,
     path: `/${kind}/:namespace/:pod${path}`,
-    answer: (request) => serveStream(kind, view, urls, request),
+    answer: (request) => {
+      if (isWebSocket(request.raw)) onWebSocket(kind);
+      return serveStream(kind, view, urls, request);
+    },
   });
   return [
     ...(['exec', 'attach'] as const).flatMap((kind) => [

@@ -1,0 +1,32 @@
+/** How full the volumes of claims are, each claim once. A volume that is gone meanwhile says nothing. */
+import { type FileSystemUsage, fileSystemUsage } from '../../stats/disk-usage.ts';
+import type { NodePod } from '../node-view.ts';
+import { type Family, gaugeOf, type Sample } from './family.ts';
+
+const FAMILIES: readonly (readonly [name: string, help: string, read: (usage: FileSystemUsage) => bigint])[] = [
+  ['capacity_bytes', 'Capacity in bytes of the volume', ({ capacity }) => capacity],
+  ['available_bytes', 'Number of available bytes in the volume', ({ available }) => available],
+  ['used_bytes', 'Number of used bytes in the volume', ({ used }) => used],
+  ['inodes', 'Maximum number of inodes in the volume', ({ inodes }) => inodes],
+  ['inodes_free', 'Number of free inodes in the volume', ({ inodesFree }) => inodesFree],
+  ['inodes_used', 'Number of used inodes in the volume', ({ inodes, inodesFree }) => inodes - inodesFree],
+];
+
+export async function volumeStats(pods: readonly NodePod[]): Promise<Family[]> {
+  const claims = new Map<string, { readonly labels: Sample['labels']; readonly path: string }>();
+  for (const { namespace, claims: places = {} } of pods) {
+    for (const { claim, path } of Object.values(places)) {
+      claims.set(`${namespace}/${claim}`, { labels: { namespace, persistentvolumeclaim: claim }, path });
+    }
+  }
+  const measured = await Promise.all(
+    [...claims.values()].map(async ({ labels, path }) => ({ labels, usage: await fileSystemUsage(path) })),
+  );
+  return FAMILIES.map(([name, help, read]) =>
+    gaugeOf(
+      `kubelet_volume_stats_${name}`,
+      `[ALPHA] ${help}`,
+      measured.flatMap(({ labels, usage }) => (usage === null ? [] : [{ labels, value: Number(read(usage)) }])),
+    ),
+  );
+}

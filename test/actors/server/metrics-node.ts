@@ -1,0 +1,162 @@
+/**
+ * A node that starts a pod, loses a container and is asked for things, with everything that is measured about it: what
+ * the tests of metrics look at.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connectRuntime } from '../../../src/actors/cri/client.ts';
+import type { OnRuntime } from '../../../src/actors/cri/seen.ts';
+import { type Create, tokenReviewer } from '../../../src/actors/server/auth/reviews.ts';
+import { ApiClientMetrics } from '../../../src/actors/server/metrics/api-client.ts';
+import { type NodeMetrics, nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
+import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
+import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
+import { RuntimeMetrics } from '../../../src/actors/server/metrics/runtime-metrics.ts';
+import { KernelView } from '../../../src/actors/server/node-view.ts';
+import { StatsReader } from '../../../src/actors/stats/reader.ts';
+import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
+import type { Kernel } from '../../../src/kernel/kernel.ts';
+import type { KernelRecord } from '../../../src/kernel/records.ts';
+import type { KubeObject } from '../../../src/machines/operations/kube.ts';
+import { BootNode, ok } from '../../machines/startup/boot-node.ts';
+import { writeMachine } from '../../support/machine-files.ts';
+import { image, manifest } from '../../support/pods-node.ts';
+import { FakeRuntime } from '../cri/fake-runtime.ts';
+
+const PROBE = { exec: { command: ['true'] }, periodSeconds: 1 };
+const CONTAINER = { name: 'app', image: 'app:1', livenessProbe: PROBE };
+
+/** What the reader says of a pod with one container. */
+const TIME = '2026-11-21T07:00:00Z';
+const USE = {
+  cpu: { time: TIME, usageCoreNanoSeconds: 9n },
+  memory: { time: TIME, workingSetBytes: 9n },
+  swap: { time: TIME, swapUsageBytes: 0n },
+};
+const MEASURED: PodStats = {
+  podRef: { name: 'web', namespace: 'default', uid: 'u1' },
+  startTime: TIME,
+  ...USE,
+  containers: [{ name: 'app', startTime: TIME, ...USE }],
+};
+export const API_SERVER = '192.0.2.1:6443';
+
+export interface MeasuredNode {
+  readonly metrics: NodeMetrics;
+  /** The same node after two pods were evicted for memory. */
+  readonly evicting: NodeMetrics;
+  close(): Promise<void>;
+}
+
+export async function measuredNode(): Promise<MeasuredNode> {
+  const directory = mkdtempSync(join(tmpdir(), 'statelet-metrics-'));
+  const view = new KernelView();
+  const recorder = new Recorder({ journalBytes: () => 1 });
+  const node = startedNode(view, recorder);
+  registerNode(recorder, node.kernel);
+  const runtime = await FakeRuntime.start({});
+  ask(new ApiClientMetrics(recorder.registry));
+  await serve(new RequestMetrics(recorder.registry));
+  lookAt(new RuntimeMetrics(recorder.registry).seen);
+  const measurements = measure(view, runtime, directory);
+  const version = 'v1.36.2+statelet.0.1.0';
+  const short = Object.assign(Object.create(view) as KernelView, { evictions: () => ({ 'memory.available': 2 }) });
+  return {
+    metrics: nodeMetrics({ view, recorder, measurements, version }),
+    evicting: nodeMetrics({ view: short, recorder, measurements, version }),
+    close: async () => {
+      await runtime.close();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+function startedNode(view: KernelView, recorder: Recorder): BootNode {
+  const node = new BootNode({
+    answers: { 'cri.runtimeConfig': ok({ cgroupDriver: null }) },
+    onTurn: (records, kernel, tookMs) => {
+      view.onTurn(records, kernel);
+      recorder.onTurn(records, kernel, tookMs);
+    },
+  });
+  const { pods } = node.world;
+  pods.registry.set('app:1', image('app:1'));
+  pods.setManifests([
+    manifest({ uid: 'u1', containers: [CONTAINER], spec: { volumes: [{ name: 'scratch', emptyDir: {} }] } }),
+  ]);
+  let faults = 1;
+  pods.fault = (name) => (name === 'cri.startContainer' && faults-- > 0 ? { error: 'no such file' } : undefined);
+  node.boot().run(60_000);
+  recorder.probed(node.effects('probe.watch').at(-1)?.id ?? -1, 'success', 12);
+  const [container] = [...pods.runtime.containers.values()];
+  pods.runtime.exit(container!, 3);
+  return node.run(20_000);
+}
+
+/** What the records of a start with an API server would say of its Node. */
+function registerNode(recorder: Recorder, { now, snapshotOf }: Kernel): void {
+  const [create, report] = ['kubelet/nodeStatus/registration/create', 'kubelet/nodeStatus/patch'];
+  const body = { status: { conditions: [{ type: 'Ready', status: 'True' }] } };
+  const turn = (...records: object[]) =>
+    recorder.onTurn(records as unknown as KernelRecord[], { now, snapshotOf } as unknown as Kernel, 0.1);
+  turn({ k: 'effect', id: -2, name: 'kube.create', at: create, class: 'once', input: {} });
+  turn({ k: 'result', id: -2, at: create, name: 'kube.create', output: {} });
+  turn({ k: 'effect', id: -3, name: 'kube.patch', at: report, class: 'idempotent', input: { body } });
+  turn({ k: 'result', id: -3, at: report, name: 'kube.patch', output: {} });
+}
+
+/** Requests of this node to the API server. */
+function ask(asked: ApiClientMetrics): void {
+  const exchange = { method: 'GET', host: API_SERVER, path: '/api/v1/pods' } as const;
+  asked.seen({ ...exchange, kind: 'waited', durationMs: 1 });
+  asked.seen({ ...exchange, kind: 'sent', code: '200', durationMs: 40, bytes: 0 });
+  asked.seen({ ...exchange, kind: 'read', bytes: 300 });
+  for (const path of ['authentication.k8s.io/v1/tokenreviews', 'authorization.k8s.io/v1/subjectaccessreviews']) {
+    const review = { method: 'POST', host: API_SERVER, path: `/apis/${path}` } as const;
+    asked.seen({ ...review, kind: 'sent', code: '201', durationMs: 300, bytes: 9 });
+  }
+}
+
+/** Requests to this node: a list, a stream, and the same token twice. */
+async function serve(requests: RequestMetrics): Promise<void> {
+  requests.began('readwrite', 'GET', '/pods');
+  requests.answered('readwrite', 'GET', '/pods', 3);
+  requests.began('readwrite', 'GET', '/exec/:namespace/:pod/:container');
+  requests.streamed('portForward');
+  requests.auth.shown(Date.now() + 60_000);
+  const status = { authenticated: true, user: { username: 'u' } };
+  const create: Create = async () => ({ metadata: { name: '' }, status }) as unknown as KubeObject;
+  const review = tokenReviewer(create, { tokenMs: 60_000 }, requests.auth.tokens);
+  await review('token');
+  await review('token');
+}
+
+function lookAt(seen: OnRuntime): void {
+  for (const startedAtMs of [1_000, 2_000]) seen({ kind: 'relisted', startedAtMs, durationMs: 5 });
+  seen({ kind: 'called', name: 'RunPodSandbox', durationMs: 5, failed: false });
+  seen({ kind: 'called', name: 'ListContainers', durationMs: 5, failed: true });
+  seen({ kind: 'inspected', durationMs: 7 });
+  seen({ kind: 'listening' });
+  seen({ kind: 'heard', lateMs: 2 });
+  seen({ kind: 'lost' });
+}
+
+function measure(view: KernelView, runtime: FakeRuntime, directory: string) {
+  const client = connectRuntime({ endpoint: runtime.endpoint });
+  const reader = new StatsReader({
+    call: (name, request, limits) => client.call(name, request, limits),
+    root: writeMachine(join(directory, 'machine')),
+  });
+  return {
+    summary: async (asked: { readonly onlyCpuAndMemory: boolean }) => ({
+      ...(await reader.summary(view.statsPlace(), asked)),
+      pods: [MEASURED],
+    }),
+    cgroups: async () => {
+      const [machine, ...rest] = await reader.cgroups(view.statsPlace());
+      const limited = { ...machine!, limits: { cpuShares: 2n, cpuQuotaUs: 10_000n, cpuPeriodUs: 100_000n } };
+      return [machine!, limited, ...rest];
+    },
+  };
+}
