@@ -16,13 +16,21 @@ import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './r
 export interface Divergence {
   readonly n: number;
   readonly turn: number;
-  readonly kind: 'different' | 'missing' | 'extra' | 'input-unusable';
+  readonly kind: 'different' | 'missing' | 'extra';
   readonly expected: JournalRecord | null;
   readonly actual: JournalRecord | null;
-  /** JSON paths at which expected and actual differ, at most {@link PATHS_MAX}. */
-  readonly paths: readonly string[];
+  /** Where expected and actual differ, at most {@link DIFFERENCES_MAX} places; none when one of them is missing. */
+  readonly differences: readonly Difference[];
   /** The input that began the turn. */
   readonly input: JournalRecord | null;
+}
+
+export interface Difference {
+  /** Keys from the record on, each behind a dot: `.event.input.rootDir`. */
+  readonly path: string;
+  /** What stands there; absent: nothing. */
+  readonly expected?: unknown;
+  readonly actual?: unknown;
 }
 
 export interface ReplayReport {
@@ -38,8 +46,8 @@ export class NotReplayable extends Error {
   override readonly name = 'NotReplayable';
 }
 
-/** More paths than this do not help a person. */
-const PATHS_MAX = 20;
+/** More places than this do not help a person. */
+const DIFFERENCES_MAX = 20;
 
 export interface ReplayOptions {
   readonly machine: AnyStateMachine;
@@ -92,7 +100,8 @@ class Comparison implements JournalSink {
     }
     const kind = expected === null ? 'extra' : actual === null ? 'missing' : 'different';
     const n = (expected ?? actual)!.n;
-    this.divergence = { n, turn, kind, expected, actual, paths: differingPaths(expected, actual), input };
+    const differences = expected && actual ? differencesOf(expected, actual) : [];
+    this.divergence = { n, turn, kind, expected, actual, differences, input };
   }
 }
 
@@ -101,7 +110,7 @@ export function replay(options: ReplayOptions): ReplayReport {
   const turns = turnsOf(options.records)[Symbol.iterator]();
   let inputs = 0;
   let kernel: Kernel | undefined;
-  if (options.from) kernel = kernelFor(options, options.from.header, sink).restore(options.from.checkpoint);
+  if (options.from) kernel = restored(options, options.from, sink);
   for (let next = turns.next(); !next.done && !sink.divergence; next = turns.next()) {
     const turn = next.value;
     const first = turn[0]!;
@@ -124,6 +133,16 @@ function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: JournalSi
   return new Kernel({ machine, header: rest, sink, ...(onTurn ? { onTurn } : {}) });
 }
 
+function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from']>, sink: JournalSink): Kernel {
+  const kernel = kernelFor(options, from.header, sink);
+  try {
+    return kernel.restore(from.checkpoint);
+  } catch (error) {
+    // Charts can differ in as many ways from those of a checkpoint as XState has words for.
+    throw new NotReplayable(`the checkpoint that it begins with is of other machines: ${(error as Error).message}`);
+  }
+}
+
 /** A fresh copy of the input goes in, so that nothing a machine does can reach back into the log. */
 function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
   if (record.k === 'in' || record.k === 'timer' || record.k === 'result') {
@@ -137,7 +156,7 @@ function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
     kind: 'missing',
     expected: record,
     actual: null,
-    paths: [],
+    differences: [],
     input: null,
   };
 }
@@ -155,14 +174,11 @@ function* turnsOf(records: Iterable<JournalRecord>): Generator<readonly JournalR
   }
 }
 
-function differingPaths(expected: unknown, actual: unknown, path = '', found: string[] = []): string[] {
-  if (found.length >= PATHS_MAX || JSON.stringify(expected) === JSON.stringify(actual)) return found;
-  if (!isContainer(expected) || !isContainer(actual)) return found.concat(path || '.').slice(0, PATHS_MAX);
-  for (const key of new Set([...Object.keys(expected), ...Object.keys(actual)])) {
-    const inner = differingPaths(expected[key], actual[key], `${path}.${key}`, []);
-    found.push(...inner.slice(0, PATHS_MAX - found.length));
-  }
-  return found;
+function differencesOf(expected: unknown, actual: unknown, path = ''): Difference[] {
+  if (JSON.stringify(expected) === JSON.stringify(actual)) return [];
+  if (!isContainer(expected) || !isContainer(actual)) return [{ path: path || '.', expected, actual }];
+  const keys = [...new Set([...Object.keys(expected), ...Object.keys(actual)])];
+  return keys.flatMap((key) => differencesOf(expected[key], actual[key], `${path}.${key}`)).slice(0, DIFFERENCES_MAX);
 }
 
 const isContainer = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;

@@ -10,9 +10,8 @@ import type { Blame } from '../../src/bin/insight/blame.ts';
 import type { CriticalChain } from '../../src/bin/insight/critical-chain.ts';
 import type { StartupTime } from '../../src/bin/insight/startup-time.ts';
 import type { Why } from '../../src/bin/insight/why.ts';
-import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
+import { eventually, SLEEP, STATELET, shellPod, TestNode } from '../support/daemon.ts';
 
-const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 let node: TestNode;
 const FAILING = 'exit 3';
 
@@ -122,12 +121,20 @@ describe('why', () => {
     [['critical-chain', 'pod/nope'], 8, /there is no pod nope/],
     [['why'], 2, /missing required argument 'subject'/],
     [['time', '--format=xml'], 2, /--format is text or json/],
-    [['time', '--incarnation=000009'], 7, /it holds no incarnation 000009/],
+    [['time', '--incarnation=9'], 7, /it holds no incarnation 000009/],
   ])('%j ends with %i', ([verb, ...rest], code, message) => {
     const ended = node.statelet(verb!, node.journal, ...rest);
     expect(ended).toMatchObject({ code, stdout: '' });
     expect(ended.stderr).toMatch(message);
   });
+});
+
+it.each([
+  [['get', 'nodes'], 'error: a node knows pods only, not "nodes"\n'],
+  [['get', 'pods', '--output=xml'], 'error: there is no output format "xml"; there are wide, json, yaml, name\n'],
+  [['describe', 'node', 'node1'], 'error: a node describes pods only, not "node"\n'],
+])('%j is refused, on stderr and with 1', (argv, stderr) => {
+  expect(node.statelet(...argv)).toEqual({ code: 1, stdout: '', stderr });
 });
 
 describe('view', () => {

@@ -102,8 +102,11 @@ describe('changed code', () => {
     const { code, stdout } = replayWith(copy);
     expect(stdout).toContain('divergence');
     expect(stdout).toMatch(/first difference at record \d+ of turn \d+/);
-    expect(stdout).toContain('"graceSeconds":1');
-    expect(stdout).toContain('"graceSeconds":3');
+    expect(stdout).toMatch(
+      /the turn began with record \d+, .*\n {2}the log has {2}record \d+, \w+ kubelet\/pods\/pod-/,
+    );
+    expect(stdout).toMatch(/\.graceSeconds\n +log +1\n +now +3\n/);
+    expect(stdout).toMatch(/recorded by Statelet \S+ \(.*\); this is Statelet /);
     expect(code).toBe(1);
   });
 

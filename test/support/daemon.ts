@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { cgroupV1Available, makeCgroupRoot, removeCgroupRoot } from './cgroups.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const STATELET = join(ROOT, 'src/bin/statelet.js');
+/** The command, to be run by Node. */
+export const STATELET = join(ROOT, 'src/bin/statelet.js');
 
 export interface DaemonOptions {
   /** Without one, the embedded runtime (an endpoint where nothing is). */

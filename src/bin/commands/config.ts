@@ -18,6 +18,13 @@ import { printLines } from '../print-lines.ts';
 const FORMATS = ['yaml', 'json', 'table'] as const;
 type Format = (typeof FORMATS)[number];
 const USAGE = `Usage: statelet config print [--format ${FORMATS.join('|')}] [kubelet flags]\n`;
+const HELP = `${USAGE}
+Prints the configuration that statelet run would have with these flags, and where each value came from: default, file,
+drop-in or flag. Credentials are masked. The form yaml (default) is a configuration file that --config takes.
+
+Example:
+  statelet config print --config /etc/kubernetes/kubelet.yaml --max-pods 50
+`;
 const REFUSED = 1;
 
 export async function configCommand([verb, ...rest]: readonly string[]): Promise<number> {
@@ -41,7 +48,7 @@ export async function configCommand([verb, ...rest]: readonly string[]): Promise
 }
 
 function help(): number {
-  process.stdout.write(USAGE);
+  process.stdout.write(HELP);
   return exitCodes.same;
 }
 

@@ -8,7 +8,7 @@ import { LocalError, type LocalOptions, podNamed, socketPath } from '../local/no
 /** @throws LocalError */
 export async function describeCommand(resource: string, name: string, options: LocalOptions): Promise<string> {
   if (!['pod', 'pods', 'po'].includes(resource)) {
-    throw new LocalError(`a node describes pods only, not ${JSON.stringify(resource)}`);
+    throw new LocalError(`error: a node describes pods only, not ${JSON.stringify(resource)}`);
   }
   const socket = socketPath(options.rootDir);
   const pod = await podNamed(socket, options.namespace, name);

@@ -1,6 +1,6 @@
 /** `statelet get pods`: the pods of this node as it sees them, in kubectl's columns. */
 import { stringify } from 'yaml';
-import { type LocalOptions, type LocalPod, podNamed, pods, socketPath } from '../local/node-client.ts';
+import { LocalError, type LocalOptions, type LocalPod, podNamed, pods, socketPath } from '../local/node-client.ts';
 import { columns, podRows } from '../local/pod-table.ts';
 
 export interface GetOptions extends LocalOptions {
@@ -8,9 +8,17 @@ export interface GetOptions extends LocalOptions {
   readonly allNamespaces?: boolean;
 }
 
+const FORMS: readonly string[] = ['wide', 'json', 'yaml', 'name'];
+
 /** @throws LocalError */
 export async function getCommand(resource: string, name: string | undefined, options: GetOptions): Promise<string> {
-  if (!['pods', 'pod', 'po'].includes(resource)) return `a node knows pods only, not ${JSON.stringify(resource)}\n`;
+  if (!['pods', 'pod', 'po'].includes(resource)) {
+    throw new LocalError(`error: a node knows pods only, not ${JSON.stringify(resource)}`);
+  }
+  if (options.output !== undefined && !FORMS.includes(options.output)) {
+    const forms = FORMS.join(', ');
+    throw new LocalError(`error: there is no output format ${JSON.stringify(options.output)}; there are ${forms}`);
+  }
   const socket = socketPath(options.rootDir);
   const namespace = options.allNamespaces ? '' : options.namespace;
   const found = name === undefined ? await pods(socket, namespace) : [await podNamed(socket, namespace, name)];

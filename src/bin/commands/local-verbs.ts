@@ -22,15 +22,16 @@ async function guarded(ended: Ended, run: () => Promise<string | number>): Promi
 }
 
 export function addLocalVerbs(program: Command, ended: Ended): void {
+  program.commandsGroup('Ask the daemon of this machine:');
   const verb = (name: string, description: string): Command =>
     program
       .command(name)
       .description(description)
       .option('--root-dir <folder>', "the daemon's --root-dir (default: the usual places)")
       .option('-n, --namespace <name>', 'namespace of the pod', 'default');
-  verb('get', 'list the pods of this node (statelet get pods)')
+  verb('get', 'list the pods of this node')
     .argument('<resource>', 'pods')
-    .argument('[name]')
+    .argument('[name]', 'of one pod; a static one may be named without its node')
     .option('-o, --output <form>', 'wide, json, yaml or name')
     .option('-A, --all-namespaces', 'pods of every namespace')
     .action(async (resource: string, name: string | undefined, options: GetOptions) =>
@@ -38,7 +39,7 @@ export function addLocalVerbs(program: Command, ended: Ended): void {
     );
   verb('describe', 'show everything about one pod of this node')
     .argument('<resource>', 'pod')
-    .argument('<name>')
+    .argument('<name>', 'of the pod; a static one may be named without its node')
     .action(async (resource: string, name: string, options: GetOptions) =>
       guarded(ended, async () => (await import('./describe.ts')).describeCommand(resource, name, options)),
     );
@@ -47,10 +48,10 @@ export function addLocalVerbs(program: Command, ended: Ended): void {
 
 function addStreams(verb: (name: string, description: string) => Command, ended: Ended): void {
   verb('logs', 'print what a container of this node said')
-    .argument('<pod>')
-    .option('-c, --container <name>', 'default: the first')
+    .argument('<pod>', 'its name')
+    .option('-c, --container <name>', 'which container (default: the first)')
     .option('-f, --follow', 'go on as it says more')
-    .option('-p, --previous', 'of the instance before this one')
+    .option('-p, --previous', 'what the instance before this one said')
     .option('--timestamps', 'with the time of each line')
     .option('--tail <lines>', 'only the last ones')
     .option('--since <age>', 'only what is newer, such as 90s or 5m')
@@ -60,10 +61,10 @@ function addStreams(verb: (name: string, description: string) => Command, ended:
         return exitCodes.same;
       }),
     );
-  verb('exec', 'run a command in a container of this node (statelet exec POD -- COMMAND)')
-    .argument('<pod>')
-    .argument('[command...]')
-    .option('-c, --container <name>', 'default: the first')
+  verb('exec', 'run a command in a container of this node: statelet exec POD -- COMMAND')
+    .argument('<pod>', 'its name')
+    .argument('[command...]', 'behind --')
+    .option('-c, --container <name>', 'which container (default: the first)')
     .option('-i, --stdin', 'pass what is typed')
     .option('-t, --tty', 'the command has a terminal')
     .action(async (pod: string, command: string[], options: ExecOptions) =>

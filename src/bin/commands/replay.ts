@@ -5,15 +5,21 @@
  * code that is not deterministic (a difference that does not).
  */
 
+import { shortText } from '../../actors/server/visualizer-trim.ts';
 import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
-import { type Divergence, NotReplayable, replay } from '../../kernel/replay.ts';
+import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';
+import { type Difference, type Divergence, NotReplayable, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
+import { actorOf, recordText } from '../../visualizer/words.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { journalAt } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { STATELET_VERSION } from '../version.ts';
 import { exitCodeOf } from './journal-errors.ts';
+
+/** Characters of one value on the terminal. */
+const VALUE_MAX_CHARS = 200;
 
 export interface ReplayCommandOptions {
   readonly incarnation?: string;
@@ -31,6 +37,7 @@ interface Outcome {
   readonly seconds?: number;
   readonly tornBytes?: number;
   readonly divergence?: Divergence;
+  readonly recordedBy?: string;
   readonly machinesChanged?: readonly string[];
   readonly error?: string;
 }
@@ -63,6 +70,7 @@ function replayLog(log: string, incarnation: string | undefined): Outcome {
       inputs: first.inputs,
       seconds,
       ...(journal.torn ? { tornBytes: journal.torn.bytes } : {}),
+      recordedBy: builtOf(journal.header.build),
       machinesChanged: changedMachines(journal.header.build, buildInfo(kubeletMachine, STATELET_VERSION)),
     };
     if (!first.divergence) return { ...facts, verdict: 'same', code: exitCodes.same };
@@ -92,19 +100,40 @@ function describe(outcome: Outcome): string {
   return outcome.divergence ? head + describeDivergence(outcome) : head;
 }
 
-function describeDivergence({ divergence, machinesChanged, verdict }: Outcome): string {
-  const { n, turn, kind, expected, actual, paths, input } = divergence!;
-  const changed = machinesChanged?.length ? machinesChanged.join(', ') : 'none';
+function describeDivergence({ divergence, machinesChanged = [], recordedBy, verdict }: Outcome): string {
+  const { n, turn, kind, expected, actual, differences, input } = divergence!;
+  const changed = machinesChanged.length > 0 ? machinesChanged.join(', ') : 'none';
   return [
     `  first difference at record ${n} of turn ${turn}: ${kind}`,
-    `  input     ${JSON.stringify(input)}`,
-    `  expected  ${expected ? JSON.stringify(expected) : 'nothing'}`,
-    `  actual    ${actual ? JSON.stringify(actual) : 'nothing'}`,
-    ...(paths.length > 0 && expected && actual ? [`  differs in ${paths.join(', ')}`] : []),
+    `  the turn began with ${saidBy(input)}`,
+    `  the log has  ${saidBy(expected)}`,
+    `  now comes    ${saidBy(actual)}`,
+    ...differences.flatMap(describeDifference),
+    `  recorded by ${recordedBy}; this is ${builtOf(buildInfo(kubeletMachine, STATELET_VERSION))}`,
     `  machines whose definition changed since the log: ${changed}`,
     ...(verdict === 'non-deterministic'
       ? ['  a second replay differed in another way: the code is not deterministic']
-      : []),
+      : ['  the whole records: --format json']),
     '',
   ].join('\n');
 }
+
+const describeDifference = ({ path, expected, actual }: Difference): string[] => [
+  `  ${path}`,
+  `      log  ${valueText(expected)}`,
+  `      now  ${valueText(actual)}`,
+];
+
+const valueText = (value: unknown): string =>
+  value === undefined ? 'nothing' : shortText(JSON.stringify(value), VALUE_MAX_CHARS);
+
+/** One line for people: which record, of whom, what it says. */
+function saidBy(record: JournalRecord | null): string {
+  if (record === null) return 'nothing';
+  if (record.k === 'dropped' || record.k === 'gap') return `record ${record.n}, ${record.k}`;
+  const said = shortText(recordText(record), VALUE_MAX_CHARS);
+  return `record ${record.n}, ${[record.k, actorOf(record)].filter(Boolean).join(' ')}: ${said}`;
+}
+
+const builtOf = ({ statelet, node, xstate }: BuildInfo): string =>
+  `Statelet ${statelet} (XState ${xstate}, Node ${node})`;

@@ -5,6 +5,7 @@
 import { JournalError } from '../../kernel/journal/index.ts';
 import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
 import { exitCodes } from '../exit-codes.ts';
+import { placeOf } from '../insight/command.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export function verifyCommand(logs: readonly string[], { format }: { readonly format: string }): number {
@@ -27,7 +28,8 @@ type Verified =
 
 function verifyLog(log: string): Verified {
   try {
-    const report = verifyJournal(log);
+    const { path, incarnation } = placeOf(log);
+    const report = verifyJournal(path, incarnation);
     const problem = report.incarnations.flatMap(({ problems }) => problems)[0];
     return { code: problem ? exitCodeOf(problem) : exitCodes.same, report };
   } catch (thrown) {
@@ -44,7 +46,14 @@ function describe(log: string, verified: Verified): string {
 
 function describeIncarnation(report: IncarnationReport): string {
   const { incarnation, segments, records, turns, bytes, checkpoints, torn, gaps, dropped, problems } = report;
-  const size = `${segments} segments, ${records} records, ${turns} turns, ${bytes} bytes, ${checkpoints} checkpoints`;
+  const counts = [
+    [segments, 'segment'],
+    [records, 'record'],
+    [turns, 'turn'],
+    [bytes, 'byte'],
+    [checkpoints, 'checkpoint'],
+  ] as const;
+  const size = counts.map(([count, noun]) => `${count} ${noun}${count === 1 ? '' : 's'}`).join(', ');
   const notes = [
     ...(torn ? [`the last ${torn.bytes} bytes are not a whole turn; a reader leaves them out`] : []),
     ...gaps.map(({ n, why }) => `journaling was suspended at record ${n}: ${why}`),

@@ -2,6 +2,7 @@
  * What the verbs that read a journal share: formats, reading, and an exit status for each way in which there is none.
  */
 import { JournalError } from '../../kernel/journal/index.ts';
+import { incarnationId } from '../../kernel/journal/layout.ts';
 import { isBeingWritten } from '../../kernel/journal/owner.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
@@ -48,12 +49,18 @@ export function insight(
   }
 }
 
-/** `DIR@000003` is the third start in a journal, so that two starts of one node can be compared. */
+/** `DIR@3` is the third start in a journal, so that two starts of one node can be compared. */
 const CHOSEN = /^(.+)@(\d+)$/;
 
+/** A journal's directory or segment, and the start that is meant. */
+export function placeOf(log: string, incarnation?: string): { path: string; incarnation?: string } {
+  const [, path = log, chosen = incarnation] = CHOSEN.exec(log) ?? [];
+  return chosen === undefined ? { path } : { path, incarnation: /^\d+$/.test(chosen) ? incarnationId(chosen) : chosen };
+}
+
 export function journalAt(log: string, incarnation: string | undefined): Journal {
-  const [, directory = log, chosen = incarnation] = CHOSEN.exec(log) ?? [];
-  return readJournal(directory, chosen === undefined ? {} : { incarnation: chosen });
+  const { path, ...options } = placeOf(log, incarnation);
+  return readJournal(path, options);
 }
 
 /** The newest start in a directory that a daemon writes goes on; any other is over. */

@@ -41,7 +41,9 @@ export interface Goal {
 /** The goal by its name on the command line; a string says why there is none. */
 export function goalOf(story: Story, target: string | undefined): Goal | string {
   if (target === undefined || target === 'healthz') {
-    return story.healthz ? { name: 'healthz answers', n: story.healthz.n } : 'healthz never answered in this journal';
+    if (story.healthz) return { name: 'healthz answers', n: story.healthz.n };
+    const pods = [...story.pods.values()].filter(({ running }) => running).map(({ name }) => `pod/${name}`);
+    return `healthz never answered in this journal${pods.length > 0 ? `; ask for ${pods.join(' or ')}` : ''}`;
   }
   const found = podNamed(story, target.replace(/^pod\//, ''));
   if (typeof found === 'string') return found;

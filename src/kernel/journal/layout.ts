@@ -67,8 +67,11 @@ export function segmentsIn(directory: string): SegmentFile[] {
 /** The name for the next boot. */
 export function nextIncarnation(segments: readonly SegmentFile[]): string {
   const counts = segments.map(({ incarnation }) => Number(incarnation)).filter(Number.isSafeInteger);
-  return String(Math.max(0, ...counts) + 1).padStart(INCARNATION_DIGITS, '0');
+  return incarnationId(String(Math.max(0, ...counts) + 1));
 }
+
+/** The name of the boot of this number, which may be written without its zeros: `3` is `000003`. */
+export const incarnationId = (number: string): string => number.padStart(INCARNATION_DIGITS, '0');
 
 export function unfinishedIn(directory: string): string[] {
   const blobs = join(directory, BLOB_DIRECTORY);

@@ -133,5 +133,6 @@ export function isDirectory(path: string): boolean {
   }
 }
 
-const nothingThere = (incarnation: string | undefined): string =>
+/** Why a directory has nothing to read, or not what was asked for. */
+export const nothingThere = (incarnation: string | undefined): string =>
   incarnation === undefined ? 'it holds no segments of a journal' : `it holds no incarnation ${incarnation}`;

@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import type { DroppedRecord, GapRecord, JournalRecord } from '../records.ts';
 import { JournalError } from './errors.ts';
 import { segmentsIn } from './layout.ts';
-import { isDirectory, Journal, preambleOf, readCheckpoint } from './reader.ts';
+import { isDirectory, Journal, nothingThere, preambleOf, readCheckpoint } from './reader.ts';
 import type { TornTail } from './sequence.ts';
 
 export interface IncarnationReport {
@@ -27,17 +27,17 @@ export interface JournalReport {
   readonly incarnations: readonly IncarnationReport[];
 }
 
-/** `path` as for `readJournal`. Throws only where there is no journal at all. */
-export function verifyJournal(path: string): JournalReport {
+/** `path` as for `readJournal`; all incarnations, or the one that is named. Throws only where there is none at all. */
+export function verifyJournal(path: string, incarnation?: string): JournalReport {
   if (!isDirectory(path)) return report([verifySegments(path, [path])]);
   const byIncarnation = new Map<string, string[]>();
   for (const segment of segmentsIn(path)) {
     const paths = byIncarnation.get(segment.incarnation) ?? [];
     byIncarnation.set(segment.incarnation, [...paths, segment.path]);
   }
-  if (byIncarnation.size === 0)
-    throw new JournalError('no-journal', { file: path }, 'it holds no segments of a journal');
-  return report([...byIncarnation].map(([incarnation, paths]) => verifySegments(incarnation, paths)));
+  const wanted = [...byIncarnation].filter(([name]) => incarnation === undefined || name === incarnation);
+  if (wanted.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(incarnation));
+  return report(wanted.map(([name, paths]) => verifySegments(name, paths)));
 }
 
 const report = (incarnations: readonly IncarnationReport[]): JournalReport => ({

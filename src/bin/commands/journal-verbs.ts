@@ -1,0 +1,109 @@
+/** The verbs that read a journal: whether it is whole, whether it replays, what it tells. None changes anything. */
+import { Argument, type Command } from 'commander';
+
+type Ended = (code: number) => void;
+type Chosen = { readonly incarnation?: string; readonly format: string };
+
+const A_JOURNAL = "a journal's directory (its newest start), DIRECTORY@3 (its third start), or one segment file";
+const EXIT_CODES = `
+Exit status: 0 nothing differs, 1 a difference, 2 usage, 3 damaged, 4 of a newer format, 6 two replays differ,
+7 no journal, 8 not in the journal.`;
+
+export function addJournalVerbs(program: Command, ended: Ended): void {
+  program.commandsGroup('Read a journal:');
+  addInsight(program, ended);
+  addView(program, ended);
+  addChecks(program, ended);
+}
+
+function verb(program: Command, name: string, description: string, ...examples: readonly string[]): Command {
+  const lines = examples.map((example) => `  statelet ${name} ${example}\n`).join('');
+  return program.command(name).description(description).addHelpText('after', `\nExample:\n${lines}${EXIT_CODES}`);
+}
+
+const withFormat = (command: Command): Command =>
+  command.option('--format <format>', 'text, or json with all that is known', 'text');
+
+const withStart = (command: Command): Command =>
+  command.option('--incarnation <number>', 'which start of the node (default: the newest)');
+
+const journal = (): Argument => new Argument('<journal>', A_JOURNAL);
+
+/** The verbs that explain. */
+function addInsight(program: Command, ended: Ended): void {
+  const explaining = (name: string, description: string, ...examples: readonly string[]): Command =>
+    withStart(withFormat(verb(program, name, description, ...examples)));
+  explaining('time', 'show how long starting took, phase by phase', '/var/lib/kubelet/journal')
+    .addArgument(journal())
+    .action(async (path: string, chosen: Chosen) => ended((await import('./time.ts')).timeCommand(path, chosen)));
+  explaining('blame', 'show which operations cost the time', '/var/lib/kubelet/journal')
+    .addArgument(journal())
+    .action(async (path: string, chosen: Chosen) => ended((await import('./blame.ts')).blameCommand(path, chosen)));
+  explaining(
+    'critical-chain',
+    'show what had to happen, one after the other, before healthz answered or a pod was Running',
+    '/var/lib/kubelet/journal pod/web',
+  )
+    .addArgument(journal())
+    .argument('[goal]', 'healthz, or pod/NAME', 'healthz')
+    .action(async (path: string, goal: string, chosen: Chosen) =>
+      ended((await import('./critical-chain.ts')).criticalChainCommand(path, goal, chosen)),
+    );
+  explaining(
+    'why',
+    'show what something is doing now, what it waits for, and what led there',
+    '/var/lib/kubelet/journal startup',
+    '/var/lib/kubelet/journal pod/web/app',
+  )
+    .addArgument(journal())
+    .argument('<subject>', 'startup, pod/NAME, or pod/NAME/CONTAINER')
+    .action(async (path: string, subject: string, chosen: Chosen) =>
+      ended((await import('./why.ts')).whyCommand(path, subject, chosen)),
+    );
+  explaining(
+    'diff',
+    'compare two starts, phase by phase, and show the first decision that differs',
+    '/var/lib/kubelet/journal@1 /var/lib/kubelet/journal@2',
+  )
+    .argument('<a>', A_JOURNAL)
+    .argument('<b>', 'another one, or another start of it')
+    .action(async (a: string, b: string, chosen: Chosen) =>
+      ended((await import('./diff.ts')).diffCommand(a, b, chosen)),
+    );
+}
+
+function addView(program: Command, ended: Ended): void {
+  const viewing = verb(
+    program,
+    'view',
+    'open the visualizer on a journal, at any moment of it, until Ctrl-C',
+    'journal',
+  );
+  withStart(viewing)
+    .addArgument(journal())
+    .option('--port <number>', 'loopback port of the page; 0 takes any', '0')
+    .action(async (path: string, chosen: { incarnation?: string; port: string }) =>
+      ended(await (await import('./view.ts')).viewCommand(path, chosen)),
+    );
+}
+
+/** The verbs for CI. */
+function addChecks(program: Command, ended: Ended): void {
+  const replaying = verb(
+    program,
+    'replay',
+    'feed the inputs of a journal to the machines of this build, and report the first decision that differs',
+    'journal',
+    'recorded/* --format json',
+  );
+  withStart(withFormat(replaying))
+    .argument('<journal...>', A_JOURNAL)
+    .action(async (paths: string[], chosen: Chosen) =>
+      ended((await import('./replay.ts')).replayCommand(paths, chosen)),
+    );
+  withFormat(verb(program, 'verify', 'check checksums, numbers and chain of a journal, without running it', 'journal'))
+    .argument('<journal...>', 'as for replay; a directory is checked with all its starts')
+    .action(async (paths: string[], chosen: Chosen) =>
+      ended((await import('./verify.ts')).verifyCommand(paths, chosen)),
+    );
+}
