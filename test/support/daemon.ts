@@ -16,6 +16,8 @@ export interface DaemonOptions {
   /** More lines of the configuration file. */
   readonly configuration?: string;
   readonly flags?: readonly string[];
+  /** A command that becomes the daemon, whose own command line follows. */
+  readonly within?: readonly string[];
 }
 
 interface OnceOptions {
@@ -98,7 +100,8 @@ export class TestNode {
     this.output = '';
     const before = performance.now();
     const argv = [STATELET, 'run', `--config=${config}`, ...this.folders(), ...this.flags(), ...extra];
-    const daemon = spawn(process.execPath, argv, {
+    const [program = process.execPath, ...words] = [...(this.options.within ?? []), process.execPath, ...argv];
+    const daemon = spawn(program, words, {
       env: { ...process.env, ...environment },
       cwd: this.directory,
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -10,6 +10,7 @@ export type Requirement =
   | 'cgroup-v1'
   | 'cgroup-v2'
   | 'containerd'
+  | 'faketime'
   | 'kubectl'
   | 'registry'
   | 'root'

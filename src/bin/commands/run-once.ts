@@ -11,6 +11,7 @@ import type { KubeletMachineOutput } from '../../machines/startup/types.ts';
 import { duration } from '../../visualizer/words.ts';
 import { runDaemon } from '../daemon.ts';
 import { table } from '../insight/table.ts';
+import { leaveSoon } from '../leave.ts';
 import { OWN_FLAGS_HELP } from '../own-flags.ts';
 import { prepareRun, refuse } from '../prepared-run.ts';
 
@@ -35,11 +36,13 @@ export async function runOnce(given: readonly string[]): Promise<number> {
   const prepared = await prepareRun(hasPort ? split.rest : ['--visualizer-port=off', ...split.rest], HELP);
   if ('exitCode' in prepared) return prepared.exitCode;
   const { format, retries } = split.once;
-  return runDaemon({
-    ...prepared.options,
-    runOnce: { retries },
-    ended: (output) => print((output as KubeletMachineOutput).podResults, format),
-  });
+  return leaveSoon(
+    await runDaemon({
+      ...prepared.options,
+      runOnce: { retries },
+      ended: (output) => print((output as KubeletMachineOutput).podResults, format),
+    }),
+  );
 }
 
 function print(results: readonly PodResult[] | null | undefined, format: OnceFlags['format']): void {

@@ -1,0 +1,136 @@
+/**
+ * Fault 11: somebody sets the clock of the machine, an hour ahead and back, while containers wait for their next start,
+ * while pods come and go, and while no agent runs. Only time that passed counts.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { exchange, headerOf } from '../actors/server/exchange.ts';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
+import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+import { clocksAvailable, SetClock } from '../support/set-clock.ts';
+
+const HOUR_SECONDS = 3_600;
+const TIMEOUT_MS = 240_000;
+/** The shortest and the longest, so that nobody waits long for the third. */
+const BACKOFF_SECONDS = 10;
+const CONFIGURATION = `featureGates: { KubeletCrashLoopBackOffMax: true }
+crashLoopBackOff: { maxContainerRestartPeriod: ${BACKOFF_SECONDS}s }`;
+/** What a busy machine adds to a back-off. */
+const LATE_SECONDS = 25;
+/** Without waiting for anything but the runtime. */
+const SOON_MS = 20_000;
+
+describe.each(runtimes)('a clock that is set, on $name', (choice) => {
+  const isContainerd = choice.name === 'containerd';
+  const runtimeIsMissing = requirement('containerd', isContainerd ? choice.unavailable : null).skip;
+  const skip = requirement('faketime', clocksAvailable()).skip || runtimeIsMissing;
+  let runtime: RuntimeInUse;
+  let node: ObservedNode;
+  let clock: SetClock;
+
+  beforeAll(async () => {
+    if (skip) return;
+    runtime = await choice.start();
+    node = new ObservedNode(runtime, { flags: ['--anonymous-auth=true'], configuration: CONFIGURATION });
+    clock = new SetClock(node.directory);
+    await node.start([], clock.environment);
+    node.write('steady.json', shellPod('steady', node.image, SLEEP, { containers: [probed('steady')] }));
+    node.write('loop.json', shellPod('loop', node.image, 'exit 6'));
+    await ready('steady');
+  });
+  afterAll(async () => {
+    if (skip) return;
+    await node.close();
+    await runtime.close();
+  });
+
+  const probed = (name: string) => {
+    const [only] = shellPod(name, node.image, `touch /tmp/ready-${process.pid}-${name}; ${SLEEP}`).spec.containers;
+    const readinessProbe = { exec: { command: ['test', '-e', `/tmp/ready-${process.pid}-${name}`] }, periodSeconds: 1 };
+    return { ...only, readinessProbe };
+  };
+  const ready = (pod: string) =>
+    eventually(
+      `${pod} is ready`,
+      async () =>
+        (await node.status(pod))?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True'),
+      SOON_MS,
+    );
+  const startOf = (attempt: number) =>
+    eventually(
+      `start ${attempt} of the loop`,
+      async () => (await node.instances('loop')).find((each) => each.attempt === attempt && each.startedAt !== '0'),
+      TIMEOUT_MS,
+    );
+  const backOff = () =>
+    eventually('the back-off', async () => {
+      const container = (await node.status('loop'))?.containerStatuses?.[0];
+      return container?.state?.waiting?.message?.includes(`back-off ${BACKOFF_SECONDS}s`);
+    });
+
+  /** Sets the clock, and sees that the agent reads it. */
+  async function set(offsetSeconds: number): Promise<void> {
+    clock.set(offsetSeconds);
+    await eventually('the agent reads it', async () => {
+      const shown = Date.parse(headerOf(await exchange('GET', '/nowhere', { port: node.port }), 'date') ?? '');
+      return Math.abs(shown - Date.now() - offsetSeconds * 1_000) < 5_000;
+    });
+  }
+
+  /** The next start comes when so many seconds have passed since the last one, however the clock is set meanwhile. */
+  async function waits(attempt: number, offsetSeconds: number): Promise<void> {
+    const before = await startOf(attempt - 1);
+    await backOff();
+    await set(offsetSeconds);
+    const after = await startOf(attempt);
+    // The runtime and its containers have the true clock.
+    const passed = Number(BigInt(after.startedAt) - BigInt(before.startedAt)) / 1e9;
+    expect(passed).toBeGreaterThan(BACKOFF_SECONDS - 0.5);
+    expect(passed).toBeLessThan(BACKOFF_SECONDS + LATE_SECONDS);
+  }
+
+  async function podsComeAndGo(name: string): Promise<void> {
+    const began = performance.now();
+    node.write(`${name}.json`, shellPod(name, node.image, SLEEP, { containers: [probed(name)] }));
+    await ready(name);
+    node.remove(`${name}.json`);
+    await node.gone(name);
+    expect(performance.now() - began).toBeLessThan(2 * SOON_MS);
+  }
+
+  test.skipIf(skip)('an hour ahead, in a back-off', () => waits(2, HOUR_SECONDS), TIMEOUT_MS);
+  test.skipIf(skip)('pods come and go an hour ahead', () => podsComeAndGo('ahead'), TIMEOUT_MS);
+  test.skipIf(skip)('two hours back, in a back-off', () => waits(3, -HOUR_SECONDS), TIMEOUT_MS);
+  test.skipIf(skip)('pods come and go an hour back', () => podsComeAndGo('back'), TIMEOUT_MS);
+
+  test.skipIf(skip)(
+    'a new agent that begins on such a clock takes up everything as it was',
+    async () => {
+      const [steady] = await node.instances('steady');
+      await startOf(3);
+      await backOff();
+      await node.stop();
+      clock.set(-HOUR_SECONDS - HOUR_SECONDS);
+      await node.start([], clock.environment);
+      await ready('steady');
+      await podsComeAndGo('again');
+      const began = performance.now();
+      await startOf(4);
+      expect((performance.now() - began) / 1_000).toBeLessThan(BACKOFF_SECONDS + LATE_SECONDS);
+      expect(await node.instances('steady'), 'who has nothing to do with it').toEqual([steady]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test.skipIf(skip)(
+    'every journal verifies and replays',
+    async () => {
+      await node.stop();
+      expect(node.journalFaults()).toEqual([]);
+      await node.start([], clock.environment);
+      for (const name of ['steady', 'loop']) node.remove(`${name}.json`);
+      for (const name of ['steady', 'loop']) await node.gone(name);
+    },
+    TIMEOUT_MS,
+  );
+});
