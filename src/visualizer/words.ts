@@ -19,8 +19,12 @@ const pad = (value: number): string => String(value).padStart(2, '0');
 export const sinceStart = (t: number, started: number): string => `+${((t - started) / 1_000).toFixed(3)}`;
 
 /** A state value as a path, regions beside each other: `running.probes.idle | running.volumes.mounted`. */
-export function stateText(value: unknown): string {
-  return leaves(value, '').join(' | ') || '(no states)';
+export const stateText = (value: unknown): string => innermostPaths(value).join(' | ');
+
+/** The innermost active states by their paths, one a region. */
+export function innermostPaths(value: unknown): string[] {
+  const paths = leaves(value, '');
+  return paths.length > 0 ? paths : ['(no states)'];
 }
 
 /** The innermost states only, for where there is little room: `idle | mounted`. */

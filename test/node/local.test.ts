@@ -1,5 +1,5 @@
 /** The verbs for people on the node, against a real daemon: get, describe, logs, exec. */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -73,6 +73,15 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
       stdout: '',
       stderr: 'no\ncommand terminated with exit code 7\n',
     });
+  });
+
+  test('exec ends with the exit code though stdin is a file', () => {
+    const argv = [STATELET, 'exec', `--root-dir=${node.rootDir}`, 'app', '--', 'sh', '-c', 'exit 7'];
+    const { status, stderr } = spawnSync(process.execPath, argv, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      encoding: 'utf8',
+    });
+    expect({ status, stderr }).toEqual({ status: 7, stderr: 'command terminated with exit code 7\n' });
   });
 
   test('agents are told of the pods that hold resources', async () => {

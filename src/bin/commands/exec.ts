@@ -31,8 +31,8 @@ export async function execCommand(pod: string, command: readonly string[], optio
   await opened(client);
   if (options.stdin) sendStdin(client, options.tty ?? false);
   const status = await ended.finally(() => {
-    process.stdin.unref();
     if (options.tty && process.stdin.isTTY) process.stdin.setRawMode(false);
+    process.stdin.destroy();
   });
   if (status.status === 'Success') return 0;
   const code = status.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message;

@@ -6,7 +6,7 @@
  * the journal, and left out otherwise.
  */
 import type { PendingTimer } from '../../kernel/clock.ts';
-import { duration, eventText, stateText } from '../../visualizer/words.ts';
+import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
 import { phaseName, startupPhases } from './startup-time.ts';
 import { type ActorState, actorName, type Moment, type Operation, type PodStory, ROOT, type Story } from './story.ts';
@@ -141,12 +141,13 @@ function reasonsOf({ status }: PodStory, container: string | undefined): string 
   return said.length === 0 ? '' : `; ${said.join('; ')}`;
 }
 
-function statesOf(story: Story, actor: string, { value, status, since }: ActorState) {
-  const entered = Math.max(story.started, ...[...since.values()].map(({ t }) => t));
-  const state = stateText(value);
-  const sinceMs = entered - story.started;
-  const shown = status === 'active' ? state : `${state} (${status})`;
-  return [{ actor: actorName(actor, story), state: shown, sinceMs, forMs: story.ended - entered }];
+/** One for each region: they change apart from each other. */
+function statesOf(story: Story, actor: string, { value, status, since }: ActorState): ActiveSince[] {
+  return innermostPaths(value).map((path) => {
+    const entered = since.get(path)?.t ?? story.started;
+    const state = status === 'active' ? path : `${path} (${status})`;
+    return { actor: actorName(actor, story), state, sinceMs: entered - story.started, forMs: story.ended - entered };
+  });
 }
 
 type Parts = 'incarnation' | 'begins' | 'waits' | 'timersKnown' | 'decisions';
@@ -212,8 +213,8 @@ function causeText({ k, actor, what, text, cause }: Moment, heardBy: string, sto
 }
 
 export function describeWhy(report: Why): string {
-  const states = report.states.map(({ actor, state, sinceMs, forMs, waitsFor }) => [
-    `  ${actor}`,
+  const states = report.states.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
+    actor === report.states[row - 1]?.actor ? '' : `  ${actor}`,
     state,
     `since +${duration(sinceMs)}`,
     `(${duration(forMs)})`,
