@@ -24,12 +24,10 @@ export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] 
   [/^kubelet_(cpu_manager|memory_manager|topology_manager)_/, 'no CPUs, memory or devices are pinned by this node'],
   [/^kubelet_pleg_discard_events$/, 'no event of the runtime is discarded: a hint leads to a look, however late'],
   [/^kubelet_pod_watch_events_/, "the API that agents watch pods with is upstream's gate `PodsAPI`, which is off"],
-  [/^container_cpu_(cfs_burst|load)_/, 'control groups of pods have no burst, and the kernel keeps no load for each'],
-  [/^container_(file_descriptors|sockets|tasks_state|ulimits_soft)$/, 'needs a walk over every process on each scrape'],
-  [/^container_fs_(?!reads_total|writes_total)/, 'the kernel keeps these for disks and not for control groups'],
-  [/^container_(health_state|oom_events_total)$/, 'no runtime says it of a container; OOMKilled is in the status of the pod'],
-  [/^container_memory_total_(active|inactive)_file_bytes$/, 'the reader keeps the sums that decisions are made of'],
-  [/^container_spec_memory_reservation_limit_bytes$/, 'this node reserves no memory for one container'],
-  [/^container_swap_limit_bytes$/, 'the summary has use, not limits'],
-  [/^machine_(cpu_books|cpu_drawers|nvm_)/, 'no decision of this node needs it, and nobody else keeps it here'],
+  [
+    /^container_(cpu_load_d?_?average_10s|tasks_state)$/,
+    "upstream's kubelet has its reader of load switched off, so that these are always 0",
+  ],
+  [/^container_health_state$/, 'no container runtime says it by CRI; probes are under `/metrics/probes`'],
+  [/^machine_nvm_/, "needs a library for persistent memory that upstream's kubelet is not built with: always 0 there"],
 ];

@@ -18,13 +18,18 @@ export function writeMachine(
   name: MachineName = 'cgroup-v1',
   more: Readonly<Record<string, string>> = {},
 ): string {
-  const files: Record<string, string> = JSON.parse(readFileSync(new URL(`${name}.json`, MACHINES), 'utf8'));
-  for (const [path, content] of Object.entries({ ...files, ...more })) {
+  for (const [path, content] of Object.entries({ ...filesOf(name), ...more })) {
     mkdirSync(dirname(join(root, path)), { recursive: true });
     writeFileSync(join(root, path), content);
   }
   return root;
 }
+
+/** What the machine says in one of its files. */
+export const machineFile = (name: MachineName, path: string): string => filesOf(name)[path]!;
+
+const filesOf = (name: MachineName): Record<string, string> =>
+  JSON.parse(readFileSync(new URL(`${name}.json`, MACHINES), 'utf8'));
 
 /** The network namespace of a process of such a machine; `self` is the machine's own. */
 export function joinNetwork(root: string, pid: number | 'self', namespace: string): void {

@@ -65,6 +65,8 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   const measurements = {
     summary: (asked: { readonly onlyCpuAndMemory: boolean }) => stats.summary(view.statsPlace(), asked),
     cgroups: () => stats.cgroups(view.statsPlace()),
+    disks: () => stats.disks(),
+    levels: () => stats.levels(),
   };
   const flags = flagValues(argv);
   const ports = serverPorts({

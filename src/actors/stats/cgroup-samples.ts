@@ -10,6 +10,7 @@ import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
 import { podCgroups } from './pod-cgroups.ts';
+import { type ProcessFiles, processFiles } from './process-files.ts';
 
 /** As the labels of cAdvisor's metrics. */
 export interface CgroupLabels {
@@ -38,6 +39,8 @@ export interface CgroupSample {
   readonly labels: CgroupLabels | null;
   /** Of the machine (`/`) and of each pod's sandbox; `null` of all others. */
   readonly interfaces: readonly InterfaceUsage[] | null;
+  /** Of each container and sandbox; `null` of all others. */
+  readonly files: ProcessFiles | null;
 }
 
 interface Question {
@@ -68,6 +71,7 @@ export async function cgroupSamples(question: Question): Promise<CgroupSample[]>
       usage: readUsage(hierarchy, cgroup, root),
       limits: limitsOf(hierarchy, cgroup),
       labels: known?.labels ?? null,
+      files: (known?.labels.name ?? '') === '' ? null : filesOf(question, cgroup),
       interfaces: cgroup === '/' ? nodeInterfaces(root) : known?.isSandbox ? sandboxInterfaces(question, cgroup) : null,
     });
     if (samples.length % READ_AT_ONCE === 0) await setImmediate();
@@ -119,6 +123,11 @@ const podLabels = (pod: RunningPod, container: string, image: string, name: stri
 function sandboxInterfaces({ hierarchy, root }: Question, cgroup: string): InterfaceUsage[] | null {
   const pid = Number(readText(`${hierarchy.folder('memory', cgroup)}/cgroup.procs`)?.split('\n')[0] ?? '');
   return pid > 0 ? processInterfaces(root, pid) : null;
+}
+
+function filesOf({ hierarchy, root }: Question, cgroup: string): ProcessFiles | null {
+  const folder = hierarchy.folder('memory', cgroup);
+  return folder === null ? null : processFiles(folder, root);
 }
 
 function limitsOf(hierarchy: Hierarchy, cgroup: string): CgroupLimits {

@@ -18,6 +18,8 @@ export interface CpuUsage {
   readonly throttledPeriods: bigint;
   /** Nanoseconds. */
   readonly throttled: bigint;
+  /** Periods in which saved time was spent, and how much; `null` where the kernel has no bursts. */
+  readonly bursts: { readonly periods: bigint; readonly nanoseconds: bigint } | null;
   readonly pressure: PressureStall | null;
 }
 
@@ -26,6 +28,9 @@ export interface MemoryUsage {
   readonly workingSet: bigint;
   readonly rss: bigint;
   readonly cache: bigint;
+  /** File cache that was used lately, and that was not. */
+  readonly activeFile: bigint;
+  readonly inactiveFile: bigint;
   readonly mappedFile: bigint;
   readonly swap: bigint;
   readonly kernel: bigint;
@@ -34,6 +39,10 @@ export interface MemoryUsage {
   /** Highest usage since the cgroup was made; 0 where the kernel does not keep it. */
   readonly maxUsage: bigint;
   readonly failures: bigint;
+  /** Processes that were killed for want of memory; `null` where the kernel does not count them. */
+  readonly oomKills: bigint | null;
+  /** What is kept for it while others want memory; 0: nothing. */
+  readonly reservation: bigint;
   /** Bytes; `null` when unlimited. */
   readonly limit: bigint | null;
   /** Bytes of swap alone; `null` when unlimited or not counted. */
@@ -110,6 +119,7 @@ function unifiedCpu(folder: string): CpuUsage | null {
     periods: table.get('nr_periods') ?? 0n,
     throttledPeriods: table.get('nr_throttled') ?? 0n,
     throttled: micros('throttled_usec'),
+    bursts: table.has('nr_bursts') ? { periods: table.get('nr_bursts')!, nanoseconds: micros('burst_usec') } : null,
     pressure: readPressure(`${folder}/cpu.pressure`),
   };
 }
@@ -124,6 +134,8 @@ function unifiedMemory(folder: string): MemoryUsage | null {
     swap,
     maxUsage: readNumber(`${folder}/memory.peak`) ?? 0n,
     failures: events.get('max') ?? 0n,
+    oomKills: events.get('oom_kill') ?? null,
+    reservation: readNumber(`${folder}/memory.min`) ?? 0n,
     limit: readNumber(`${folder}/memory.max`),
     swapLimit: readNumber(`${folder}/memory.swap.max`),
     pressure: readPressure(`${folder}/memory.pressure`),
@@ -143,6 +155,8 @@ function unifiedRootMemory(folder: string, root: string): MemoryUsage | null {
     swap: swapTotal - (machine.get('SwapFree') ?? 0n),
     maxUsage: 0n,
     failures: 0n,
+    oomKills: null,
+    reservation: 0n,
     limit: total,
     swapLimit: swapTotal,
     pressure: readPressure(`${root}/proc/pressure/memory`),
@@ -156,6 +170,8 @@ function unifiedMemoryFields(table: ReadonlyMap<string, bigint>, usage: bigint) 
     workingSet: notNegative(usage - of('inactive_file')),
     rss: of('anon'),
     cache: of('file'),
+    activeFile: of('active_file'),
+    inactiveFile: of('inactive_file'),
     mappedFile: of('file_mapped'),
     kernel: of('kernel') || of('kernel_stack') + of('slab') + of('pagetables') + of('percpu'),
     pageFaults: of('pgfault'),
@@ -205,6 +221,9 @@ function legacyCpu(hierarchy: Hierarchy, cgroup: string): CpuUsage | null {
     periods: bandwidth.get('nr_periods') ?? 0n,
     throttledPeriods: bandwidth.get('nr_throttled') ?? 0n,
     throttled: bandwidth.get('throttled_time') ?? 0n,
+    bursts: bandwidth.has('nr_bursts')
+      ? { periods: bandwidth.get('nr_bursts')!, nanoseconds: bandwidth.get('burst_time') ?? 0n }
+      : null,
     pressure: null,
   };
 }
@@ -223,6 +242,8 @@ function legacyMemory(hierarchy: Hierarchy, cgroup: string, root: string): Memor
     workingSet: notNegative(usage - of('inactive_file')),
     rss: of('rss'),
     cache: of('cache'),
+    activeFile: of('active_file'),
+    inactiveFile: of('inactive_file'),
     mappedFile: of('mapped_file'),
     swap: of('swap'),
     kernel: readNumber(`${folder}/memory.kmem.usage_in_bytes`) ?? 0n,
@@ -230,6 +251,8 @@ function legacyMemory(hierarchy: Hierarchy, cgroup: string, root: string): Memor
     majorPageFaults: of('pgmajfault'),
     maxUsage: readNumber(`${folder}/memory.max_usage_in_bytes`) ?? 0n,
     failures: readNumber(`${folder}/memory.failcnt`) ?? 0n,
+    oomKills: readTable(`${folder}/memory.oom_control`).get('oom_kill') ?? null,
+    reservation: limited(readNumber(`${folder}/memory.soft_limit_in_bytes`)) ?? 0n,
     limit: machine?.get('MemTotal') ?? limit,
     swapLimit:
       machine?.get('SwapTotal') ?? (limit === null || withSwap === null ? null : notNegative(withSwap - limit)),

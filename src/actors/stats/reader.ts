@@ -21,6 +21,7 @@ import {
   type RuntimeCall,
 } from './inventory.ts';
 import { readMeminfo, readNumber, readText } from './kernel-text.ts';
+import { type DiskSample, machineDisks } from './machine-disks.ts';
 import { nodeInterfaces, processInterfaces } from './network.ts';
 import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
 import { etcHosts, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
@@ -38,6 +39,7 @@ import {
   usageOf,
 } from './summary-parts.ts';
 import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './summary-types.ts';
+import { countOf } from './topology.ts';
 
 export interface StatsOptions {
   /** Prefix of /proc and /sys, for a machine that is described by files. */
@@ -78,6 +80,7 @@ export class StatsReader {
   readonly #rates = new Rates();
   readonly #folders = pLimit(FOLDERS_AT_ONCE);
   #hierarchy: Promise<Hierarchy> | null = null;
+  #levels: Readonly<Record<'books' | 'drawers', number>> | null = null;
 
   constructor({ root = '', call, now = Date.now }: StatsOptions) {
     this.root = root;
@@ -115,6 +118,17 @@ export class StatsReader {
   async cgroups(node: StatsPlace): Promise<CgroupSample[]> {
     const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
     return await cgroupSamples({ hierarchy, running, podsCgroup: node.podsCgroup, root: this.root, now: this.now });
+  }
+
+  /** The machine's own file systems and disks. */
+  disks(): Promise<DiskSample[]> {
+    return machineDisks(this.root, this.now);
+  }
+
+  /** Of most machines there is none of either. */
+  levels(): Readonly<Record<'books' | 'drawers', number>> {
+    this.#levels ??= { books: countOf(this.root, 'book'), drawers: countOf(this.root, 'drawer') };
+    return this.#levels;
   }
 
   /** What one pod keeps on the node's disk. Asks the runtime only for writable layers. */

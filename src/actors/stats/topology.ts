@@ -44,7 +44,7 @@ export function readTopology(root: string): MachineTopology {
     cpus: processors(root).map((id) => ({ ...placeOf(root, id), numaNode: nodeOfCpu.get(id) ?? 0 })),
     numaNodes,
     disks: disks(root),
-    fileSystems: fileSystems(root),
+    fileSystems: mountedDisks(root),
   };
 }
 
@@ -91,7 +91,7 @@ function disks(root: string) {
 }
 
 /** Mounted from a block device; each device once, at its first mount. */
-function fileSystems(root: string) {
+export function mountedDisks(root: string): MachineTopology['fileSystems'] {
   const mounts = parseMounts(readText(`${root}/proc/self/mountinfo`) ?? '');
   const byDevice = new Map<string, { device: string; mountPoint: string; type: string }>();
   for (const { source, point, type } of mounts) {
@@ -99,4 +99,10 @@ function fileSystems(root: string) {
     byDevice.set(source, { device: source, mountPoint: point, type });
   }
   return [...byDevice.values()];
+}
+
+/** How many there are of what the CPUs of this machine are put together in; most machines have none. */
+export function countOf(root: string, level: 'book' | 'drawer'): number {
+  const ids = processors(root).map((id) => readText(`${root}${CPUS}/cpu${id}/topology/${level}_id`));
+  return new Set(ids.filter((id) => id !== null)).size;
 }

@@ -263,6 +263,8 @@ export class GoldenNode {
     const stats = {
       summary: (asked: object) => reader.summary(place, asked),
       cgroups: () => reader.cgroups(place),
+      disks: () => reader.disks(),
+      levels: () => reader.levels(),
     };
     return {
       view,

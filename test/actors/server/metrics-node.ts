@@ -18,11 +18,10 @@ import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
-import type { KubeObject } from '../../../src/machines/operations/kube.ts';
-import { BootNode, ok } from '../../machines/startup/boot-node.ts';
-import { writeMachine } from '../../support/machine-files.ts';
+import { BootNode, MACHINE_INFO, ok } from '../../machines/startup/boot-node.ts';
+import { machineFile, writeMachine } from '../../support/machine-files.ts';
 import { image, manifest } from '../../support/pods-node.ts';
-import { FakeRuntime } from '../cri/fake-runtime.ts';
+import { FakeRuntime, type Handlers } from '../cri/fake-runtime.ts';
 
 const PROBE = { exec: { command: ['true'] }, periodSeconds: 1 };
 const CONTAINER = { name: 'app', image: 'app:1', livenessProbe: PROBE };
@@ -38,7 +37,30 @@ const MEASURED: PodStats = {
   podRef: { name: 'web', namespace: 'default', uid: 'u1' },
   startTime: TIME,
   ...USE,
-  containers: [{ name: 'app', startTime: TIME, ...USE }],
+  containers: [{ name: 'app', startTime: TIME, ...USE, swap: { ...USE.swap, swapAvailableBytes: 7n } }],
+};
+
+/** The pod of the machine that is described by files. */
+const [CONTAINER_ID, SANDBOX_ID] = ['a'.repeat(64), 'b'.repeat(64)];
+const UID = '11111111-2222-3333-4444-555555555555';
+const GROUP = `sys/fs/cgroup/memory/kubepods/besteffort/pod${UID}/${CONTAINER_ID}`;
+const RUNTIME: Handlers = {
+  ListPodSandbox: () => ({
+    items: [{ id: SANDBOX_ID, created_at: '1', metadata: { uid: UID, name: 'p', namespace: 'ns' } }],
+  }),
+  ListContainers: () => ({
+    containers: [{ id: CONTAINER_ID, pod_sandbox_id: SANDBOX_ID, created_at: '2', metadata: { name: 'c' } }],
+  }),
+};
+const DISK = { name: 'sda', device: '8:0', sizeBytes: '1000' };
+/** What the recorded machine did not need: a disk that something is mounted from, and what a process has open. */
+const FILES = {
+  'proc/diskstats': '   8       0 sda 1 2 3 4000 5 6 7 8000 9 10000 11000 0 0 0 0 0 0\n',
+  'proc/self/mountinfo': `${machineFile('cgroup-v1', 'proc/self/mountinfo')}99 1 8:0 / / rw - ext4 /dev/sda rw\n`,
+  'proc/4242/fd/0': '',
+  'proc/4242/fd/1': '',
+  'proc/4242/limits': 'Max open files            1024                 4096                 files\n',
+  [`${GROUP}/memory.oom_control`]: 'oom_kill_disable 0\nunder_oom 0\noom_kill 2\n',
 };
 export const API_SERVER = '192.0.2.1:6443';
 
@@ -55,7 +77,7 @@ export async function measuredNode(): Promise<MeasuredNode> {
   const recorder = new Recorder({ journalBytes: () => 1 });
   const node = startedNode(view, recorder);
   registerNode(recorder, node.kernel);
-  const runtime = await FakeRuntime.start({});
+  const runtime = await FakeRuntime.start(RUNTIME);
   ask(new ApiClientMetrics(recorder.registry));
   await serve(new RequestMetrics(recorder.registry));
   lookAt(new RuntimeMetrics(recorder.registry).seen);
@@ -74,7 +96,10 @@ export async function measuredNode(): Promise<MeasuredNode> {
 
 function startedNode(view: KernelView, recorder: Recorder): BootNode {
   const node = new BootNode({
-    answers: { 'cri.runtimeConfig': ok({ cgroupDriver: null }) },
+    answers: {
+      'cri.runtimeConfig': ok({ cgroupDriver: null }),
+      'host.machineInfo': ok({ ...MACHINE_INFO, topology: { ...MACHINE_INFO.topology, disks: [DISK] } }),
+    },
     onTurn: (records, kernel, tookMs) => {
       view.onTurn(records, kernel);
       recorder.onTurn(records, kernel, tookMs);
@@ -95,11 +120,10 @@ function startedNode(view: KernelView, recorder: Recorder): BootNode {
 }
 
 /** What the records of a start with an API server would say of its Node. */
-function registerNode(recorder: Recorder, { now, snapshotOf }: Kernel): void {
+function registerNode(recorder: Recorder, kernel: Kernel): void {
   const [create, report] = ['kubelet/nodeStatus/registration/create', 'kubelet/nodeStatus/patch'];
   const body = { status: { conditions: [{ type: 'Ready', status: 'True' }] } };
-  const turn = (...records: object[]) =>
-    recorder.onTurn(records as unknown as KernelRecord[], { now, snapshotOf } as unknown as Kernel, 0.1);
+  const turn = (...records: object[]) => recorder.onTurn(records as unknown as KernelRecord[], kernel, 0.1);
   turn({ k: 'effect', id: -2, name: 'kube.create', at: create, class: 'once', input: {} });
   turn({ k: 'result', id: -2, at: create, name: 'kube.create', output: {} });
   turn({ k: 'effect', id: -3, name: 'kube.patch', at: report, class: 'idempotent', input: { body } });
@@ -126,7 +150,7 @@ async function serve(requests: RequestMetrics): Promise<void> {
   requests.streamed('portForward');
   requests.auth.shown(Date.now() + 60_000);
   const status = { authenticated: true, user: { username: 'u' } };
-  const create: Create = async () => ({ metadata: { name: '' }, status }) as unknown as KubeObject;
+  const create: Create = async () => ({ metadata: { name: '' }, status });
   const review = tokenReviewer(create, { tokenMs: 60_000 }, requests.auth.tokens);
   await review('token');
   await review('token');
@@ -146,13 +170,15 @@ function measure(view: KernelView, runtime: FakeRuntime, directory: string) {
   const client = connectRuntime({ endpoint: runtime.endpoint });
   const reader = new StatsReader({
     call: (name, request, limits) => client.call(name, request, limits),
-    root: writeMachine(join(directory, 'machine')),
+    root: writeMachine(join(directory, 'machine'), 'cgroup-v1', FILES),
   });
   return {
     summary: async (asked: { readonly onlyCpuAndMemory: boolean }) => ({
       ...(await reader.summary(view.statsPlace(), asked)),
       pods: [MEASURED],
     }),
+    disks: () => reader.disks(),
+    levels: () => reader.levels(),
     cgroups: async () => {
       const [machine, ...rest] = await reader.cgroups(view.statsPlace());
       const limited = { ...machine!, limits: { cpuShares: 2n, cpuQuotaUs: 10_000n, cpuPeriodUs: 100_000n } };

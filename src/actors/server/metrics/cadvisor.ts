@@ -1,7 +1,9 @@
 /** The metrics of `/metrics/cadvisor`, from one reading of all control groups. Names and labels are cAdvisor's. */
 import type { CgroupSample } from '../../stats/cgroup-samples.ts';
 import type { DeviceIo } from '../../stats/cgroup-usage.ts';
+import type { DiskSample } from '../../stats/machine-disks.ts';
 import type { InterfaceUsage } from '../../stats/network.ts';
+import { DISK_FAMILIES, diskSamples } from './disk-families.ts';
 import type { Family, FamilyType, Sample } from './family.ts';
 
 const NANOSECONDS = 1e9;
@@ -32,6 +34,13 @@ const device =
   ({ usage }) =>
     usage.io.devices.map((each) => ({ value: each[field], labels: { device: each.device } }));
 
+const GROUP_DISKS: Readonly<Record<string, Reader>> = {
+  container_fs_reads_bytes_total: device('readBytes'),
+  container_fs_writes_bytes_total: device('writtenBytes'),
+  container_fs_reads_total: device('reads'),
+  container_fs_writes_total: device('writes'),
+};
+
 const DEFINITIONS: Readonly<Record<string, Definition>> = {
   container_cpu_usage_seconds_total: counter('Cumulative cpu time consumed in seconds.', ({ usage }) =>
     usage.cpu === null ? [] : [{ value: seconds(usage.cpu.usage)!, labels: { cpu: 'total' } }],
@@ -51,6 +60,13 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
   container_cpu_cfs_throttled_seconds_total: counter(
     'Total time duration the container has been throttled.',
     ({ usage, limits }) => (limits.cpuQuotaUs === null ? null : seconds(usage.cpu?.throttled)),
+  ),
+  container_cpu_cfs_burst_periods_total: counter('Number of periods when burst occurs.', ({ usage, limits }) =>
+    limits.cpuQuotaUs === null ? null : usage.cpu?.bursts?.periods,
+  ),
+  container_cpu_cfs_burst_seconds_total: counter(
+    'Total time duration the container has been bursted.',
+    ({ usage, limits }) => (limits.cpuQuotaUs === null ? null : seconds(usage.cpu?.bursts?.nanoseconds)),
   ),
   container_memory_cache: gauge('Number of bytes of page cache memory.', ({ usage }) => usage.memory?.cache),
   container_memory_failcnt: counter('Number of memory usage hits limits', ({ usage }) => usage.memory?.failures),
@@ -73,15 +89,23 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
   ),
   container_memory_rss: gauge('Size of RSS in bytes.', ({ usage }) => usage.memory?.rss),
   container_memory_swap: gauge('Container swap usage in bytes.', ({ usage }) => usage.memory?.swap),
+  container_memory_total_active_file_bytes: gauge(
+    'Current total active file in bytes.',
+    ({ usage }) => usage.memory?.activeFile,
+  ),
+  container_memory_total_inactive_file_bytes: gauge(
+    'Current total inactive file in bytes.',
+    ({ usage }) => usage.memory?.inactiveFile,
+  ),
+  container_oom_events_total: counter(
+    'Count of out of memory events observed for the container',
+    ({ usage }) => usage.memory?.oomKills,
+  ),
   container_memory_usage_bytes: gauge(
     'Current memory usage in bytes, including all memory regardless of when it was accessed',
     ({ usage }) => usage.memory?.usage,
   ),
   container_memory_working_set_bytes: gauge('Current working set in bytes.', ({ usage }) => usage.memory?.workingSet),
-  container_fs_reads_total: counter('Cumulative count of reads completed', device('reads')),
-  container_fs_writes_total: counter('Cumulative count of writes completed', device('writes')),
-  container_fs_reads_bytes_total: counter('Cumulative count of bytes read', device('readBytes')),
-  container_fs_writes_bytes_total: counter('Cumulative count of bytes written', device('writtenBytes')),
   container_network_receive_bytes_total: counter('Cumulative count of bytes received', network('rxBytes')),
   container_network_receive_errors_total: counter(
     'Cumulative count of errors encountered while receiving',
@@ -108,6 +132,12 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
     'Maximum number of threads allowed inside the container, infinity if value is zero',
     ({ usage }) => (usage.pids === null ? null : (usage.pids.limit ?? 0)),
   ),
+  container_file_descriptors: gauge('Number of open file descriptors for the container.', ({ files }) => files?.open),
+  container_sockets: gauge('Number of open sockets for the container.', ({ files }) => files?.sockets),
+  container_ulimits_soft: gauge(
+    'Soft ulimit values for the container root process. Unlimited if -1, except priority and nice',
+    ({ files }) => (files?.openLimit == null ? [] : [{ value: files.openLimit, labels: { ulimit: 'max_open_files' } }]),
+  ),
   container_last_seen: gauge('Last time a container was seen by the exporter', ({ atMs }) =>
     Math.floor(atMs / MS_PER_SECOND),
   ),
@@ -120,13 +150,23 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
   container_spec_memory_limit_bytes: fixed('Memory limit for the container.', ({ usage }) =>
     usage.memory === null ? null : (usage.memory.limit ?? 0),
   ),
+  container_spec_memory_reservation_limit_bytes: fixed(
+    'Memory reservation limit for the container.',
+    ({ usage }) => usage.memory?.reservation,
+  ),
   container_spec_memory_swap_limit_bytes: fixed('Memory swap limit for the container.', ({ usage }) =>
     usage.memory === null ? null : (usage.memory.swapLimit ?? 0),
   ),
 };
 
+interface Machine {
+  readonly disks: readonly DiskSample[];
+  /** By major and minor number, what a disk is called: `sda`. */
+  readonly names: ReadonlyMap<string, string>;
+}
+
 /** `null`: the control groups could not be read. */
-export function cadvisorFamilies(samples: readonly CgroupSample[] | null): Family[] {
+export function cadvisorFamilies(samples: readonly CgroupSample[] | null, machine: Machine): Family[] {
   const families = Object.entries(DEFINITIONS).map(([name, { help, type, read, isFixed }]) => ({
     name,
     help,
@@ -139,7 +179,31 @@ export function cadvisorFamilies(samples: readonly CgroupSample[] | null): Famil
     type: 'gauge',
     samples: [{ labels: {}, value: samples === null ? 1 : 0 }],
   };
-  return [...families, error];
+  return [...families, ...diskFamilies(samples ?? [], machine), error];
+}
+
+/** Of the machine what its disks count themselves; of groups what they had done there. */
+function diskFamilies(samples: readonly CgroupSample[], { disks, names }: Machine): Family[] {
+  const counted = new Set(disks.map(({ device }) => device));
+  const ofGroups = (name: string): Sample[] => {
+    const read = GROUP_DISKS[name];
+    if (read === undefined) return [];
+    return samples
+      .flatMap((sample) => samplesOf(sample, read, false))
+      .map((sample): Sample => ({ ...sample, labels: renamed(sample.labels, names) }))
+      .filter(({ labels }) => labels['id'] !== '/' || !counted.has(labels['device'] ?? ''));
+  };
+  return Object.entries(DISK_FAMILIES).map(([name, definition]) => ({
+    name,
+    help: definition.help,
+    type: definition.type,
+    samples: [...diskSamples(disks, definition), ...ofGroups(name)],
+  }));
+}
+
+function renamed(labels: Sample['labels'], names: ReadonlyMap<string, string>): Sample['labels'] {
+  const name = names.get(labels['device'] ?? '');
+  return name === undefined ? labels : { ...labels, device: `/dev/${name}` };
 }
 
 function samplesOf(sample: CgroupSample, read: Reader, isFixed: boolean): Sample[] {

@@ -3,7 +3,10 @@ import { type MachineInfo, physicalCoresOf, socketsOf } from '../../../machines/
 import type { Family } from './family.ts';
 
 /** `null`: it is not known yet. */
-export function machineFamilies(machine: MachineInfo | null): Family[] {
+export function machineFamilies(
+  machine: MachineInfo | null,
+  levels: Readonly<Record<'books' | 'drawers', number>>,
+): Family[] {
   const { machineId = '', systemUuid = '', bootId = '' } = machine ?? {};
   const labels = { boot_id: bootId, machine_id: machineId, system_uuid: systemUuid };
   const gauge = (
@@ -18,6 +21,8 @@ export function machineFamilies(machine: MachineInfo | null): Family[] {
     samples: value === null ? [] : [{ labels: own, value }],
   });
   return [
+    gauge('machine_cpu_books', 'Number of CPU books.', machine && levels.books),
+    gauge('machine_cpu_drawers', 'Number of CPU drawers.', machine && levels.drawers),
     gauge('machine_cpu_cores', 'Number of logical CPU cores.', machine && machine.cores),
     gauge('machine_cpu_physical_cores', 'Number of physical CPU cores.', machine && physicalCoresOf(machine.topology)),
     gauge('machine_cpu_sockets', 'Number of CPU sockets.', machine && socketsOf(machine.topology)),

@@ -5,6 +5,7 @@
  */
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { CgroupSample } from '../../stats/cgroup-samples.ts';
+import type { DiskSample } from '../../stats/machine-disks.ts';
 import type { Summary } from '../../stats/summary-types.ts';
 import type { NodeView } from '../node-view.ts';
 import { cadvisorFamilies } from './cadvisor.ts';
@@ -33,6 +34,9 @@ export interface NodeMetrics {
 export interface Measurements {
   summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
   cgroups(): Promise<readonly CgroupSample[]>;
+  disks(): Promise<readonly DiskSample[]>;
+  /** How many books and drawers its CPUs are in. */
+  levels(): Readonly<Record<'books' | 'drawers', number>>;
 }
 
 export interface MetricsOptions {
@@ -71,10 +75,12 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
       ];
       return [...families, registeredCounts(families)];
     },
-    cadvisor: async () => [
-      ...cadvisorFamilies(await measurements.cgroups().catch(() => null)),
-      ...machineFamilies(view.machine()),
-    ],
+    cadvisor: async () => {
+      const machine = view.machine();
+      const names = new Map(machine?.topology.disks.map(({ device, name }) => [device, name]));
+      const [samples, disks] = await Promise.all([measurements.cgroups().catch(() => null), measurements.disks()]);
+      return [...cadvisorFamilies(samples, { disks, names }), ...machineFamilies(machine, measurements.levels())];
+    },
     resource: async () => resourceFamilies(await measurements.summary({ onlyCpuAndMemory: true }).catch(() => null)),
     probes: async () => [...(await familiesOf(recorder.probeRegistry)), startTime()],
     slis: async () => [...healthchecks.families(view), startTime()],

@@ -16,6 +16,8 @@ const HELP = {
   container_memory_working_set_bytes: '[STABLE] Current working set of the container in bytes',
   container_swap_usage_bytes:
     '[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems',
+  container_swap_limit_bytes:
+    '[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems',
   container_start_time_seconds: '[STABLE] Start time of the container since unix epoch in seconds',
 } as const;
 
@@ -62,5 +64,9 @@ function usage(of: 'node' | 'pod' | 'container', { cpu, memory, swap }: Measured
   }
   if (swap?.swapUsageBytes !== undefined) {
     add(`${of}_swap_usage_bytes`, { ...at(swap.time), value: Number(swap.swapUsageBytes) });
+  }
+  if (of === 'container' && swap?.swapAvailableBytes !== undefined) {
+    const limit = swap.swapAvailableBytes + (swap.swapUsageBytes ?? 0n);
+    add('container_swap_limit_bytes', { ...at(swap.time), value: Number(limit) });
   }
 }

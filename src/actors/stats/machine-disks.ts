@@ -1,0 +1,80 @@
+/**
+ * How full the machine's own file systems are, and what their disks have done.
+ *
+ * Formats: proc_pid_mountinfo(5), and Documentation/admin-guide/iostats of the kernel. A file system that does not
+ * answer costs its own numbers and nothing else.
+ */
+import { realpathSync } from 'node:fs';
+import { basename } from 'node:path';
+import { withStranger } from '../host/strangers.ts';
+import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
+import { readText } from './kernel-text.ts';
+import { mountedDisks } from './topology.ts';
+
+/** Since the machine started. */
+export interface DiskActivity {
+  readonly reads: bigint;
+  readonly readsMerged: bigint;
+  readonly sectorsRead: bigint;
+  readonly readMs: bigint;
+  readonly writes: bigint;
+  readonly writesMerged: bigint;
+  readonly sectorsWritten: bigint;
+  readonly writeMs: bigint;
+  /** Under way now. */
+  readonly current: bigint;
+  /** In which anything was under way. */
+  readonly busyMs: bigint;
+  /** The same, times what was under way. */
+  readonly weightedMs: bigint;
+}
+
+export interface DiskSample {
+  /** `/dev/sda1` */
+  readonly device: string;
+  readonly atMs: number;
+  /** `null`: it does not answer. */
+  readonly usage: FileSystemUsage | null;
+  /** `null`: the kernel does not count it. */
+  readonly activity: DiskActivity | null;
+}
+
+/** Of each disk that something is mounted from. `root` is the prefix of /proc. */
+export async function machineDisks(root: string, now: () => number): Promise<DiskSample[]> {
+  const activity = diskActivity(readText(`${root}/proc/diskstats`) ?? '');
+  return await Promise.all(
+    mountedDisks(root).map(async ({ device, mountPoint }) => ({
+      device,
+      usage: await withStranger(mountPoint, () => fileSystemUsage(mountPoint)).catch(() => null),
+      activity: activity.get(kernelName(device)) ?? null,
+      atMs: now(),
+    })),
+  );
+}
+
+/** Of `/dev/mapper/x` the kernel counts `dm-0`. */
+function kernelName(device: string): string {
+  try {
+    return basename(realpathSync(device));
+  } catch {
+    return basename(device);
+  }
+}
+
+const FIELDS = 11;
+
+/** By name of the disk. */
+export function diskActivity(diskstats: string): ReadonlyMap<string, DiskActivity> {
+  const lines = diskstats.split('\n').flatMap((line): [string, DiskActivity][] => {
+    const [, , name = '', ...columns] = line.trim().split(/\s+/);
+    const numbers = columns.slice(0, FIELDS);
+    if (numbers.length < FIELDS || !numbers.every((each) => /^\d+$/.test(each))) return [];
+    const [reads, readsMerged, sectorsRead, readMs, writes, writesMerged, sectorsWritten, writeMs, ...rest] =
+      numbers.map(BigInt) as [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, ...bigint[]];
+    const [current, busyMs, weightedMs] = rest as [bigint, bigint, bigint];
+    const read = { reads, readsMerged, sectorsRead, readMs };
+    const written = { writes, writesMerged, sectorsWritten, writeMs };
+    return [[name, { ...read, ...written, current, busyMs, weightedMs }]];
+  });
+  return new Map(lines);
+}
