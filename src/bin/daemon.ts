@@ -161,7 +161,11 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...volumePorts({ vault }),
     ...containerLogPorts(),
     ...userNamespacePorts(),
-    ...credentialPorts({ vault, warn: (message) => printLine('warn', 'credentials', message) }),
+    ...credentialPorts({
+      vault,
+      accounts: new ServiceAccounts(kube),
+      warn: (message) => printLine('warn', 'credentials', message),
+    }),
     ...healthzPorts(),
     ...certificatePorts({ vault }),
     ...kube.ports,

@@ -197,6 +197,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
     node: null,
     clients: null,
     runtime: null,
+    pullsByServiceAccount: false,
     machineInfo: null,
     cgroups: null,
     resources: null,

@@ -89,6 +89,8 @@ export interface NodeSettings {
   readonly hostsFile: string;
   /** Who may use an image that is there; absent: everybody, and nothing is recorded of pulls. */
   readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
+  /** Some credential provider plugin is given tokens of the pods' service accounts. */
+  readonly pullsByServiceAccount?: boolean;
   readonly serializeImagePulls: boolean;
   /** 0: no limit. */
   readonly maxParallelImagePulls: number;

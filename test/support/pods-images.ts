@@ -23,6 +23,8 @@ export class ImageRights {
   readonly locked = new Map<string, string>();
   /** Logins of the node itself. */
   readonly nodeLogins: string[] = [];
+  /** By service account, what a plugin has for it: a new one for each pod. */
+  readonly accountLogins = new Map<string, (uid: string) => string>();
   readonly intents = new Set<string>();
   /** By image id and repository. */
   readonly records = new Map<string, Record<string, PulledCredentials>>();
@@ -36,9 +38,19 @@ export class ImageRights {
   }
 
   readonly handlers = {
-    'images.credentials': ({ secrets }: InputOf<Operations['images.credentials']>) => {
-      const own = secrets.map(({ namespace, name, version }) => credential(version, { namespace, name, uid: '' }));
-      return { credentials: [...own, ...this.nodeLogins.map((login) => credential(login, null))] };
+    'images.credentials': ({ secrets, pod }: InputOf<Operations['images.credentials']>) => {
+      const own = secrets.map(({ namespace, name, version }) =>
+        credential(version, { kind: 'Secret', namespace, name, uid: '' }),
+      );
+      const login = this.accountLogins.get(pod?.serviceAccount ?? '')?.(pod?.uid ?? '');
+      const source = {
+        kind: 'ServiceAccount',
+        namespace: 'default',
+        name: pod?.serviceAccount ?? '',
+        uid: 'sa',
+      } as const;
+      const ofAccount = login === undefined ? [] : [credential(login, source)];
+      return { credentials: [...own, ...this.nodeLogins.map((each) => credential(each, null)), ...ofAccount] };
     },
     'images.pullRecord': ({ image, imageRef }: InputOf<Operations['images.pullRecord']>) => ({
       intended: this.intents.has(image),
@@ -55,8 +67,11 @@ export class ImageRights {
     'images.recordPulled': (input: InputOf<Operations['images.recordPulled']>) => {
       const { image, imageRef, repository, credentials } = input;
       const record = { ...this.records.get(imageRef) };
-      const before = record[repository]?.secrets ?? [];
-      if (credentials) record[repository] = { ...credentials, secrets: [...before, ...credentials.secrets] };
+      const { secrets: before = [], accounts = [] } = record[repository] ?? {};
+      if (credentials) {
+        const secrets = [...before, ...credentials.secrets];
+        record[repository] = { ...credentials, secrets, accounts: [...accounts, ...(credentials.accounts ?? [])] };
+      }
       this.records.set(imageRef, record);
       this.intents.delete(image);
       return null;
@@ -66,7 +81,7 @@ export class ImageRights {
       for (const imageRef of this.records.keys()) if (!keep.includes(imageRef)) this.records.delete(imageRef);
       return null;
     },
-    'images.registerProviders': () => null,
+    'images.registerProviders': () => ({ usesAccounts: false }),
   } satisfies { [N in keyof Operations & `images.${string}`]: (input: never) => OutputOf<Operations[N]> };
 }
 

@@ -11,14 +11,15 @@ import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { AuthConfig } from '../../machines/api/cri.ts';
-import type { imageOperations, PullCredential, SecretCoordinates } from '../../machines/operations/image.ts';
+import type { CredentialSource, imageOperations, PullCredential, PullingPod } from '../../machines/operations/image.ts';
 import type { ConfigObject } from '../../machines/operations/volume.ts';
 import { goJson } from '../../machines/pods/spec/hash.ts';
 import { dockerConfigJson, dockercfg, type Login, type Logins, nodeLogins } from './docker-config.ts';
 import { type Held, Keyring } from './keyring.ts';
 import { Plugin } from './plugin.ts';
-import { readProviders } from './provider-config.ts';
+import { type Provider, readProviders } from './provider-config.ts';
 import { recordPorts } from './pull-records.ts';
+import type { ServiceAccounts } from './service-accounts.ts';
 
 export interface CredentialOptions {
   readonly vault: Vault;
@@ -28,26 +29,30 @@ export interface CredentialOptions {
   readonly environment?: NodeJS.ProcessEnv;
   /** Milliseconds; for the life of cached answers. */
   readonly now?: () => number;
+  /** Absent on a node that runs alone. */
+  readonly accounts?: ServiceAccounts;
 }
 
-type Source = SecretCoordinates | null;
+type Source = CredentialSource | null;
 
 export function credentialPorts(options: CredentialOptions): Ports<typeof imageOperations> {
   const { vault, warn = () => {}, environment = process.env, now = steadyNow } = options;
   const workingDirectory = options.workingDirectory ?? process.cwd();
+  const accounts = options.accounts ? { accounts: options.accounts } : {};
   let plugins: readonly Plugin[] = [];
   return {
     ...recordPorts(vault),
-    'images.registerProviders': async ({ input: { config, binDir } }) => {
-      plugins = config === '' && binDir === '' ? [] : await registered(config, binDir, now);
-      return null;
+    'images.registerProviders': async ({ input: { config, binDir, tokens } }) => {
+      const providers = config === '' && binDir === '' ? [] : await readyProviders(config, binDir, tokens);
+      plugins = providers.map((provider) => new Plugin(provider, { binDir, now, ...accounts }));
+      return { usesAccounts: plugins.some(({ usesAccounts }) => usesAccounts) };
     },
-    'images.credentials': async ({ input: { root, repository, secrets } }) => {
+    'images.credentials': async ({ input: { root, repository, secrets, pod }, signal }) => {
       const home = environment['HOME'] ?? '';
       const rings = [
         secretRing(secrets, vault),
         nodeRing(await nodeLogins({ root, workingDirectory, home })),
-        await pluginRing(plugins, repository, warn),
+        await pluginRing(plugins, { repository, pod, signal }, warn),
       ];
       const found = rings.flatMap((ring) => ring.lookup(repository));
       return { credentials: found.map((each) => sealed(each, vault)) };
@@ -55,13 +60,13 @@ export function credentialPorts(options: CredentialOptions): Ports<typeof imageO
   };
 }
 
-async function registered(config: string, binDir: string, now: () => number): Promise<readonly Plugin[]> {
+async function readyProviders(config: string, binDir: string, tokens: boolean): Promise<readonly Provider[]> {
   if (binDir === '' || !statSync(binDir, { throwIfNoEntry: false })) {
     throw new OperationError(`plugin binary directory ${binDir} did not exist`, { code: 'ENOENT' });
   }
-  const providers = await readProviders(config);
+  const providers = await readProviders(config, tokens);
   for (const { name } of providers) requireExecutable(join(binDir, name));
-  return providers.map((provider) => new Plugin(provider, binDir, now));
+  return providers;
 }
 
 /** Go's LookPath gives no path where it finds nothing: hence the two blanks. */
@@ -91,7 +96,7 @@ function secretRing(secrets: readonly ConfigObject[], vault: Vault): Keyring<Sou
     const content = key === undefined ? undefined : data[key];
     if (content === undefined || decode === undefined) continue;
     try {
-      ring.add(decode(opened(content, vault)), { namespace, name, uid });
+      ring.add(decode(opened(content, vault)), { kind: 'Secret', namespace, name, uid });
     } catch (error) {
       const message = `pull secret ${namespace}/${name}: ${(error as Error).message}`;
       throw new OperationError(message, { code: 'INVALID_ARGUMENT' });
@@ -113,14 +118,26 @@ function nodeRing(logins: Logins): Keyring<Source> {
   return ring;
 }
 
-async function pluginRing(plugins: readonly Plugin[], repository: string, warn: (message: string) => void) {
+interface Lookup {
+  readonly repository: string;
+  readonly pod: PullingPod | null;
+  readonly signal: AbortSignal;
+}
+
+/** A plugin that fails gives nothing, and says why; the others are asked all the same. */
+async function pluginRing(
+  plugins: readonly Plugin[],
+  { repository, pod, signal }: Lookup,
+  warn: (message: string) => void,
+) {
   const ring = new Keyring<Source>();
   for (const plugin of plugins) {
-    const logins = await plugin.logins(repository).catch((error: Error) => {
-      warn(`Failed getting credential from external registry credential provider: ${error.message}`);
-      return {};
-    });
-    ring.add(logins, null);
+    try {
+      const { logins, account } = await plugin.logins(repository, pod, signal);
+      ring.add(logins, account && { kind: 'ServiceAccount', ...account });
+    } catch (error) {
+      warn((error as Error).message);
+    }
   }
   return ring;
 }

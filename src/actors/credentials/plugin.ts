@@ -2,20 +2,25 @@
  * A credential provider plugin: a program that is given the name of an image and answers with logins.
  *
  * Protocol: `CredentialProviderRequest` on stdin, `CredentialProviderResponse` on stdout, in the version that the
- * configuration names. Owns the cache of its answers, by image, registry, or for everything, as the answer says.
- * Invariants: one image is asked for once at a time; an answer of more than {@link MAX_ANSWER_BYTES} or after
- * {@link DEADLINE_MS} is none; no error quotes an answer.
+ * configuration names; with the token and annotations of the pod's service account where the configuration wants them.
+ * Owns the cache of its answers, by image, registry, or for everything, as the answer says.
+ * Invariants: an answer for one service account is never given to another; one image is asked for once at a time; an
+ * answer of more than {@link MAX_ANSWER_BYTES} or after {@link DEADLINE_MS} is none; no error quotes an answer.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
+import type { PullingPod, SourceCoordinates } from '../../machines/operations/image.ts';
 import { decodeAs, isObject } from '../../machines/startup/configuration/decode.ts';
 import { millisecondsOf } from '../../machines/startup/configuration/duration.ts';
 import { duration, named, plain, pointer, string, struct } from '../../machines/startup/configuration/field-types.ts';
+import { quote } from '../../machines/startup/configuration/go-text.ts';
 import { readTypeMeta } from '../../machines/startup/configuration/source.ts';
 import { dockercfg, type Logins } from './docker-config.ts';
-import type { Provider } from './provider-config.ts';
+import type { Provider, TokenAttributes } from './provider-config.ts';
 import { matches } from './registry-url.ts';
+import type { ServiceAccounts } from './service-accounts.ts';
 
 /** Upstream's: time enough for a plugin that tries a failed request again. */
 const DEADLINE_MS = 60_000;
@@ -25,7 +30,10 @@ const MAX_ANSWER_BYTES = 1_048_576;
 const MAX_COMPLAINT_BYTES = 1_024;
 /** Answers that are kept; a node has a few hundred images. */
 const MAX_CACHED = 10_000;
-const GLOBAL_KEY = 'global';
+const GLOBAL_SCOPE = 'global';
+
+const cacheKey = (scope: string, owner: string): string => JSON.stringify([scope, owner]);
+const hashOf = (token = ''): string => (token === '' ? '' : createHash('sha256').update(token).digest('hex'));
 
 const login = struct('v1.AuthConfig', [plain('username', string), plain('password', string)]);
 const responseType = struct('v1.CredentialProviderResponse', [
@@ -51,60 +59,153 @@ interface Cached {
   readonly expiresAtMs: number;
 }
 
+/** On whose behalf a plugin is asked; `null`: of the node. */
+interface Principal {
+  readonly account: SourceCoordinates;
+  readonly token: string;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+export interface PluginAnswer {
+  readonly logins: Logins;
+  /** The service account that they are for; `null`: they are the node's. */
+  readonly account: SourceCoordinates | null;
+}
+
+const NOTHING: PluginAnswer = { logins: {}, account: null };
+
+interface PluginOptions {
+  readonly binDir: string;
+  readonly now?: () => number;
+  /** Absent: no pod has a service account. */
+  readonly accounts?: ServiceAccounts;
+}
+
 export class Plugin {
   readonly #provider: Provider;
   readonly #binDir: string;
   readonly #now: () => number;
+  readonly #accounts: ServiceAccounts | undefined;
   readonly #cache = new Map<string, Cached>();
   readonly #asked = new Map<string, Promise<Answer>>();
 
-  constructor(provider: Provider, binDir: string, now: () => number = steadyNow) {
+  constructor(provider: Provider, { binDir, now = steadyNow, accounts }: PluginOptions) {
     this.#provider = provider;
     this.#binDir = binDir;
     this.#now = now;
+    this.#accounts = accounts;
   }
 
   get name(): string {
     return this.#provider.name;
   }
 
-  /** Logins for this image; none where the plugin is not for it. Rejects with upstream's text. */
-  async logins(image: string): Promise<Logins> {
-    const { matchImages, tokenAttributes } = this.#provider;
-    if (!matchImages.some((pattern) => matches(pattern, image))) return {};
-    // Without an API server no pod has a service account, and this plugin asks for one.
-    if (tokenAttributes?.requireServiceAccount === true) return {};
-    const cached = this.#cached(image);
-    if (cached) return cached;
-    const asked = this.#asked.get(image) ?? this.#ask(image);
-    this.#asked.set(image, asked);
-    const answer = await asked.finally(() => this.#asked.delete(image));
-    this.#keep(image, answer);
-    return answer.logins;
+  /** It is asked on behalf of service accounts. */
+  get usesAccounts(): boolean {
+    return this.#provider.tokenAttributes !== undefined;
   }
 
-  #cached(image: string): Logins | undefined {
+  /** Logins for this image; none where the plugin is not for it. Rejects with upstream's text. */
+  async logins(image: string, pod: PullingPod | null, signal: AbortSignal): Promise<PluginAnswer> {
+    const { matchImages, tokenAttributes } = this.#provider;
+    if (!matchImages.some((pattern) => matches(pattern, image))) return NOTHING;
+    const hasAccount = pod !== null && pod.serviceAccount !== '' && this.#accounts !== undefined;
+    if (tokenAttributes === undefined || !hasAccount) {
+      return tokenAttributes?.requireServiceAccount === true ? NOTHING : await this.#answer(image, null);
+    }
+    const principal = await this.#principal(tokenAttributes, pod, this.#accounts, signal);
+    return principal === null ? NOTHING : await this.#answer(image, principal);
+  }
+
+  /** `null`: the service account lacks an annotation by which it would opt in. */
+  async #principal(
+    attributes: TokenAttributes,
+    pod: PullingPod,
+    accounts: ServiceAccounts,
+    signal: AbortSignal,
+  ): Promise<Principal | null> {
+    const { namespace, serviceAccount: name } = pod;
+    const needed = attributes.requiredServiceAccountAnnotationKeys ?? [];
+    const optional = attributes.optionalServiceAccountAnnotationKeys ?? [];
+    const failed = (what: string) => (error: Error) => {
+      throw new Error(`${what} ${namespace}/${name}: ${error.message}`);
+    };
+    const { uid, annotations } = await accounts.get(pod, signal).catch(failed('Failed to get service account'));
+    if (needed.some((key) => !Object.hasOwn(annotations, key))) return null;
+    const audience = attributes.serviceAccountTokenAudience ?? '';
+    const token = await accounts.token(pod, uid, audience, signal).catch(failed('Error getting service account token'));
+    const told = [...needed, ...optional].filter((key) => Object.hasOwn(annotations, key)).toSorted();
+    const entries = told.map((key) => [key, annotations[key] ?? ''] as const);
+    return { account: { namespace, name, uid }, token, annotations: Object.fromEntries(entries) };
+  }
+
+  async #answer(image: string, principal: Principal | null): Promise<PluginAnswer> {
+    const account = principal?.account ?? null;
+    const owner = this.#ownerOf(principal);
+    const cached = this.#cached(image, owner);
+    if (cached) return { logins: cached, account };
+    const key = JSON.stringify([image, owner, hashOf(principal?.token)]);
+    const asked = this.#asked.get(key) ?? this.#ask(image, principal);
+    this.#asked.set(key, asked);
+    const answer = await asked
+      .catch((error: Error) => {
+        throw new Error(`Failed getting credential from external registry credential provider: ${error.message}`);
+      })
+      .finally(() => this.#asked.delete(key));
+    this.#refuseEcho(image, answer, principal);
+    this.#keep(image, owner, answer);
+    return { logins: answer.logins, account };
+  }
+
+  /** Whose an answer is: part of the key under which it is kept. */
+  #ownerOf(principal: Principal | null): string {
+    if (principal === null) return '';
+    const { account, token, annotations } = principal;
+    const { namespace, name, uid } = account;
+    const isOfToken = this.#provider.tokenAttributes?.cacheType === 'Token';
+    return JSON.stringify([namespace, name, uid, annotations, isOfToken ? hashOf(token) : '']);
+  }
+
+  /** A token is good for one pod; kept for its service account it would go to others. */
+  #refuseEcho(image: string, { logins }: Answer, principal: Principal | null): void {
+    if (principal === null || this.#provider.tokenAttributes?.cacheType === 'Token') return;
+    if (!Object.values(logins).some(({ password }) => password === principal.token)) return;
+    throw new Error(
+      `Credential provider plugin returned the service account token as the password for image ${quote(image)}, ` +
+        "which is not allowed when service account cache type is not set to 'Token'",
+    );
+  }
+
+  #cached(image: string, owner: string): Logins | undefined {
     const nowMs = this.#now();
     for (const [key, { expiresAtMs }] of this.#cache) if (expiresAtMs < nowMs) this.#cache.delete(key);
-    const keys = [`image ${image}`, `registry ${registryOf(image)}`, GLOBAL_KEY];
-    return keys.map((key) => this.#cache.get(key)).find((entry) => entry !== undefined)?.logins;
+    const scopes = [`image ${image}`, `registry ${registryOf(image)}`, GLOBAL_SCOPE];
+    const kept = scopes.map((scope) => this.#cache.get(cacheKey(scope, owner)));
+    return kept.find((entry) => entry !== undefined)?.logins;
   }
 
-  #keep(image: string, { cacheKeyType, cacheDuration, logins }: Answer): void {
+  #keep(image: string, owner: string, { cacheKeyType, cacheDuration, logins }: Answer): void {
     const ms = millisecondsOf(cacheDuration ?? this.#provider.defaultCacheDuration);
     if (ms === 0) return;
-    const keys: Readonly<Record<string, string>> = {
+    const scopes: Readonly<Record<string, string>> = {
       Image: `image ${image}`,
       Registry: `registry ${registryOf(image)}`,
-      Global: GLOBAL_KEY,
+      Global: GLOBAL_SCOPE,
     };
     if (this.#cache.size >= MAX_CACHED) this.#cache.delete(this.#cache.keys().next().value!);
-    this.#cache.set(keys[cacheKeyType]!, { logins, expiresAtMs: this.#now() + ms });
+    this.#cache.set(cacheKey(scopes[cacheKeyType]!, owner), { logins, expiresAtMs: this.#now() + ms });
   }
 
-  async #ask(image: string): Promise<Answer> {
+  async #ask(image: string, principal: Principal | null): Promise<Answer> {
     const { apiVersion } = this.#provider;
-    const request = { kind: 'CredentialProviderRequest', apiVersion, image };
+    const { token, annotations = {} } = principal ?? {};
+    const request = {
+      kind: 'CredentialProviderRequest',
+      apiVersion,
+      image,
+      ...(token === undefined ? {} : { serviceAccountToken: token }),
+      ...(Object.keys(annotations).length === 0 ? {} : { serviceAccountAnnotations: annotations }),
+    };
     return decodeAnswer(await this.#run(image, `${JSON.stringify(request)}\n`), apiVersion);
   }
 

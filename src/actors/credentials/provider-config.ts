@@ -46,7 +46,7 @@ export interface Provider {
   readonly tokenAttributes?: TokenAttributes;
 }
 
-interface TokenAttributes {
+export interface TokenAttributes {
   readonly serviceAccountTokenAudience?: string;
   readonly cacheType?: string;
   readonly requireServiceAccount?: boolean;
@@ -82,14 +82,17 @@ const providerType = struct('v1.CredentialProvider', [
 ]);
 const configType = struct('v1.CredentialProviderConfig', [plain('providers', listOf(providerType))]);
 
-/** All providers of a file, or of the files of a folder in the order of their names. Throws upstream's text. */
-export async function readProviders(path: string): Promise<readonly Provider[]> {
+/**
+ * All providers of a file, or of the files of a folder in the order of their names. `tokens`: they may be given tokens
+ * of service accounts. Throws upstream's text.
+ */
+export async function readProviders(path: string, tokens: boolean): Promise<readonly Provider[]> {
   const documents = await Promise.all((await filesOf(path)).map(readDocument));
   const providers = documents.flat();
   const names = providers.map(({ name = '' }) => name);
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   if (twice !== undefined) throw new Error(`duplicate provider name ${quote(twice)} found in configuration file(s)`);
-  const errors = validateProviders(providers);
+  const errors = validateProviders(providers, tokens);
   if (errors.length > 0) throw new Error(`failed to validate credential provider config: ${aggregate(errors)}`);
   return providers.map(completed);
 }
@@ -143,14 +146,15 @@ const completed = (provider: Sparse): Provider => ({
   ...provider,
 });
 
-function validateProviders(providers: readonly Sparse[]): FieldError[] {
+function validateProviders(providers: readonly Sparse[], tokens: boolean): FieldError[] {
   if (providers.length === 0) return [required('providers', 'at least 1 item in plugins is required')];
   return providers.flatMap((provider) => [
     ...validateName(provider.name ?? ''),
     ...validateVersion(provider.apiVersion ?? ''),
     ...validateMatches(provider.matchImages ?? []),
     ...validateCacheDuration(provider.defaultCacheDuration),
-    ...(provider.tokenAttributes ? validateToken(provider.tokenAttributes, provider.apiVersion ?? '') : []),
+    ...(provider.tokenAttributes && !tokens ? [forbidden(TOKEN_PATH, GATE_OFF)] : []),
+    ...(provider.tokenAttributes && tokens ? validateToken(provider.tokenAttributes, provider.apiVersion ?? '') : []),
   ]);
 }
 
@@ -186,8 +190,12 @@ function validateCacheDuration(text: string | undefined): FieldError[] {
   return nanosecondsOf(text) < 0n ? [invalid(path, text, 'must be greater than or equal to 0')] : [];
 }
 
+const TOKEN_PATH = 'providers.tokenAttributes';
+const GATE_OFF =
+  'tokenAttributes is not supported when KubeletServiceAccountTokenForCredentialProviders feature gate is disabled';
+
 function validateToken(attributes: TokenAttributes, apiVersion: string): FieldError[] {
-  const path = 'providers.tokenAttributes';
+  const path = TOKEN_PATH;
   const { requireServiceAccount, cacheType = '' } = attributes;
   const needed = attributes.requiredServiceAccountAnnotationKeys ?? [];
   const optional = attributes.optionalServiceAccountAnnotationKeys ?? [];

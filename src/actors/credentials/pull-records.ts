@@ -40,9 +40,11 @@ interface StoredSecret {
   readonly credentialHash: string;
 }
 
+type StoredAccount = Pick<StoredSecret, 'uid' | 'namespace' | 'name'>;
+
 interface StoredCredentials {
   readonly kubernetesSecrets?: readonly StoredSecret[];
-  readonly kubernetesServiceAccounts?: readonly object[];
+  readonly kubernetesServiceAccounts?: readonly StoredAccount[];
   readonly nodePodsAccessible?: boolean;
 }
 
@@ -122,18 +124,27 @@ function merged(
 function joined(known: StoredCredentials, added: StoredCredentials): StoredCredentials {
   if (known.nodePodsAccessible === true) return known;
   if (added.nodePodsAccessible === true) return { nodePodsAccessible: true };
-  const coordinates = ({ namespace, name, uid }: StoredSecret): string => JSON.stringify([namespace, name, uid]);
-  const before = known.kubernetesSecrets ?? [];
-  const byPlace = new Map(before.map((each) => [coordinates(each), each]));
-  const isNew = (each: StoredSecret) => byPlace.get(coordinates(each))?.credentialHash !== each.credentialHash;
-  const news = (added.kubernetesSecrets ?? []).filter(isNew);
-  if (news.length === 0) return known;
-  for (const each of news) byPlace.set(coordinates(each), each);
-  const secrets = [...byPlace].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
-  return { ...known, kubernetesSecrets: secrets };
+  const before = new Map((known.kubernetesSecrets ?? []).map((each) => [placeOf(each), each]));
+  const isNew = (each: StoredSecret) => before.get(placeOf(each))?.credentialHash !== each.credentialHash;
+  const secrets = (added.kubernetesSecrets ?? []).filter(isNew);
+  const accounts = known.kubernetesServiceAccounts ?? [];
+  const places = new Set(accounts.map(placeOf));
+  const more = (added.kubernetesServiceAccounts ?? []).filter((each) => !places.has(placeOf(each)));
+  if (secrets.length + more.length === 0) return known;
+  for (const each of secrets) before.set(placeOf(each), each);
+  return {
+    ...known,
+    ...(before.size === 0 ? {} : { kubernetesSecrets: byPlace([...before.values()]) }),
+    ...(accounts.length + more.length === 0 ? {} : { kubernetesServiceAccounts: byPlace([...accounts, ...more]) }),
+  };
 }
 
-function stored({ nodePodsAccessible, secrets }: PulledCredentials, vault: Vault): StoredCredentials {
+const placeOf = ({ namespace, name, uid }: StoredAccount): string => JSON.stringify([namespace, name, uid]);
+
+const byPlace = <Stored extends StoredAccount>(all: readonly Stored[]): readonly Stored[] =>
+  all.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1));
+
+function stored({ nodePodsAccessible, secrets, accounts }: PulledCredentials, vault: Vault): StoredCredentials {
   if (nodePodsAccessible) return { nodePodsAccessible };
   const kubernetesSecrets = secrets.map(({ uid, namespace, name, hash }) => ({
     uid,
@@ -141,17 +152,23 @@ function stored({ nodePodsAccessible, secrets }: PulledCredentials, vault: Vault
     name,
     credentialHash: vault.open(hash),
   }));
-  return { kubernetesSecrets };
+  const kubernetesServiceAccounts = (accounts ?? []).map(({ uid, namespace, name }) => ({ uid, namespace, name }));
+  return {
+    ...(kubernetesSecrets.length > 0 ? { kubernetesSecrets } : {}),
+    ...(kubernetesServiceAccounts.length > 0 ? { kubernetesServiceAccounts } : {}),
+  };
 }
 
 const sealed = ({ credentialMapping }: StoredRecord, vault: Vault): Record<string, PulledCredentials> =>
   Object.fromEntries(
-    Object.entries(credentialMapping).map(([repository, { nodePodsAccessible = false, kubernetesSecrets = [] }]) => {
+    Object.entries(credentialMapping).map(([repository, stored]) => {
+      const { nodePodsAccessible = false, kubernetesSecrets = [], kubernetesServiceAccounts = [] } = stored;
       const secrets = kubernetesSecrets.map(({ uid, namespace, name, credentialHash }) => {
         const hash: SecretHandle = vault.seal(credentialHash);
         return { uid, namespace, name, hash };
       });
-      return [repository, { nodePodsAccessible, secrets }];
+      const accounts = kubernetesServiceAccounts.map(({ uid, namespace, name }) => ({ uid, namespace, name }));
+      return [repository, { nodePodsAccessible, secrets, ...(accounts.length > 0 ? { accounts } : {}) }];
     }),
   );
 

@@ -31,6 +31,8 @@ export interface KubeConnection {
    * for what are no facts of the journal. Nothing is sealed.
    */
   readonly review: (target: Omit<KubeTarget, 'client'>, body: Json, signal: AbortSignal) => Promise<Json>;
+  /** Reads an object on behalf of another port; nothing is sealed here either. */
+  readonly read: (target: Omit<KubeTarget, 'client'>, signal: AbortSignal) => Promise<Json>;
   close(): Promise<void>;
 }
 
@@ -56,6 +58,8 @@ export function connectKube({ vault, onRequest = () => undefined }: KubeOptions)
       parseExactly(
         await connection.call({ ...target, client: 'kube' }, 'POST', { body: JSON.stringify(body), signal }),
       ),
+    read: async (target, signal) =>
+      parseExactly(await connection.call({ ...target, client: 'kube' }, 'GET', { signal })),
     close: () => connection.close(),
   };
 }

@@ -5,7 +5,7 @@
  * the luck that another pod did; what the node itself could pull every pod may use.
  */
 import type { NodeSettings } from '../node-settings.ts';
-import type { PullCredential, PulledCredentials, PullRecord, SecretCoordinates } from '../operations/image.ts';
+import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../operations/image.ts';
 import { repositoryOf } from '../pods/spec/index.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
@@ -33,7 +33,7 @@ export function admittedAnyway(settings: VerificationSettings, image: string, kn
   const pulled = known.record?.[repositoryOf(image)];
   if (pulled === undefined) return false;
   if (pulled.nodePodsAccessible) return true;
-  return pulled.secrets.length === 0 ? false : null;
+  return pulled.secrets.length + (pulled.accounts ?? []).length === 0 ? false : null;
 }
 
 export interface Admission {
@@ -47,10 +47,18 @@ const LEARNT_MAX = 100;
 
 type KnownSecret = PulledCredentials['secrets'][number];
 
-/** Either the content of a credential or the secret that held it has been accepted before. */
+/**
+ * Either the content of a credential or the secret that held it has been accepted before; or the service account, since
+ * what a plugin gives for it changes each time.
+ */
 export function admission(pulled: PulledCredentials, credentials: readonly PullCredential[]): Admission {
   for (const { hash, source } of credentials) {
     if (source === null) continue;
+    if (source.kind === 'ServiceAccount') {
+      const isKnown = (pulled.accounts ?? []).some((known) => placeOf(known) === placeOf(source));
+      if (isKnown) return { admitted: true, learnt: null };
+      continue;
+    }
     const isSamePlace = (known: KnownSecret) => placeOf(known) === placeOf(source);
     const isSameHash = (known: KnownSecret) => known.hash.$secret === hash.$secret;
     const match = pulled.secrets.find((known) => isSameHash(known) || isSamePlace(known));
@@ -62,10 +70,14 @@ export function admission(pulled: PulledCredentials, credentials: readonly PullC
   return { admitted: false, learnt: null };
 }
 
-const placeOf = ({ namespace, name, uid }: SecretCoordinates): string => JSON.stringify([namespace, name, uid]);
+const placeOf = ({ namespace, name, uid }: SourceCoordinates): string => JSON.stringify([namespace, name, uid]);
 
 /** What a pull with this credential shows; without one, or with one of the node, everybody may have the image. */
 export function recordOf(used: Pick<PullCredential, 'hash' | 'source'> | undefined): PulledCredentials {
   if (!used || used.source === null) return { nodePodsAccessible: true, secrets: [] };
-  return { nodePodsAccessible: false, secrets: [{ ...used.source, hash: used.hash }] };
+  const { kind, namespace, name, uid } = used.source;
+  if (kind === 'ServiceAccount') {
+    return { nodePodsAccessible: false, secrets: [], accounts: [{ namespace, name, uid }] };
+  }
+  return { nodePodsAccessible: false, secrets: [{ namespace, name, uid, hash: used.hash }] };
 }

@@ -59,7 +59,7 @@ export function idOf(key: string): ObjectId {
   return { kind, namespace, name };
 }
 
-// ---- what is asked of ClusterTrustBundles ----------------------------------------------------------------------------
+// ---- what is asked of ClusterTrustBundles --------------------------------------------------------------------------
 
 export type TrustSource = NonNullable<VolumeProjection['clusterTrustBundle']>;
 export type TrustSelector = NonNullable<TrustSource['labelSelector']>;

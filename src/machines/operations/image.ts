@@ -8,13 +8,16 @@
 import { idempotent, query, type SecretHandle } from '../../kernel/xstate.ts';
 import type { ConfigObject } from './volume.ts';
 
-/** Where a credential came from. `null`: from the node itself, so that every pod may have what it opens. */
-export interface SecretCoordinates {
+/** An object of the API server that credentials came from. */
+export interface SourceCoordinates {
   readonly namespace: string;
   readonly name: string;
   /** Empty for a Secret from a file. */
   readonly uid: string;
 }
+
+/** A pull secret, or the service account with whose token a plugin got them. */
+export type CredentialSource = SourceCoordinates & { readonly kind: 'Secret' | 'ServiceAccount' };
 
 /** One credential that a registry may accept. */
 export interface PullCredential {
@@ -22,14 +25,17 @@ export interface PullCredential {
   readonly auth: SecretHandle;
   /** Stands for the hash by which a record of an earlier pull knows it again. */
   readonly hash: SecretHandle;
-  readonly source: SecretCoordinates | null;
+  /** `null`: from the node itself, so that every pod may have what it opens. */
+  readonly source: CredentialSource | null;
 }
 
 /** Who pulled an image successfully, for one repository name of it. */
 export interface PulledCredentials {
   /** It was pulled without a credential, or with one of the node. */
   readonly nodePodsAccessible: boolean;
-  readonly secrets: readonly (SecretCoordinates & { readonly hash: SecretHandle })[];
+  readonly secrets: readonly (SourceCoordinates & { readonly hash: SecretHandle })[];
+  /** Service accounts whose pods may have it; absent: none. */
+  readonly accounts?: readonly SourceCoordinates[];
 }
 
 /** What is recorded of an image. `null` record: nobody pulled it through this agent, or only began to. */
@@ -37,6 +43,15 @@ export interface PullRecord {
   readonly intended: boolean;
   /** By repository name, without tag or digest. */
   readonly record: Readonly<Record<string, PulledCredentials>> | null;
+}
+
+/** A pod for which an image is pulled. */
+export interface PullingPod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** As the pod says it: empty for a static pod. */
+  readonly serviceAccount: string;
 }
 
 interface RecordPlace {
@@ -49,15 +64,18 @@ export const imageOperations = {
   /**
    * Reads the configuration of credential provider plugins (a file, or a folder of them) and remembers it for
    * `images.credentials`. Fails with upstream's text where it is wrong or a plugin is missing. Doing it with both paths
-   * empty forgets all plugins.
+   * empty forgets all plugins. `tokens`: plugins may be given tokens of service accounts; `usesAccounts`: one is.
    */
-  'images.registerProviders': idempotent<{ config: string; binDir: string }, null>(),
+  'images.registerProviders': idempotent<
+    { config: string; binDir: string; tokens: boolean },
+    { readonly usesAccounts: boolean }
+  >(),
   /**
    * What may be tried for a repository, in the order in which it is tried: pull secrets, the docker configuration of
-   * the node, plugins. Fails when a pull secret cannot be decoded.
+   * the node, plugins. Fails when a pull secret cannot be decoded. `pod`: whose service account plugins may be told of.
    */
   'images.credentials': query<
-    { root: string; repository: string; secrets: readonly ConfigObject[] },
+    { root: string; repository: string; secrets: readonly ConfigObject[]; pod: PullingPod | null },
     { credentials: readonly PullCredential[] }
   >(),
   'images.pullRecord': query<RecordPlace & { imageRef: string }, PullRecord>(),

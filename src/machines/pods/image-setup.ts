@@ -8,7 +8,7 @@ import {
   recordOf,
   type VerificationSettings,
 } from '../images/verification.ts';
-import type { PullCredential, PulledCredentials, PullRecord } from '../operations/image.ts';
+import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../operations/image.ts';
 import { operations } from '../operations/index.ts';
 import {
   containerEvents,
@@ -45,6 +45,8 @@ export interface ImageInput {
   readonly place: { readonly root: string; readonly image: string };
   /** `null`: an image that is there is for everybody. */
   readonly verification: VerificationSettings | null;
+  /** Some plugin gives credentials by the service account of a pod. */
+  readonly usesAccounts: boolean;
 }
 
 interface Context extends ImageInput {
@@ -146,8 +148,18 @@ function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWante
 }
 
 /** Who shares a turn: pods for which the same credentials are looked up. */
-const keyOf = ({ secrets }: ImageWanted): string =>
-  JSON.stringify(secrets.map(({ namespace, name, version }) => [namespace, name, version]));
+const keyOf = ({ usesAccounts }: Context, { secrets, ref, serviceAccount }: ImageWanted): string =>
+  JSON.stringify([
+    secrets.map(({ namespace, name, version }) => [namespace, name, version]),
+    ...(usesAccounts ? [ref.namespace, serviceAccount] : []),
+  ]);
+
+/** For which pod credentials are looked up: any of those who share the turn. */
+export function pullingPod({ turn: [first] }: Context): PullingPod | null {
+  if (first === undefined) return null;
+  const { uid, serviceAccount, ref } = first;
+  return { namespace: ref.namespace, name: ref.name, uid, serviceAccount };
+}
 
 /** Who asks again replaces the older question. A pull under way serves everybody who has the same secrets. */
 export const enlist = s.assign((args) => {
@@ -163,8 +175,12 @@ export const enlist = s.assign((args) => {
 });
 
 /** Whether an image that is there may be used each asks for itself. */
-const joinsPull = ({ turn: [first], beganAtMs }: Context, request: ImageWanted): boolean =>
-  first !== undefined && beganAtMs > 0 && request.policy !== 'Never' && keyOf(first) === keyOf(request);
+function joinsPull(context: Context, request: ImageWanted): boolean {
+  const { turn, beganAtMs } = context;
+  const [first] = turn;
+  if (first === undefined || beganAtMs === 0 || request.policy === 'Never') return false;
+  return keyOf(context, first) === keyOf(context, request);
+}
 
 export const noteStatus = s.assign(({ event }) => {
   const { image } = (event as unknown as { output: { image: Image | null } }).output;
@@ -194,11 +210,12 @@ export const answerKnown = s.enqueueActions((args) => {
   enqueue.assign({ waiting: rest });
 });
 
-export const beginTurn = s.assign(({ context: { waiting } }) => {
-  const key = keyOf(waiting[0]!);
+export const beginTurn = s.assign(({ context }) => {
+  const { waiting } = context;
+  const key = keyOf(context, waiting[0]!);
   return {
-    turn: waiting.filter((each) => keyOf(each) === key),
-    waiting: waiting.filter((each) => keyOf(each) !== key),
+    turn: waiting.filter((each) => keyOf(context, each) === key),
+    waiting: waiting.filter((each) => keyOf(context, each) !== key),
     credentials: [],
     attempt: 0,
     errors: [],

@@ -9,7 +9,8 @@
  *   the answer for each container, `eventRecorder` what people see, `memory` the back-offs, `images` when it wants to
  *   pull and when it has.
  * Invariants:
- *   I1 one look and one pull at a time serve all who ask meanwhile with the same pull secrets; nobody else.
+ *   I1 one look and one pull at a time serve all who ask meanwhile with the same pull secrets (and, where
+ *      plugins ask for it, of the same service account); nobody else.
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
  *   I3 policy Never never pulls; policy Always always does.
  *   I4 an image that needs a credential is given only to pods that have shown one (`images/verification.ts`).
@@ -33,6 +34,7 @@ import {
   noteFailure,
   noteRecord,
   noteStatus,
+  pullingPod,
   imageSetup as s,
   sendLearnt,
   serveTurn,
@@ -65,6 +67,7 @@ const admitting = {
         root: context.place.root,
         repository: context.repository,
         secrets: context.turn[0]?.secrets ?? [],
+        pod: pullingPod(context),
       }),
       onDone: { target: 'judging', actions: [noteCredentials, judge] },
       onError: { target: 'done', actions: failCredentials },

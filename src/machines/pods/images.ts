@@ -26,6 +26,7 @@ export type ImagesInput = Pick<
   | 'registryPullQPS'
   | 'registryBurst'
   | 'imagePullVerification'
+  | 'pullsByServiceAccount'
   | 'rootDir'
 >;
 
@@ -35,6 +36,7 @@ const HOPELESS_RETRY_MS = 300_000;
 interface Context {
   readonly root: string;
   readonly verification: VerificationSettings | null;
+  readonly usesAccounts: boolean;
   /** Pulls at once; `null`: no limit. */
   readonly parallel: number | null;
   readonly qps: number;
@@ -79,8 +81,8 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
   const image = imageWithTag(event.image);
   const id = idOf(image);
   if (!context.known.includes(id)) {
-    const { root, verification } = context;
-    const input = { image, repository: repositoryOf(image), place: { root, image }, verification };
+    const { root, verification, usesAccounts } = context;
+    const input = { image, repository: repositoryOf(image), place: { root, image }, verification, usesAccounts };
     enqueue.spawnChild('image', { id, input });
     enqueue.assign({ known: [...context.known, id] });
   }
@@ -147,6 +149,7 @@ export const imagesMachine = s.createMachine({
   context: ({ input }) => ({
     root: input.rootDir,
     verification: input.imagePullVerification ?? null,
+    usesAccounts: input.pullsByServiceAccount === true,
     parallel: input.serializeImagePulls ? 1 : input.maxParallelImagePulls || null,
     qps: input.registryPullQPS,
     burst: input.registryBurst,

@@ -240,6 +240,8 @@ export interface ImageWanted {
   readonly ref: ObjectReference;
   /** The pull secrets of its pod that exist, in the order of the pod. */
   readonly secrets: readonly ConfigObject[];
+  /** What the pod says of its service account; empty for a static pod. */
+  readonly serviceAccount: string;
   /** For the pull: a runtime may decide by them. */
   readonly annotations: Readonly<Record<string, string>>;
   readonly sandboxConfig: PodSandboxConfig | null;

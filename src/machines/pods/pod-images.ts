@@ -28,6 +28,7 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
       uid: context.uid,
       ...wanted,
       secrets,
+      serviceAccount: pod.spec.serviceAccountName ?? '',
       annotations: { ...pod.metadata.annotations },
       sandboxConfig: sandboxConfig(pod, newestAttempt(context), context.node),
       remembered: context.pulls[wanted.image] ?? null,

@@ -59,6 +59,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     ...paths(flags, config, context.input),
     ...cgroups(config, runtime.cgroupDriver),
     ...images(config),
+    ...(context.pullsByServiceAccount ? { pullsByServiceAccount: true } : {}),
     ...dns(config, context),
     ...collection(flags, config),
     ...sources(flags, config, context.input),

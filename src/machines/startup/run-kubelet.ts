@@ -6,6 +6,7 @@
  */
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, nodeRef, starting } from '../node/events.ts';
+import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import { logLines } from './configuration/go-text.ts';
 import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
 import { resolveNodeIPs } from './node-ip.ts';
@@ -17,6 +18,8 @@ const NODE_FILE_MAX_BYTES = 10 * 1024 * 1024;
 
 const hasCredentialProviders = ({ context }: { context: KubeletContext }) =>
   context.flags!.imageCredentialProviderConfig !== '' || context.flags!.imageCredentialProviderBinDir !== '';
+
+const TOKENS_GATE = 'KubeletServiceAccountTokenForCredentialProviders';
 
 /** Upstream ends with this line alone. */
 const noCredentialProviders = (message: string): Failure => ({
@@ -126,8 +129,12 @@ export const runKubelet = kubeletSetup.createStateConfig({
             input: ({ context }) => ({
               config: context.flags!.imageCredentialProviderConfig,
               binDir: context.flags!.imageCredentialProviderBinDir,
+              tokens: isEnabled(decideFeatures(context.config!.featureGates).changed, TOKENS_GATE),
             }),
-            onDone: 'memory',
+            onDone: {
+              target: 'memory',
+              actions: assign({ pullsByServiceAccount: ({ event }) => event.output.usesAccounts }),
+            },
             onError: {
               target: '#kubelet.failed',
               actions: assign({ failure: ({ event }) => noCredentialProviders((event.error as Error).message) }),

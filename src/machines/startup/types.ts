@@ -72,6 +72,8 @@ export interface KubeletContext {
   readonly config: KubeletConfiguration | null;
   /** True when the runtime's endpoint came from a flag or a file. */
   readonly endpointNamed: boolean;
+  /** Some plugin is given tokens of the pods' service accounts. */
+  readonly pullsByServiceAccount: boolean;
   readonly requestTimeoutMs: number;
   readonly node: NodeIdentity | null;
   /** Which clients of the API server there are; `null` before they were built. */

@@ -69,7 +69,7 @@ describe('plugins', () => {
     const { folder, binDir, ports } = context;
     plugin(binDir, 'p', script.replaceAll('$FOLDER', folder));
     const config = writeProviders(folder, [provider(more)]);
-    await perform(ports['images.registerProviders'], { config, binDir });
+    await perform(ports['images.registerProviders'], { config, binDir, tokens: true });
     const calls = () => readFileSync(join(folder, 'calls'), 'utf8').trim().split('\n').length;
     return { ...context, calls, nowMs };
   }
@@ -228,17 +228,17 @@ describe('registering plugins', () => {
     const { folder, binDir, ports } = await credentialsIn();
     plugin(binDir, 'p', 'true');
     const config = writeProviders(folder, providers);
-    await expect(perform(ports['images.registerProviders'], { config, binDir })).rejects.toThrow(error);
+    await expect(perform(ports['images.registerProviders'], { config, binDir, tokens: true })).rejects.toThrow(error);
   });
 
   it('names a plugin that cannot be run', async () => {
     const { folder, binDir, ports } = await credentialsIn();
     const config = writeProviders(folder, [base]);
-    const register = () => perform(ports['images.registerProviders'], { config, binDir });
+    const register = () => perform(ports['images.registerProviders'], { config, binDir, tokens: true });
     await expect(register()).rejects.toThrow('plugin binary executable  did not exist');
     writeFileSync(join(binDir, 'p'), '', { mode: 0o644 });
     await expect(register()).rejects.toThrow('error inspecting binary executable');
-    await expect(perform(ports['images.registerProviders'], { config, binDir: '/nope' })).rejects.toThrow(
+    await expect(perform(ports['images.registerProviders'], { config, binDir: '/nope', tokens: true })).rejects.toThrow(
       'plugin binary directory /nope did not exist',
     );
   });
@@ -247,7 +247,7 @@ describe('registering plugins', () => {
     const { folder, binDir, ports, lookup } = await credentialsIn();
     const configs = join(folder, 'conf.d');
     mkdirSync(configs);
-    await expect(perform(ports['images.registerProviders'], { config: configs, binDir })).rejects.toThrow(
+    await expect(perform(ports['images.registerProviders'], { config: configs, binDir, tokens: true })).rejects.toThrow(
       `no configuration files found in directory "${configs}"`,
     );
     for (const name of ['b', 'a']) {
@@ -256,7 +256,7 @@ describe('registering plugins', () => {
       writeFileSync(join(configs, `${name}.yaml`), text);
     }
     writeFileSync(join(configs, 'readme.txt'), '{');
-    await perform(ports['images.registerProviders'], { config: configs, binDir });
+    await perform(ports['images.registerProviders'], { config: configs, binDir, tokens: true });
     expect(await lookup('a.io/x')).toEqual(['a:p', 'b:p']);
   });
 });

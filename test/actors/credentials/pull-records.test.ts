@@ -111,3 +111,14 @@ it('reads a record of an older kubelet, and fails on a damaged one', async () =>
   await pulled({ nodePodsAccessible: true, secrets: [] });
   expect((await read()).record).not.toBeNull();
 });
+
+it('remembers service accounts beside secrets, each once', async () => {
+  const { pulled, read, content } = await records();
+  const account = (name: string) => ({ namespace: 'ns', name, uid: `uid-${name}` });
+  const byAccount = (...names: string[]) => ({ nodePodsAccessible: false, secrets: [], accounts: names.map(account) });
+  await pulled(byAccount('b'));
+  expect(content().credentialMapping).toEqual({ 'a.io/x': { kubernetesServiceAccounts: [account('b')] } });
+  await pulled(byAccount('a', 'b'));
+  expect(content().credentialMapping['a.io/x']).toEqual({ kubernetesServiceAccounts: [account('a'), account('b')] });
+  expect(await read()).toEqual({ intended: false, record: { 'a.io/x': byAccount('a', 'b') } });
+});

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CredentialOptions, credentialPorts } from '../../../src/actors/credentials/index.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
-import type { PullCredential } from '../../../src/machines/operations/image.ts';
+import type { PullCredential, PullingPod } from '../../../src/machines/operations/image.ts';
 import type { ConfigObject } from '../../../src/machines/operations/volume.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
@@ -27,8 +27,8 @@ export async function credentialsIn(options: Partial<CredentialOptions> = {}) {
     const { username = '', password = '' } = JSON.parse(vault.open(auth));
     return `${username}:${password}${source ? ` of ${source.namespace}/${source.name}` : ''}`;
   };
-  const lookup = async (repository: string, secrets: readonly ConfigObject[] = []) => {
-    const { credentials } = await perform(ports['images.credentials'], { root, repository, secrets });
+  const lookup = async (repository: string, secrets: readonly ConfigObject[] = [], pod: PullingPod | null = null) => {
+    const { credentials } = await perform(ports['images.credentials'], { root, repository, secrets, pod });
     return credentials.map(login);
   };
   const secret = (name: string, logins: object, type = 'kubernetes.io/dockerconfigjson'): ConfigObject => {

@@ -9,8 +9,23 @@ const projected = {
   volumes: [
     { name: 'c', configMap: { name: 'settings' } },
     { name: 'p', persistentVolumeClaim: { claimName: 'data', readOnly: true } },
-    { name: 't', projected: { sources: [{ serviceAccountToken: { path: 'token', expirationSeconds: 600 } }] } },
+    {
+      name: 't',
+      projected: {
+        sources: [
+          { serviceAccountToken: { path: 'token', expirationSeconds: 600 } },
+          { clusterTrustBundle: { path: 'ca.pem', name: 'roots' } },
+        ],
+      },
+    },
   ],
+};
+const settings = { apiServer: { changeDetection: 'Watch', trustBundles: true } } as const;
+const roots = {
+  apiVersion: 'certificates.k8s.io/v1beta1',
+  kind: 'ClusterTrustBundle',
+  metadata: { name: 'roots' },
+  spec: { trustBundle: '' },
 };
 
 function createClaim({ node, kube }: ClusterNode): void {
@@ -26,8 +41,9 @@ function createClaim({ node, kube }: ClusterNode): void {
 }
 
 function running(): ClusterNode {
-  cluster = clusterNode({ staticPodURL: 'http://127.0.0.1/pods' });
+  cluster = clusterNode({ ...settings, staticPodURL: 'http://127.0.0.1/pods' });
   const { node, kube } = cluster;
+  kube.create(roots);
   kube.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'settings' }, data: { a: '1' } });
   createClaim(cluster);
   node.world.setManifests([manifest({ uid: 'static' })]);
@@ -59,6 +75,7 @@ const cases: [machine: string, address: () => string, event: object][] = [
     { type: 'reflector.listed', items: null },
   ],
   ['services', () => 'kubelet/objects/services', { type: 'services.wanted', keys: null }],
+  ['trustBundles', () => 'kubelet/objects/trustBundles', { type: 'trustBundles.wanted', keys: null }],
   ['eventRecorder', () => 'kubelet/eventRecorder', { type: 'event.recorded', ref: null }],
 ];
 
@@ -82,8 +99,9 @@ describe('a crash of one actor', () => {
   });
 
   it('serviceAccountToken: what is no token is none, and another one is asked for', () => {
-    cluster = clusterNode();
+    cluster = clusterNode(settings);
     const { node, kube } = cluster;
+    kube.create(roots);
     kube.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'settings' }, data: { a: '1' } });
     createClaim(cluster);
     kube.brokenTokens = 1;
