@@ -9,6 +9,7 @@ import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { credentialPorts } from '../actors/credentials/index.ts';
+import { ServiceAccounts } from '../actors/credentials/service-accounts.ts';
 import { logindPorts } from '../actors/dbus/logind.ts';
 import { containerLogPorts } from '../actors/host/container-logs.ts';
 import { hostPorts } from '../actors/host/index.ts';
