@@ -1,4 +1,7 @@
-/** A machine that shuts down under a node of a cluster: pods end first, in order, and the machine waits for them. */
+/**
+ * Fault 15: a machine that shuts down under a node of a cluster. Pods end first, in order, those that ignore the signal,
+ * too, and the machine waits for them. Without order: see `faults-of-power.test.ts`.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -10,6 +13,7 @@ import { requirement } from '../support/require.ts';
 import { startBus } from '../support/systemd.ts';
 
 const NODE = 'node1';
+const PERIOD_MS = 20_000;
 const missing = ['/usr/bin/systemd-inhibit', '/usr/bin/dbus-daemon'].find((path) => !existsSync(path));
 const { skip } = requirement('logind', missing === undefined ? null : `there is no ${missing}`);
 
@@ -22,7 +26,7 @@ async function boot() {
   const server = await startApiServer();
   onTestFinished(() => server.close());
   const kubeconfig = await server.kubeconfig(`system:node:${NODE}`);
-  const configuration = 'shutdownGracePeriod: 20s\nshutdownGracePeriodCriticalPods: 10s\n';
+  const configuration = `shutdownGracePeriod: ${PERIOD_MS / 1_000}s\nshutdownGracePeriodCriticalPods: 10s\n`;
   const node = new TestNode({ flags: [`--kubeconfig=${kubeconfig}`], configuration });
   onTestFinished(() => node.close());
   await node.start([], { DBUS_SYSTEM_BUS_ADDRESS: address });
@@ -34,7 +38,7 @@ test.skipIf(skip)('pods end by priority, the node says why it is not ready, and 
   // oxlint-disable-next-line typescript/no-explicit-any -- objects of any kind
   const get = (kind: string, name: string, namespace?: string): any => server.store.get('v1', kind, name, namespace);
   const status = (name: string) => get('pods', name, 'default')?.status;
-  const create = (name: string, priority: number) =>
+  const create = (name: string, priority: number, graceSeconds = 2, command = ['sleep', '3600']) =>
     server.create({
       apiVersion: 'v1',
       kind: 'Pod',
@@ -42,17 +46,20 @@ test.skipIf(skip)('pods end by priority, the node says why it is not ready, and 
       spec: {
         nodeName: NODE,
         priority,
-        terminationGracePeriodSeconds: 2,
+        terminationGracePeriodSeconds: graceSeconds,
         automountServiceAccountToken: false,
-        containers: [{ name: 'app', image: 'busybox', command: ['sleep', '3600'] }],
+        containers: [{ name: 'app', image: 'busybox', command }],
       },
     });
   create('app', 0);
   create('system', 2_000_000_000);
-  await eventually('Running', () => ['app', 'system'].every((name) => status(name)?.phase === 'Running'));
+  create('deaf', 0, 600, ['sh', '-c', "trap '' TERM; while :; do sleep 1; done"]);
+  const all = ['app', 'system', 'deaf'];
+  await eventually('Running', () => all.every((name) => status(name)?.phase === 'Running'));
   await eventually('the lock', () => logind.locks[0]?.isHeld() === true);
   logind.prepareForShutdown(true);
-  await eventually('both ended', () => ['app', 'system'].every((name) => status(name)?.phase === 'Failed'));
+  const began = Date.now();
+  await eventually('all ended', () => all.every((name) => status(name)?.phase === 'Failed'), 3 * PERIOD_MS);
   expect(status('app')).toMatchObject({
     reason: 'Terminated',
     message: 'Pod was terminated in response to imminent node shutdown.',
@@ -62,7 +69,11 @@ test.skipIf(skip)('pods end by priority, the node says why it is not ready, and 
   );
   const ended = (name: string) => Date.parse(status(name).containerStatuses[0].state.terminated.finishedAt);
   expect(ended('app')).toBeLessThanOrEqual(ended('system'));
+  // Its own grace is longer than the machine waits.
+  expect(status('deaf').containerStatuses[0].state.terminated.exitCode).toBe(137);
+  expect(ended('deaf')).toBeLessThanOrEqual(ended('system'));
   await eventually('the machine may go', () => logind.locks[0]?.isHeld() === false);
+  expect(Date.now() - began, 'what the machine waits for').toBeLessThan(2 * PERIOD_MS);
   type Condition = { type: string; status: string; message: string };
   const ready = (): Condition | undefined =>
     get('nodes', NODE)?.status?.conditions?.find(({ type }: Condition) => type === 'Ready');

@@ -38,6 +38,8 @@ export interface Containerd {
   ctr(...args: readonly string[]): Promise<string>;
   /** SIGKILL and, after a while, a new process on the same socket and state, as after a crash. */
   restart(awayMs?: number): Promise<void>;
+  /** As when the machine loses power and comes back: every process ends at once, and what lay in memory is gone. */
+  reset(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -203,6 +205,22 @@ class OwnContainerd implements Containerd {
     this.#process.kill('SIGKILL');
     await until('containerd is gone', STOP_TIMEOUT_MS, async () => this.#hasEnded());
     await sleep(awayMs);
+    this.#process = this.#spawn();
+    await this.ready();
+  }
+
+  async reset(): Promise<void> {
+    const tasks = await this.ctr('tasks', 'list');
+    this.#process.kill('SIGKILL');
+    await until('containerd is gone', STOP_TIMEOUT_MS, async () => this.#hasEnded());
+    await killShims(this.#layout.socket);
+    for (const line of tasks.split('\n').slice(1)) {
+      const [, pid = '', state] = line.split(/\s+/);
+      if (state === 'RUNNING') process.kill(Number(pid), 'SIGKILL');
+    }
+    await unmountBelow(this.directory);
+    await rm(join(this.directory, 'state'), { recursive: true, force: true });
+    await succeeds(run('ip', ['link', 'delete', this.#layout.bridge]));
     this.#process = this.#spawn();
     await this.ready();
   }
