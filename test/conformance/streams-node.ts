@@ -23,7 +23,7 @@ const PODS: Readonly<Record<string, readonly Wanted[]>> = {
   web: [
     {
       name: 'httpd',
-      script: 'mkdir -p /work; echo hello from web > /work/index.html; exec httpd -f -v -p 8080 -h /work',
+      script: 'mkdir -p /site; echo hello from web > /site/index.html; exec httpd -f -v -p 8080 -h /site',
     },
   ],
   done: [{ name: 'main', script: 'exit 0' }],

@@ -7,7 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
-import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { ObservedNode, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
 
 const KILLS = Number(process.env['STATELET_KILLS'] ?? 12);
@@ -26,17 +26,12 @@ const REPLAYED_EVERY = 4;
 for (const choice of runtimes) {
   const { skip } = requirement('containerd', choice.unavailable);
   describe.skipIf(skip)(`an agent that is killed, on ${choice.name}`, () => {
-    let runtime: RuntimeInUse;
     let node: ObservedNode;
     beforeAll(async () => {
-      runtime = await choice.start();
-      node = new ObservedNode(runtime);
+      node = await ObservedNode.on(choice);
       await node.start();
     });
-    afterAll(async () => {
-      await node.close();
-      await runtime.close();
-    });
+    afterAll(() => node.close());
     // The embedded runtime dies with the agent and has more to lose; containerd's rounds cost more.
     const kills = runtimes.indexOf(choice) === 0 ? KILLS : Math.ceil(KILLS / 4);
     test(`${kills} times, touches no container`, () => killOften(node, kills), kills * PER_KILL_MS);

@@ -3,7 +3,7 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually, readText, SLEEP, shellPod } from '../support/daemon.ts';
-import { ObservedNode, type RuntimeChoice, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
 
 for (const runtime of runtimes) {
@@ -12,17 +12,12 @@ for (const runtime of runtimes) {
 }
 
 function probeCases(choice: RuntimeChoice): void {
-  let runtime: RuntimeInUse;
   let node: ObservedNode;
   beforeAll(async () => {
-    runtime = await choice.start();
-    node = new ObservedNode(runtime);
+    node = await ObservedNode.on(choice);
     await node.start();
   });
-  afterAll(async () => {
-    await node.close();
-    await runtime.close();
-  });
+  afterAll(() => node.close());
 
   /** A pod that sees the folder of the test under its own path. */
   const pod = (name: string, script: string, container: object, spec: object = {}) => {

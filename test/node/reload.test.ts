@@ -14,7 +14,7 @@ const append = (text: string) => writeFileSync(file(), `${readFileSync(file(), '
 const config = async () => (await node.context('kubelet'))!['config'] as Record<string, unknown>;
 
 beforeAll(async () => {
-  node = new ObservedNode(await runtimes[0]!.start());
+  node = await ObservedNode.on(runtimes[0]!);
   mkdirSync(dropIns());
   node.write('web.json', shellPod('web', node.image, SLEEP));
   await node.start([`--config-dir=${dropIns()}`]);

@@ -18,8 +18,7 @@ let node: ObservedNode;
 let recording: string;
 
 beforeAll(async () => {
-  const runtime = await runtimes[0]!.start();
-  node = new ObservedNode(runtime);
+  node = await ObservedNode.on(runtimes[0]!);
   await node.start();
   node.write('life.json', shellPod('life', node.image, SLEEP));
   await node.untilPhase('life', 'Running');

@@ -4,7 +4,7 @@ import { readJournal } from '../../src/kernel/journal/index.ts';
 import { checkOrder, DOCUMENTS } from '../../src/machines/startup/order/index.ts';
 import type { PodResult } from '../../src/machines/startup/run-once.ts';
 import { SLEEP, shellPod } from '../support/daemon.ts';
-import { ObservedNode, type RuntimeChoice, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
 
 for (const runtime of runtimes) {
@@ -13,16 +13,11 @@ for (const runtime of runtimes) {
 }
 
 function cases(choice: RuntimeChoice): void {
-  let runtime: RuntimeInUse;
   let node: ObservedNode;
   beforeAll(async () => {
-    runtime = await choice.start();
-    node = new ObservedNode(runtime);
+    node = await ObservedNode.on(choice);
   });
-  afterAll(async () => {
-    await node.close();
-    await runtime.close();
-  });
+  afterAll(() => node.close());
 
   test('runs pods to readiness or to their end, says so, and leaves them', async () => {
     node.write('web.json', shellPod('web', node.image, SLEEP));

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
-import { ObservedNode, type RuntimeChoice, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';
 import { requirement } from '../support/require.ts';
 
 /** The first crash-loop back-off, as upstream's. */
@@ -23,17 +23,12 @@ for (const runtime of runtimes) {
 }
 
 function nodeCases(choice: RuntimeChoice): void {
-  let runtime: RuntimeInUse;
   let node: ObservedNode;
   beforeAll(async () => {
-    runtime = await choice.start();
-    node = new ObservedNode(runtime);
+    node = await ObservedNode.on(choice);
     await node.start();
   });
-  afterAll(async () => {
-    await node.close();
-    await runtime.close();
-  });
+  afterAll(() => node.close());
   const pod = (name: string, script: string, spec: object = {}) => shellPod(name, node.image, script, spec);
   const sharing = (name: string, script: string, spec: object = {}) => sharingPod(node, name, script, spec);
 

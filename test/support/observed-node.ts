@@ -63,7 +63,16 @@ export class ObservedNode extends TestNode {
   readonly image: string;
   readonly #endpoint: string;
   readonly #isEmbedded: boolean;
+  #ownRuntime: RuntimeInUse | undefined;
   #client: RuntimeClient | undefined;
+
+  /** A node that is not started yet, on a runtime of its own, which ends with it. */
+  static async on(choice: RuntimeChoice): Promise<ObservedNode> {
+    const runtime = await choice.start();
+    const node = new ObservedNode(runtime);
+    node.#ownRuntime = runtime;
+    return node;
+  }
 
   constructor(runtime: RuntimeInUse, options: DaemonOptions = {}) {
     super({
@@ -168,6 +177,7 @@ export class ObservedNode extends TestNode {
       await this.stop('SIGINT');
     }
     await super.close();
+    await this.#ownRuntime?.close();
   }
 
   file(name: string): string {

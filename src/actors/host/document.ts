@@ -14,17 +14,9 @@
  * may hold a secret.
  * - `__proto__` is a key like any other: it becomes an own property.
  */
-import {
-  type CollectionTag,
-  type Document,
-  isCollection,
-  isScalar,
-  parseAllDocuments,
-  type Scalar,
-  type ScalarTag,
-  visit,
-} from 'yaml';
+import { type Document, isCollection, isScalar, parseAllDocuments, type Scalar, visit } from 'yaml';
 import type { Json } from '../../kernel/json.ts';
+import { goTags } from './yaml-tags.ts';
 
 /**
  * Largest document, in bytes. An API server refuses a pod of more than 1.5 MiB (etcd's limit on a request), so no
@@ -93,7 +85,7 @@ function onlyDocument(text: string): Document | null {
     version: '1.1',
     intAsBigInt: true,
     logLevel: 'silent',
-    customTags: (tags) => [...tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)), octal],
+    customTags: goTags,
   });
   const documents = ('empty' in parsed ? [] : parsed).filter((each) => !isEmpty(each));
   for (const document of documents) {
@@ -115,18 +107,6 @@ const explain = (message: string): string =>
   (message.split('\n')[0] ?? message)
     .replace(/:$/, '')
     .replace('Maximum call stack size exceeded', `the document is nested deeper than ${MAX_DEPTH} levels`);
-
-/** Tags of YAML 1.1 that the Go reader does not resolve: what they match stays text. */
-const isForeign = (tag: CollectionTag | ScalarTag): boolean =>
-  ('format' in tag && tag.format === 'TIME') || /:(binary|omap|pairs|set|timestamp)$/.test(tag.tag);
-
-/** `0o17`, octal of YAML 1.2, which the Go reader takes as well. */
-const octal: ScalarTag = {
-  tag: 'tag:yaml.org,2002:int',
-  default: true,
-  test: /^[-+]?0o[0-7]+$/,
-  resolve: (text) => (text.startsWith('-') ? -BigInt(text.slice(1)) : BigInt(text.replace('+', ''))),
-};
 
 /** Turns what JSON cannot hold into what it can, and refuses what no reader of the pod could use. */
 function normalize(document: Document): void {

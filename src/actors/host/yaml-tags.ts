@@ -8,7 +8,10 @@ const octal: ScalarTag = {
   tag: 'tag:yaml.org,2002:int',
   default: true,
   test: /^[-+]?0o[0-7]+$/,
-  resolve: (text) => (text.startsWith('-') ? -Number(text.slice(1)) : Number(text.replace('+', ''))),
+  resolve: (text, _onError, { intAsBigInt }) => {
+    const value = text.startsWith('-') ? -BigInt(text.slice(1)) : BigInt(text.replace('+', ''));
+    return intAsBigInt ? value : Number(value);
+  },
 };
 
 export function goTags(tags: Tags): Tags {

@@ -4,6 +4,7 @@
  * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go.
  */
 import type { KubeletFlags } from './configuration/index.ts';
+import { isIpAddress, parseIp } from './configuration/ip.ts';
 import type { Answer } from './types.ts';
 
 interface HostAddress {
@@ -11,23 +12,16 @@ interface HostAddress {
   readonly family: 'IPv4' | 'IPv6';
 }
 
-const family = (address: string): 'IPv4' | 'IPv6' => (address.includes(':') ? 'IPv6' : 'IPv4');
+const family = (address: string): 'IPv4' | 'IPv6' => (parseIp(address)?.family === 6 ? 'IPv6' : 'IPv4');
 
-/** Dotted quads (leading zeros allowed, as upstream's sloppy parser) and anything with the alphabet of IPv6. */
-function isAddress(text: string): boolean {
-  const quad = text.split('.');
-  if (quad.length === 4) return quad.every((part) => /^\d{1,3}$/.test(part) && Number(part) <= 255);
-  return /^[0-9a-f:]+(%\w+)?$/i.test(text) && text.includes(':') && (text.match(/::/g) ?? []).length <= 1;
-}
-
-const isUnspecified = (address: string): boolean => /^0+\.0+\.0+\.0+$/.test(address) || /^[0:]+$/.test(address);
+const isUnspecified = (address: string): boolean => parseIp(address)?.value === 0n;
 
 /** `--node-ip` parsed: unparsable entries are dropped, a bad set is refused with upstream's words. */
 export function parseNodeIPs(value: string, cloudProvider: string): Answer<readonly string[]> {
   const addresses = value
     .split(',')
     .map((entry) => entry.trim())
-    .filter(isAddress);
+    .filter(isIpAddress);
   const refuse = (text: string): Answer<never> => ({
     ok: false,
     message: `bad --node-ip ${JSON.stringify(value)}: ${text}`,

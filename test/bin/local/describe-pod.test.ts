@@ -29,14 +29,14 @@ const pod: LocalPod = {
         resources: { limits: { cpu: '200m', memory: '64Mi' }, requests: { cpu: '50m', memory: '32Mi' } },
         livenessProbe: { tcpSocket: { port: 8080 }, periodSeconds: 3 },
         readinessProbe: { httpGet: { path: '/index.html', port: 'http', scheme: 'HTTP' }, periodSeconds: 2 },
-        startupProbe: { exec: { command: ['cat', '/work/index.html'] }, periodSeconds: 1, failureThreshold: 20 },
+        startupProbe: { exec: { command: ['cat', '/site/index.html'] }, periodSeconds: 1, failureThreshold: 20 },
         env: [
           { name: 'MODE', valueFrom: { configMapKeyRef: { name: 'web-cm', key: 'mode', optional: false } } },
           { name: 'PW', valueFrom: { secretKeyRef: { name: 'web-secret', key: 'password', optional: false } } },
           { name: 'NODE', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'spec.nodeName' } } },
         ],
         volumeMounts: [
-          { name: 'work', mountPath: '/work' },
+          { name: 'work', mountPath: '/site' },
           { name: 'sec', mountPath: '/sec', readOnly: true },
         ],
       },
@@ -102,13 +102,13 @@ Status:           Running
       memory:   32Mi
     Liveness:   tcp-socket :8080 delay=0s timeout=1s period=3s #success=1 #failure=3
     Readiness:  http-get http://:http/index.html delay=0s timeout=1s period=2s #success=1 #failure=3
-    Startup:    exec [cat /work/index.html] delay=0s timeout=1s period=1s #success=1 #failure=20
+    Startup:    exec [cat /site/index.html] delay=0s timeout=1s period=1s #success=1 #failure=20
     Environment:
       MODE:  <set to the key 'mode' of config map 'web-cm'>      Optional: false
       PW:    <set to the key 'password' in secret 'web-secret'>  Optional: false
       NODE:   (v1:spec.nodeName)
       /sec from sec (ro)
-      /work from work (rw)
+      /site from work (rw)
     Type:       EmptyDir (a temporary directory that shares a pod's lifetime)
     SizeLimit:  <unset>
     SecretName:  web-secret
