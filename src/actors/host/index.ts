@@ -17,7 +17,7 @@ import { manifestUrlPort } from './manifest-url.ts';
 import { manifestPort } from './manifests.ts';
 import { notifyPort } from './notify.ts';
 import { preparePod, removePod } from './pod-files.ts';
-import { loadPods, savePod } from './remembered-pods.ts';
+import { rememberingPorts } from './remembered-pods.ts';
 import { loadSoftState, saveSoftState } from './soft-state.ts';
 import { type SystemCalls, systemCalls } from './syscall.ts';
 import { sysctlPorts } from './sysctl.ts';
@@ -64,7 +64,6 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.saveSoftState': saveSoftState,
     'host.readCheckpoints': readCheckpoints,
     'host.writeCheckpoint': writeCheckpoint,
-    'host.loadPods': loadPods,
-    'host.savePod': savePod,
+    ...rememberingPorts(vault),
   };
 }

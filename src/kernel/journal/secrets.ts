@@ -6,9 +6,10 @@
  * the node's key: the same value always makes the same handle, so machines see when a secret was rotated, a replay
  * needs neither key nor values, and without the key a handle does not give way to guessing.
  *
- * Invariants: values live in memory only; the key file is made once, whole, and readable by its owner only.
+ * Invariants: values live in memory, or on disk under the node's key (`wrap`); the key file is made once, whole, and
+ * readable by its owner only.
  */
-import { createHmac, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { OperationError } from '../json.ts';
@@ -20,6 +21,11 @@ const KEY_BYTES = 32;
 const HANDLE_LENGTH = 22;
 /** Two hundred and fifty pods with a hundred secrets each, before and after a rotation. */
 const VAULT_MAX_SECRETS = 50_000;
+/** AES-256-GCM, with a key of its own; nonce and tag lie before the text. */
+const CIPHER = 'aes-256-gcm';
+const WRAPPING = 'statelet: secrets on disk';
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
 const HANDLE = /^§[A-Za-z0-9_-]{22}$/;
 
 export interface SecretHandle {
@@ -62,6 +68,31 @@ export class Vault {
     }
     this.touch(handle.$secret, value);
     return value;
+  }
+
+  /** The value behind a handle as it may lie on disk: who has it and not the node's key knows its length. */
+  wrap(handle: SecretHandle): string {
+    const nonce = randomBytes(NONCE_BYTES);
+    const cipher = createCipheriv(CIPHER, this.wrappingKey(), nonce);
+    const text = Buffer.concat([cipher.update(this.open(handle), 'utf8'), cipher.final()]);
+    return Buffer.concat([nonce, cipher.getAuthTag(), text]).toString('base64');
+  }
+
+  /** A handle for what this node has wrapped; `null` for what is damaged, or of another node. */
+  unwrap(wrapped: string): SecretHandle | null {
+    const bytes = Buffer.from(wrapped, 'base64');
+    try {
+      const decipher = createDecipheriv(CIPHER, this.wrappingKey(), bytes.subarray(0, NONCE_BYTES));
+      decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES));
+      const text = bytes.subarray(NONCE_BYTES + TAG_BYTES);
+      return this.seal(Buffer.concat([decipher.update(text), decipher.final()]).toString('utf8'));
+    } catch {
+      return null;
+    }
+  }
+
+  private wrappingKey(): Buffer {
+    return Buffer.from(hkdfSync('sha256', this.key, '', WRAPPING, KEY_BYTES));
   }
 
   /** A copy of a port's input in which every handle is opened. */

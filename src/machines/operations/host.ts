@@ -120,7 +120,10 @@ export type IptablesItem =
       readonly message: string;
     };
 
-/** A pod of the API server, with the objects that it uses: by key; `null` for one that does not exist. */
+/**
+ * A pod of the API server, with the objects that it uses: by key; `null` for one that does not exist. Of its tokens the
+ * handles: the port keeps their values under the node's key.
+ */
 export interface RememberedPod {
   readonly pod: Json;
   readonly objects: Readonly<Record<string, ConfigObject | null>>;

@@ -16,9 +16,10 @@ import { line, now, pick, setup, to } from '../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod } from '../api/pod.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import type { NodeSettings } from '../node-settings.ts';
-import type { ObjectFound } from '../objects/messages.ts';
+import type { ObjectFound, ObjectState } from '../objects/messages.ts';
 import { hostOperations, type RememberedPod } from '../operations/host.ts';
 import type { KubeObject } from '../operations/kube.ts';
+import type { ConfigObject } from '../operations/volume.ts';
 import type { MirrorSeen, StatusObserved } from './api-messages.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
 import type { ConfigWanted, Ended, PodRef, SourceReady, StatusWanted } from './messages.ts';
@@ -173,15 +174,29 @@ const startRemembered = s.enqueueActions((args) => {
   const names = pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
   for (const message of differences(SOURCE, context.told, pods, [])) enqueue.sendTo(to('syncLoop'), message);
-  for (const { pod, objects } of known) tellObjects(enqueue, pod.metadata.uid, objects);
+  for (const { pod, objects } of known) tellObjects(enqueue, pod.metadata.uid, objects, now(args));
   enqueue.assign({ told: { ...context.told, ...toldOf(pods) }, remembered: [] });
 });
 
-function tellObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['objects']): void {
+const EXPIRED = 'failed to fetch token: the one that was kept has expired, and the API server is away';
+
+function tellObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['objects'], nowMs: number): void {
   for (const [key, object] of Object.entries(objects)) {
-    const state = object === null ? ({ state: 'missing' } as const) : ({ state: 'found', object } as const);
+    const state: ObjectState =
+      object === null
+        ? { state: 'missing' }
+        : isExpired(object, nowMs)
+          ? { state: 'unknown', message: EXPIRED }
+          : { state: 'found', object };
     enqueue.sendTo(to('syncLoop'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
   }
+}
+
+/** Only tokens expire. */
+function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
+  const { expires } = data;
+  const text = expires !== undefined && 'text' in expires && typeof expires.text === 'string' ? expires.text : '';
+  return kind === 'Token' && !(Date.parse(text) > nowMs);
 }
 
 /** The next list tells again what is forgotten here. */

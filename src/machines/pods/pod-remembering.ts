@@ -4,15 +4,14 @@ import { isStaticPod, type Pod } from '../api/pod.ts';
 import { awaitedKeys, idOf } from '../objects/keys.ts';
 import type { RememberedPod } from '../operations/host.ts';
 import type { PodContext } from './pod-policy.ts';
-import { podSetup as s } from './pod-setup.ts';
+import { type Enqueue, podSetup as s } from './pod-setup.ts';
 import type { RememberedPodsMessage } from './remembered-pods.ts';
 import { certificatesOf } from './volumes/certificates.ts';
 import { tokensOf } from './volumes/tokens.ts';
 
-/** What only the API server can give anew: values of Secrets are on no disk, a token or a certificate has its time. */
+/** What only the API server can give anew: values of Secrets are on no disk, and a certificate's key in memory alone. */
 const isLasting = (pod: Pod, keys: readonly string[]): boolean =>
-  Object.keys({ ...tokensOf(pod), ...certificatesOf(pod) }).length === 0 &&
-  keys.every((key) => idOf(key).kind !== 'Secret');
+  Object.keys(certificatesOf(pod)).length === 0 && keys.every((key) => idOf(key).kind !== 'Secret');
 
 /** `null`: it waits for the API server, whatever happens. */
 function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod | null {
@@ -21,18 +20,21 @@ function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod |
   const keys = awaitedKeys(pod, node);
   if (!isLasting(pod, keys)) return null;
   const { resourceVersion: _, ...metadata } = pod.metadata;
+  const tokens = Object.keys(tokensOf(pod)).filter((key) => objects[key] !== undefined);
   return {
     pod: { ...pod, metadata, status: {} } as RememberedPod['pod'],
-    objects: Object.fromEntries(keys.map((key) => [key, objects[key] ?? null])),
+    objects: Object.fromEntries([...keys, ...tokens].map((key) => [key, objects[key] ?? null])),
   };
 }
 
-export const rememberPod = s.enqueueActions(({ context, enqueue }) => {
+export function remember(enqueue: Enqueue, context: PodContext): void {
   const remembered = rememberedOf(context);
   if (remembered === null) return;
   const message: RememberedPodsMessage = { type: 'pod.remembered', uid: context.uid, remembered };
   enqueue.sendTo(to('rememberedPods'), message);
-});
+}
+
+export const rememberPod = s.enqueueActions(({ context, enqueue }) => remember(enqueue, context));
 
 export const forgetPod = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.rememberedPodsDir === undefined || (context.pod !== null && isStaticPod(context.pod))) return;

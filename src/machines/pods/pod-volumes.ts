@@ -4,6 +4,7 @@ import { askForCredentials, releaseCredentials } from './pod-credentials.ts';
 import { isAwaiting, unavailable } from './pod-objects.ts';
 import { type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
+import { remember } from './pod-remembering.ts';
 import { podDirectory } from './spec/index.ts';
 import { volumePlan } from './volumes/plan.ts';
 import type { VolumesOrder } from './volumes/volumes.ts';
@@ -47,7 +48,11 @@ export const takeObject = s.enqueueActions(({ context, event, enqueue }) => {
   const objects = { ...others, ...(event.state === 'found' ? { [key]: event.object } : kept) };
   const lookups = { ...context.lookups, [key]: event.state === 'unknown' ? event.message : '' };
   enqueue.assign({ objects, lookups });
-  if (context.pod !== null && context.stage === 'sync') plan(enqueue, { ...context, objects, lookups });
+  if (context.pod === null || context.stage !== 'sync') return;
+  const next = { ...context, objects, lookups };
+  plan(enqueue, next);
+  const isRenewed = before !== undefined && objects[key]?.kind === 'Token' && objects[key].version !== before.version;
+  if (isRenewed && context.volumes !== null) remember(enqueue, next);
 });
 
 /** A ConfigMap or Secret came, changed or went. */

@@ -80,7 +80,7 @@ const take = s.enqueueActions((args) => {
     namespace: pod.namespace,
     name: context.serviceAccount,
     version: token.$secret,
-    data: { token: { text: token } },
+    data: { token: { text: token }, expires: { text: status.expirationTimestamp } },
   } as const;
   enqueue(sendParent({ type: 'object.found', key, uids: [pod.uid], state: 'found', object } satisfies ObjectFound));
 });

@@ -31,6 +31,29 @@ describe('the vault', () => {
     expect(input.env[0].value).toEqual(token);
   });
 
+  test('wraps what a node may keep on disk, and unwraps it with the same key only', () => {
+    const key = Buffer.alloc(32, 1);
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.nat(), (value, at) => {
+        const vault = new Vault(key);
+        const handle = vault.seal(value);
+        const wrapped = vault.wrap(handle);
+        const restarted = new Vault(key);
+        expect(restarted.unwrap(wrapped)).toEqual(handle);
+        expect(restarted.open(handle)).toBe(value);
+        expect(vault.wrap(handle)).not.toBe(wrapped);
+        expect(new Vault(Buffer.alloc(32, 2)).unwrap(wrapped)).toBeNull();
+        const bytes = Buffer.from(wrapped, 'base64');
+        bytes[at % bytes.length]! ^= 1;
+        expect(vault.unwrap(bytes.toString('base64'))).toBeNull();
+      }),
+    );
+    const vault = new Vault(key);
+    expect(vault.wrap(vault.seal(CANARY))).not.toContain(CANARY);
+    expect(Buffer.from(vault.wrap(vault.seal(CANARY)), 'base64').toString('latin1')).not.toContain('canary');
+    for (const text of ['', 'AAAA', '%%%']) expect(vault.unwrap(text)).toBeNull();
+  });
+
   test('a secret it does not hold can be fetched again; the oldest are forgotten first', () => {
     const vault = new Vault(Buffer.alloc(32), 2);
     const [a, b, c] = ['a', 'b', 'c'].map((value, i) => (i === 2 && vault.open(vault.seal('a')), vault.seal(value)));

@@ -12,7 +12,8 @@ const HOUR_MS = 3_600_000;
 const NODE_UID = () => cluster.kube.store.get('v1', 'nodes', 'node')!.metadata.uid;
 
 function booted(podCertificates = true): ClusterNode {
-  cluster = clusterNode({ apiServer: { changeDetection: 'Watch', podCertificates } });
+  const apiServer = { changeDetection: 'Watch', podCertificates } as const;
+  cluster = clusterNode({ apiServer, rememberedPodsDir: '/journal/pods' });
   cluster.node.boot().run(1_000);
   return cluster;
 }
@@ -113,6 +114,8 @@ describe('podCertificate', () => {
       { path: 'tls/chain.pem', mode: 0o644, content: { text: chain('one') } },
       { path: 'tls/key.pem', mode: 0o644, content: { text: key } },
     ]);
+    // It would start without the API server, and without a key.
+    expect(node.world.remembered.size).toBe(0);
   });
 
   it('is another one, with another key, when the signer wants to be asked again', () => {

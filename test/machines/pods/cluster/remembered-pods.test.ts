@@ -73,16 +73,63 @@ describe('rememberedPods', () => {
     expect(cluster.node.world.remembered.size).toBe(0);
   });
 
+  describe('with a token', () => {
+    const spec = {
+      volumes: [
+        { name: 'v', projected: { sources: [{ serviceAccountToken: { path: 't', expirationSeconds: 3_600 } }] } },
+      ],
+    };
+    const tokenOf = () =>
+      [...cluster.node.world.remembered.values()].flatMap(({ objects }) =>
+        Object.values(objects).flatMap((object) => (object?.kind === 'Token' ? [object] : [])),
+      )[0]!;
+    const setUps = () =>
+      cluster.node.sink.records.flatMap((record) =>
+        record.k === 'effect' && record.name === 'volume.setUp' ? [JSON.stringify(record.input)] : [],
+      );
+
+    it('start with the one that they had, and get another one when the API server is back', () => {
+      const { kube } = running(spec);
+      const kept = tokenOf();
+      reboot();
+      cluster.node.until('a start', () => started().length === 1, 30_000);
+      expect(setUps().at(-1)).toContain(JSON.stringify(kept.data['token']));
+      kube.isAway = false;
+      cluster.node.until('another token', () => tokenOf().version !== kept.version, 200_000);
+      expect(setUps().at(-1)).toContain(JSON.stringify(tokenOf().data['token']));
+      expect(started()).toHaveLength(1);
+    });
+
+    it('remember the newest', () => {
+      running(spec);
+      const { version } = tokenOf();
+      cluster.node.until('another one', () => tokenOf().version !== version, 3_600_000);
+    });
+
+    it('that has expired wait for the API server, and say so', () => {
+      const { kube } = running(spec);
+      const expired = new Date(cluster.node.world.time.now() - 1).toISOString();
+      for (const { objects } of cluster.node.world.remembered.values()) {
+        for (const object of Object.values(objects)) {
+          if (object?.kind === 'Token') Object.assign(object.data, { expires: { text: expired } });
+        }
+      }
+      reboot();
+      cluster.node.run(60_000);
+      expect(started()).toEqual([]);
+      const said = cluster.node.logs('Event occurred').map(({ message }) => String(message));
+      expect(said).toContainEqual(
+        expect.stringMatching(
+          /^MountVolume.SetUp failed for volume "v" : failed to fetch token: the one that was kept/,
+        ),
+      );
+      kube.isAway = false;
+      cluster.node.until('a start', () => started().length === 1, 200_000);
+    });
+  });
+
   it.each([
     ['with a Secret', { volumes: [{ name: 'v', secret: { secretName: 'login' } }] }],
-    [
-      'with a token',
-      {
-        volumes: [
-          { name: 'v', projected: { sources: [{ serviceAccountToken: { path: 't', expirationSeconds: 600 } }] } },
-        ],
-      },
-    ],
     ['that may end', { restartPolicy: 'OnFailure' }],
   ])('are none of those %s: they wait for the API server', (_, spec) => {
     const { node } = running(spec);
