@@ -21,7 +21,6 @@ export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] 
   ],
   [/^kubelet_imagemanager_inmemory_/, 'records of pulls are files without a cache in memory'],
   [/^kubelet_volume_metric/, 'the folders of volumes are measured together with the disk that they are on'],
-  [/^kubelet_(cpu_manager|memory_manager|topology_manager)_/, 'no CPUs, memory or devices are pinned by this node'],
   [/^kubelet_pleg_discard_events$/, 'no event of the runtime is discarded: a hint leads to a look, however late'],
   [/^kubelet_pod_watch_events_/, "the API that agents watch pods with is upstream's gate `PodsAPI`, which is off"],
   [

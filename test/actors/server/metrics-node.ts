@@ -18,7 +18,7 @@ import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
-import { BootNode, MACHINE_INFO, ok } from '../../machines/startup/boot-node.ts';
+import { ARGV, BootNode, document, MACHINE_INFO, ok } from '../../machines/startup/boot-node.ts';
 import { machineFile, writeMachine } from '../../support/machine-files.ts';
 import { image, manifest } from '../../support/pods-node.ts';
 import { FakeRuntime, type Handlers } from '../cri/fake-runtime.ts';
@@ -52,6 +52,7 @@ const RUNTIME: Handlers = {
     containers: [{ id: CONTAINER_ID, pod_sandbox_id: SANDBOX_ID, created_at: '2', metadata: { name: 'c' } }],
   }),
 };
+const CPUS = [0, 1, 2, 3].map((id) => ({ id, core: id, socket: 0, numaNode: 0 }));
 const DISK = { name: 'sda', device: '8:0', sizeBytes: '1000' };
 /** What the recorded machine did not need: a disk that something is mounted from, and what a process has open. */
 const FILES = {
@@ -96,9 +97,11 @@ export async function measuredNode(): Promise<MeasuredNode> {
 
 function startedNode(view: KernelView, recorder: Recorder): BootNode {
   const node = new BootNode({
+    argv: [...ARGV, '--config=/etc/kubelet.yaml'],
     answers: {
       'cri.runtimeConfig': ok({ cgroupDriver: null }),
-      'host.machineInfo': ok({ ...MACHINE_INFO, topology: { ...MACHINE_INFO.topology, disks: [DISK] } }),
+      'host.machineInfo': ok({ ...MACHINE_INFO, topology: { ...MACHINE_INFO.topology, cpus: CPUS, disks: [DISK] } }),
+      'host.readConfiguration': ok(document({ cpuManagerPolicy: 'static', reservedSystemCPUs: '0' })),
     },
     onTurn: (records, kernel, tookMs) => {
       view.onTurn(records, kernel);

@@ -1,47 +1,6 @@
 /** Metrics of a pod and of a Node in the API server: what the projections make of the kernel's records. */
 import { expect, test } from 'vitest';
-import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
-import type { Kernel } from '../../../src/kernel/kernel.ts';
-import type { KernelRecord } from '../../../src/kernel/records.ts';
-
-/** Tells the recorder turns, each with its time; `contexts` is what actors know, by address. */
-function recording() {
-  const recorder = new Recorder({ journalBytes: () => 0 });
-  const contexts: Record<string, unknown> = {};
-  let nowMs = 0;
-  const kernel = {
-    get now() {
-      return nowMs;
-    },
-    snapshotOf: (address: string) => (contexts[address] ? { context: contexts[address] } : undefined),
-    queueLength: 7,
-  } as unknown as Kernel;
-  const turn = (atMs: number, ...records: object[]) => {
-    nowMs = atMs;
-    recorder.onTurn([...records, { k: 'end' }] as unknown as KernelRecord[], kernel, 0.2);
-  };
-  const value = async (name: string, labels: Record<string, string> = {}, suffix = '') => {
-    const family = await recorder.registry.getSingleMetric(name)?.get();
-    const samples = (family?.values ?? []) as { value: number; labels: Record<string, unknown>; metricName?: string }[];
-    return samples.find(
-      (sample) =>
-        (sample.metricName ?? name) === `${name}${suffix}` &&
-        Object.entries(labels).every(([key, text]) => String(sample.labels[key]) === text),
-    )?.value;
-  };
-  return { contexts, turn, value };
-}
-
-const said = (to: string, event: object) => ({ k: 'message', from: 'x', to, event });
-const asked = (id: number, name: string, at: string, input: object = {}) => ({
-  k: 'effect',
-  id,
-  name,
-  at,
-  class: 'query',
-  input,
-});
-const answered = (id: number, output: unknown = null) => ({ k: 'result', id, output });
+import { answered, asked, recording, said } from './metrics-recording.ts';
 
 const CREATED_MS = Date.parse('2026-11-21T07:00:00Z');
 const IMAGE = 'kubelet/images/image-app%3A1';

@@ -1,7 +1,9 @@
 /** Gauges of the node itself: what it is called, what it was built from, what it may do and what it keeps. */
+
+import { parseCpuSet } from '../../../machines/startup/configuration/cpu-set.ts';
 import { FEATURE_GATES } from '../../../machines/startup/configuration/feature-gate-table.ts';
 import { isEnabled } from '../../../machines/startup/configuration/index.ts';
-import type { NodeView } from '../node-view.ts';
+import type { NodePod, NodeView } from '../node-view.ts';
 import { type Family, gaugeOf, one } from './family.ts';
 
 export function nodeGauges(view: NodeView): Family[] {
@@ -37,6 +39,38 @@ export function evictionCounts(view: NodeView): Family[] {
   if (samples.length === 0) return [];
   const help = '[ALPHA] Cumulative number of pod evictions by eviction signal';
   return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
+}
+
+/** CPUs that are of single containers, and what is left for all others where the node keeps them apart. */
+export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
+  const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(idsOf));
+  const allocatable = view.allocatableCpus();
+  const nodeOf = new Map(view.machine()?.topology.cpus.map(({ id, numaNode }) => [id, String(numaNode)]));
+  const byNode = Object.groupBy(exclusive, (id) => nodeOf.get(id) ?? '0');
+  return [
+    gaugeOf(
+      'kubelet_cpu_manager_exclusive_cpu_allocation_count',
+      '[ALPHA] The total number of CPUs exclusively allocated to containers running on this node',
+      [one(exclusive.length)],
+    ),
+    gaugeOf(
+      'kubelet_cpu_manager_shared_pool_size_millicores',
+      '[ALPHA] The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.',
+      allocatable.length === 0 ? [] : [one((allocatable.length - exclusive.length) * MILLI)],
+    ),
+    gaugeOf(
+      'kubelet_cpu_manager_allocation_per_numa',
+      '[ALPHA] Number of CPUs allocated per NUMA node',
+      Object.entries(byNode).map(([numa_node, ids]) => one(ids!.length, { numa_node })),
+    ),
+  ];
+}
+
+const MILLI = 1_000;
+
+function idsOf(list: string): readonly number[] {
+  const parsed = parseCpuSet(list);
+  return parsed.error === undefined ? parsed.value : [];
 }
 
 interface Plugins {

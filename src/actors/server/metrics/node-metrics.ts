@@ -12,7 +12,15 @@ import { cadvisorFamilies } from './cadvisor.ts';
 import { type Family, gaugeOf, one } from './family.ts';
 import { HealthcheckCounts } from './healthchecks.ts';
 import { machineFamilies } from './machine.ts';
-import { buildInfo, evictionCounts, mirrorPodsOf, nodeGauges, pluginCounts, registeredCounts } from './node-gauges.ts';
+import {
+  buildInfo,
+  cpuGauges,
+  evictionCounts,
+  mirrorPodsOf,
+  nodeGauges,
+  pluginCounts,
+  registeredCounts,
+} from './node-gauges.ts';
 import { podGauges } from './pod-gauges.ts';
 import { processFamilies } from './process.ts';
 import { pullRecordCounts } from './pull-record-counts.ts';
@@ -67,6 +75,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         volumeCounts(pods),
         ...(await volumeStats(pods)),
         ...nodeGauges(view),
+        ...cpuGauges(view, pods),
         ...evictionCounts(view),
         pluginCounts(view),
         ...(await pullRecordCounts(view.rootDir())),

@@ -23,6 +23,8 @@ export interface Seen {
   readonly kernel: Kernel;
   /** Of a `result` or `cancel`: what was asked for. */
   readonly request: UnderWay | undefined;
+  /** How long the machines took for this turn. */
+  readonly turnMs: number;
 }
 
 /** A part of the metrics that is made of the records of turns, in their order; `end` closes each turn. */

@@ -28,6 +28,7 @@ import {
   type UnderWay,
 } from './projection.ts';
 import { Resizes } from './resizes.ts';
+import { ResourceManagerWork } from './resource-managers.ts';
 import { RuntimeSupport } from './runtime-support.ts';
 import { StorageMetrics } from './storage.ts';
 
@@ -80,6 +81,7 @@ export class Recorder {
     new PodStarts(this.registry),
     new PodWork(this.registry),
     new Resizes(this.registry),
+    new ResourceManagerWork(this.registry),
     new RuntimeSupport(this.registry),
     new StorageMetrics(this.registry),
   ];
@@ -103,7 +105,7 @@ export class Recorder {
     this.#turns.observe(tookMs / MS_PER_SECOND);
     for (const record of records) {
       const request = record.k === 'result' || record.k === 'cancel' ? this.#underWay.get(record.id) : undefined;
-      for (const projection of this.#projections) projection.on(record, { kernel, request });
+      for (const projection of this.#projections) projection.on(record, { kernel, request, turnMs: tookMs });
       this.#counters.records.inc({ kind: record.k });
       if (record.k === 'effect') this.#requested(record, kernel.now);
       else if (record.k === 'result') this.#settled(record, kernel.now);

@@ -1,0 +1,280 @@
+/** Counters move with what happens and with nothing else: images, hooks, certificates, resizes, evictions, CPUs. */
+import { describe, expect, test } from 'vitest';
+import { answered, asked, recording, said } from './metrics-recording.ts';
+
+const IMAGE = 'kubelet/images/image-app%3A1';
+const POD = 'kubelet/pods/pod-u1';
+const CONTAINER = `${POD}/container-app`;
+const failed = (id: number, message = 'no') => ({ k: 'result', id, error: { message } });
+const state = (at: string, value: unknown) => ({ k: 'state', at, value });
+
+describe('images', () => {
+  const MEBIBYTE = 1_024 ** 2;
+  const pull = ({ turn }: ReturnType<typeof recording>, size: number, seconds: number) => {
+    turn(0, asked(1, 'cri.pullImage', `${IMAGE}/pull`));
+    turn(1_000, failed(1), asked(2, 'cri.pullImage', `${IMAGE}/pull`));
+    turn(seconds * 1_000 - 1, answered(2), asked(3, 'cri.imageStatus', `${IMAGE}/verify`));
+    turn(seconds * 1_000, answered(3, { image: { size: String(size) } }));
+  };
+
+  test.each([
+    [1, '0-10MB'],
+    [10 * MEBIBYTE, '0-10MB'],
+    [10 * MEBIBYTE + 1, '10MB-100MB'],
+    [6_000 * MEBIBYTE, '5GB-10GB'],
+    [200_000 * MEBIBYTE, 'GT100GB'],
+    [0, 'N/A'],
+  ])('of %i bytes take their time under the label %s', async (size, image_size_in_bytes) => {
+    const node = recording();
+    pull(node, size, 7);
+    expect(await node.value('kubelet_image_pull_duration_seconds', { image_size_in_bytes }, '_sum')).toBe(7);
+    expect(await node.value('kubelet_image_pull_duration_seconds', {}, '_count')).toBe(1);
+  });
+
+  test('are cleared away for their age or for the room', async () => {
+    const { contexts, turn, value } = recording();
+    const policy = { maxAgeMs: 1_000 };
+    contexts['kubelet/imageGC'] = { policy, startedAtMs: 0, usedAtMs: { young: 9_500 } };
+    const remove = (id: number, image: string) =>
+      asked(id, 'cri.removeImage', 'kubelet/imageGC/removeImage', { image });
+    turn(10_000, remove(1, 'old'), remove(2, 'young'), remove(3, 'used'));
+    turn(10_001, answered(1), answered(2), failed(3));
+    expect(await value('kubelet_image_garbage_collected_total', { reason: 'age' })).toBe(1);
+    expect(await value('kubelet_image_garbage_collected_total', { reason: 'space' })).toBe(1);
+  });
+
+  test('that are there are checked for the right to them, by policy, record and credentials', async () => {
+    const { contexts, turn, value } = recording();
+    const wish = (uid: string) =>
+      said(IMAGE, { type: 'image.asked', request: { uid, container: 'app', policy: 'IfNotPresent' } });
+    const check = (id: number, uid: string, policy: string, record: unknown) => {
+      const known = { intended: false, record };
+      contexts[IMAGE] = { verification: { policy, allowlist: [] }, place: { image: 'app:1' }, record: known };
+      turn(id, wish(uid), asked(id, 'images.pullRecord', `${IMAGE}/record`));
+      turn(id, answered(id, known));
+    };
+    check(1, 'a', 'NeverVerify', null);
+    check(2, 'b', 'AlwaysVerify', null);
+    turn(3, said('kubelet/pods', { type: 'image.failed', uid: 'b', container: 'app' }));
+    const checks = (result: string) => value('kubelet_imagemanager_image_mustpull_checks_total', { result });
+    expect(await checks('credentialPolicyAllowed')).toBe(1);
+    expect(await checks('mustAuthenticate')).toBe(2);
+    turn(4, asked(4, 'images.pullRecord', `${IMAGE}/record`));
+    turn(5, failed(4));
+    expect(await checks('error')).toBe(1);
+  });
+});
+
+describe('pods and containers', () => {
+  const pod = (spec: object) => ({ uid: 'u1', pod: { spec: { containers: [{ name: 'app' }], ...spec } } });
+
+  test('that start, or fail to, count by their kind', async () => {
+    const { contexts, turn, value } = recording();
+    contexts[POD] = pod({ hostUsers: false, initContainers: [{ name: 'init' }] });
+    turn(0, asked(1, 'cri.runPodSandbox', `${POD}/sandbox`, { runtimeHandler: 'kata' }));
+    turn(2_000, failed(1), asked(2, 'cri.runPodSandbox', `${POD}/sandbox`, { runtimeHandler: 'kata' }));
+    turn(3_000, answered(2), asked(3, 'cri.startContainer', `${POD}/container-init/start`));
+    turn(3_001, failed(3));
+    expect(await value('kubelet_started_pods_total')).toBe(2);
+    expect(await value('kubelet_started_pods_errors_total')).toBe(1);
+    expect(await value('kubelet_started_user_namespaced_pods_total')).toBe(2);
+    expect(await value('kubelet_started_user_namespaced_pods_errors_total')).toBe(1);
+    expect(await value('kubelet_run_podsandbox_errors_total', { runtime_handler: 'kata' })).toBe(1);
+    expect(await value('kubelet_run_podsandbox_duration_seconds', { runtime_handler: 'kata' }, '_sum')).toBe(3);
+    const errors = { container_type: 'init_container', code: 'RunContainerError' };
+    expect(await value('kubelet_started_containers_errors_total', errors)).toBe(1);
+  });
+
+  test('have their volumes of images counted when they are created', async () => {
+    const { turn, value } = recording();
+    const mounts = [{ image: { image: 'sha256:1' } }, { host_path: '/x', image: null }];
+    const create = (id: number) => asked(id, 'cri.createContainer', `${CONTAINER}/create`, { config: { mounts } });
+    turn(0, create(1), create(2));
+    turn(1, answered(1), failed(2));
+    expect(await value('kubelet_image_volume_requested_total')).toBe(2);
+    expect(await value('kubelet_image_volume_mounted_succeed_total')).toBe(1);
+    expect(await value('kubelet_image_volume_mounted_errors_total')).toBe(1);
+  });
+
+  test('have hooks that fall back to HTTP, and hooks whose sleep is cut short', async () => {
+    const { contexts, turn, value } = recording();
+    contexts[CONTAINER] = { wanted: { postStart: null, preStop: { kind: 'sleep', seconds: 10 } } };
+    const sleeping = state(CONTAINER, { stopping: { hook: 'sleeping' } });
+    turn(0, sleeping);
+    turn(10_000, state(CONTAINER, { stopping: 'asking' }));
+    expect(await value('kubelet_sleep_action_terminated_early_total')).toBe(0);
+    turn(20_000, sleeping);
+    turn(24_000, state(CONTAINER, { stopping: 'asking' }));
+    expect(await value('kubelet_sleep_action_terminated_early_total')).toBe(1);
+    turn(
+      30_000,
+      asked(1, 'probe.httpHook', `${CONTAINER}/preStop`),
+      asked(2, 'probe.httpHook', `${CONTAINER}/preStop`),
+    );
+    turn(30_001, answered(1, { fellBack: false }), answered(2, { fellBack: true }));
+    expect(await value('kubelet_lifecycle_handler_http_fallbacks_total')).toBe(1);
+  });
+
+  test('go for others by the resource that these lack, and for signals with the age of the look', async () => {
+    const { contexts, turn, value } = recording();
+    const verdict = { reason: 'Preempting', message: '', said: 'once' };
+    turn(0, said('kubelet/pods', { type: 'pods.kill', uid: 'a', verdict, shortOf: 'memory' }));
+    expect(await value('kubelet_preemptions', { preemption_signal: 'memory' })).toBe(1);
+    turn(1_000, asked(1, 'stats.observe', 'kubelet/eviction/observe'));
+    turn(1_200, answered(1));
+    contexts['kubelet/eviction'] = { evictions: { 'memory.available': 1, 'emptydirfs.limit': 1 } };
+    turn(1_500, { ...said('kubelet/pods', { type: 'pods.kill', uid: 'b', verdict }), from: 'kubelet/eviction' });
+    const age = (eviction_signal: string) => value('kubelet_eviction_stats_age_seconds', { eviction_signal }, '_sum');
+    expect(await age('memory.available')).toBe(0.5);
+    expect(await age('emptydirfs.limit')).toBeUndefined();
+    expect(await value('kubelet_preemptions', { preemption_signal: '' })).toBeUndefined();
+  });
+});
+
+describe('certificates', () => {
+  const facts = (notBeforeMs: number, notAfterMs: number) => ({ notBeforeMs, notAfterMs });
+  const rotation = (of: string, value: string) =>
+    state(`kubelet/${of}`, { working: { rotation: value, guarding: 'valid' } });
+  const took = (of: string, step: string, output: unknown) => ({
+    k: 'result',
+    id: 1,
+    at: `kubelet/${of}/${step}`,
+    name: `certificate.${step}`,
+    output,
+  });
+
+  test('that nobody takes care of have no families', async () => {
+    expect(await recording().value('kubelet_certificate_manager_client_ttl_seconds')).toBeUndefined();
+  });
+
+  test('of the client end some time, and each failure to renew one counts once', async () => {
+    const { turn, value } = recording();
+    turn(0, rotation('clientCertificate', 'loading'));
+    expect(await value('kubelet_certificate_manager_client_ttl_seconds')).toBe(Number.POSITIVE_INFINITY);
+    turn(1, took('clientCertificate', 'load', { certificate: facts(0, Date.now() + 90_500) }));
+    expect(await value('kubelet_certificate_manager_client_ttl_seconds')).toBe(90);
+    const failures = () => value('kubelet_certificate_manager_client_expiration_renew_errors');
+    turn(2, rotation('clientCertificate', 'backingOff'));
+    turn(3, rotation('clientCertificate', 'backingOff'));
+    expect(await failures()).toBe(1);
+    turn(4, rotation('clientCertificate', 'generating'));
+    turn(5, rotation('clientCertificate', 'backingOff'));
+    expect(await failures()).toBe(2);
+    expect(await value('kubelet_server_expiration_renew_errors')).toBeUndefined();
+  });
+
+  test('of the server live until the next one', async () => {
+    const { turn, value } = recording();
+    turn(0, took('servingCertificate', 'store', facts(100_000, Date.now() + 1_000)));
+    expect(await value('kubelet_certificate_manager_server_rotation_seconds', {}, '_count')).toBe(0);
+    turn(400_000, took('servingCertificate', 'store', facts(400_000, Date.now() - 5_000)));
+    expect(await value('kubelet_certificate_manager_server_rotation_seconds', {}, '_sum')).toBe(300);
+    expect(await value('kubelet_certificate_manager_server_ttl_seconds')).toBeLessThan(0);
+  });
+});
+
+describe('resizes', () => {
+  const want = (app: object) =>
+    said('kubelet/allocation', { type: 'allocation.wanted', request: { uid: 'u1' }, allocation: { app } });
+  const answer = (type: string, more: object = {}) => said('kubelet/pods', { type, uid: 'u1', ...more });
+  const requested = (node: ReturnType<typeof recording>, resource: string, requirement: string, operation: string) =>
+    node.value('kubelet_container_requested_resizes_total', { resource, requirement, operation });
+
+  test('count by what is asked for in the place of what', async () => {
+    const node = recording();
+    node.turn(0, want({ requests: { cpu: '1', memory: '1Gi' }, limits: { cpu: '2' } }), answer('allocation.granted'));
+    node.turn(1, want({ requests: { cpu: '1500m', memory: '1024Mi' }, limits: { memory: '2Gi' } }));
+    expect(await requested(node, 'cpu', 'requests', 'increase')).toBe(1);
+    expect(await requested(node, 'cpu', 'limits', 'remove')).toBe(1);
+    expect(await requested(node, 'memory', 'limits', 'add')).toBe(1);
+    expect(await requested(node, 'memory', 'requests', 'increase')).toBeUndefined();
+    node.turn(2, want({ requests: { cpu: '1', memory: '1Gi' }, limits: { memory: '2Gi' } }));
+    expect(await requested(node, 'cpu', 'requests', 'decrease')).toBe(1);
+  });
+
+  test('that cannot be had count once for each reason, and those that had to wait by what ended the wait', async () => {
+    const { turn, value } = recording();
+    const refusal = (reason: string, message: string) => answer('allocation.pending', { refusal: { reason, message } });
+    const never = refusal(
+      'Infeasible',
+      'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+    );
+    turn(0, want({}), answer('allocation.granted'));
+    turn(1, want({ requests: { cpu: '9' } }), never);
+    turn(2, never);
+    const detail = { reason_detail: 'guaranteed_pod_cpu_manager_static_policy' };
+    expect(await value('kubelet_pod_infeasible_resizes_total', detail)).toBe(1);
+    const accepted = (retry_trigger: string) => value('kubelet_pod_deferred_accepted_resizes_total', { retry_trigger });
+    turn(3, want({ requests: { cpu: '2' } }), refusal('Deferred', ''));
+    turn(4, said('kubelet/allocation', { type: 'allocation.ended', uid: 'other' }), answer('allocation.granted'));
+    expect(await accepted('pods_removed')).toBe(1);
+    turn(5, want({ requests: { cpu: '3' } }), refusal('Deferred', ''));
+    turn(6, answer('allocation.granted'));
+    turn(7, answer('allocation.granted'));
+    expect(await accepted('periodic_retry')).toBe(1);
+  });
+
+  test('take their time from the first step to the last, and a step that fails is an end too', async () => {
+    const { turn, value } = recording();
+    const memory = (actuated: object | null) => said('kubelet/memory', { type: 'memory.resized', uid: 'u1', actuated });
+    const took = (success: string) => value('kubelet_pod_resize_duration_milliseconds', { success }, '_sum');
+    turn(0, memory({}), asked(1, 'cgroup.update', `${POD}/raiseGroup`));
+    turn(30, failed(1));
+    expect(await took('false')).toBe(30);
+    turn(100, memory({}));
+    turn(150, memory(null));
+    expect(await took('true')).toBe(50);
+  });
+});
+
+describe('what is kept for single containers', () => {
+  const wanted = (uid: string, containers: readonly object[]) =>
+    said('kubelet/allocation', { type: 'allocation.wanted', request: { uid, containers }, allocation: {} });
+  const granted = (uid: string) => said('kubelet/pods', { type: 'allocation.granted', uid });
+  const refused = (uid: string, reason: string, message: string) =>
+    said('kubelet/pods', { type: 'allocation.refused', uid, rejection: { reason, message } });
+  const cpus = { container: 'app', isInit: false, cpus: 2 };
+  const admission = {
+    cpuManager: { wholeCores: true },
+    memoryManager: {},
+    topology: { policy: 'single-numa-node', scope: 'container' },
+  };
+
+  test('counts where a manager keeps it, each pod once', async () => {
+    const { contexts, turn, value } = recording();
+    contexts['kubelet/allocation'] = { settings: { admission } };
+    turn(0, wanted('a', [cpus, { ...cpus, container: 'b', memory: { memory: '1' } }]), granted('a'));
+    turn(1, wanted('a', [cpus]), granted('a'));
+    turn(2, wanted('b', [cpus]), refused('b', 'SMTAlignmentError', 'SMT Alignment Error: requested 3 cpus'));
+    turn(3, wanted('c', [cpus]), refused('c', 'TopologyAffinityError', 'Resources cannot be allocated'));
+    expect(await value('kubelet_cpu_manager_pinning_requests_total')).toBe(4);
+    expect(await value('kubelet_cpu_manager_pinning_errors_total')).toBe(1);
+    expect(await value('kubelet_memory_manager_pinning_requests_total')).toBe(1);
+    expect(await value('kubelet_memory_manager_pinning_errors_total')).toBe(0);
+    expect(await value('kubelet_topology_manager_admission_requests_total')).toBe(3);
+    expect(await value('kubelet_topology_manager_admission_errors_total')).toBe(1);
+    expect(await value('kubelet_topology_manager_admission_duration_ms', {}, '_sum')).toBeCloseTo(0.6);
+    const labels = (boundary: string) => ({ scope: 'container', boundary });
+    expect(await value('kubelet_container_aligned_compute_resources_count', labels('numa_node'))).toBe(2);
+    expect(await value('kubelet_container_aligned_compute_resources_count', labels('physical_cpu'))).toBe(2);
+    expect(await value('kubelet_container_aligned_compute_resources_failure_count', labels('numa_node'))).toBe(1);
+    expect(await value('kubelet_container_aligned_compute_resources_failure_count', labels('physical_cpu'))).toBe(1);
+  });
+
+  test('is nothing where everything is shared', async () => {
+    const { turn, value } = recording();
+    turn(0, wanted('a', [cpus]), granted('a'));
+    expect(await value('kubelet_cpu_manager_pinning_requests_total')).toBe(0);
+    expect(await value('kubelet_topology_manager_admission_requests_total')).toBe(0);
+  });
+});
+
+test('a runtime that does not say its driver is one that the next release will not take', async () => {
+  const { turn, value } = recording();
+  turn(0, asked(1, 'cri.runtimeConfig', 'kubelet/runtimeService/runtimeConfig'));
+  turn(1, answered(1, { cgroupDriver: null }));
+  expect(await value('kubelet_cri_losing_support', { version: '1.37.0' })).toBe(1);
+  turn(2, asked(2, 'cri.runtimeConfig', 'kubelet/runtimeService/runtimeConfig'));
+  turn(3, answered(2, { cgroupDriver: 'systemd' }));
+  expect(await value('kubelet_cri_losing_support')).toBeUndefined();
+});
