@@ -10,6 +10,7 @@
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readFile, readlink, rename, symlink } from 'node:fs/promises';
+import { OperationError } from '../../kernel/json.ts';
 import { errnoOf } from '../host/beneath.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
@@ -34,6 +35,7 @@ export async function writeAtomically(
   files: readonly PlainFile[],
   ownership: Ownership | null,
 ): Promise<void> {
+  for (const { path } of files) refuseEscape(path);
   const before = await currentFolder(volume);
   const wanted = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
   if (before === null || !(await holds(volume, before, wanted))) {
@@ -44,6 +46,16 @@ export async function writeAtomically(
     await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
   }
   await linkNames(volume, new Set(files.map(({ path }) => path.split('/')[0] ?? path)));
+}
+
+/** Of what the caller has let through: no path leads out of the folder, or to what the writer itself keeps there. */
+function refuseEscape(path: string): void {
+  const names = path.split('/');
+  const isOdd = names.some((name) => ['', '.', '..'].includes(name) || name.includes('\0'));
+  if (!isOdd && !path.startsWith('..')) return;
+  throw new OperationError(`refusing to write ${JSON.stringify(path)}: it is no path below a volume`, {
+    code: 'EXDEV',
+  });
 }
 
 const modeOf = ({ mode }: PlainFile, ownership: Ownership | null): number =>

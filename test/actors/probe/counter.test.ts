@@ -68,6 +68,16 @@ describe('the verdict of a probe', () => {
   });
 });
 
+it('25 the largest threshold is counted to, not reached', () => {
+  const thresholds = { successThreshold: 1, failureThreshold: 2_147_483_647 };
+  let state = newTally('success', 0);
+  for (let n = 0; n < 1_000; n++) {
+    const step = tally(state, thresholds, RESULTS['F']!, n);
+    expect(step.items.filter(({ type }) => type === 'probe.judged')).toEqual([]);
+    state = step.tally;
+  }
+});
+
 describe('reports', () => {
   it('are bounded when each attempt says something else', () => {
     const thresholds = { successThreshold: 1, failureThreshold: 3 };

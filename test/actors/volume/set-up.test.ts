@@ -119,6 +119,15 @@ describe('written volumes', () => {
     expect(readdirSync(join(room.root, 'victim'))).toEqual([]);
   });
 
+  it.each(['../x', '..', 'a/../../x', '/x', '..data/x', ''])('refuse a payload at %j', async (path) => {
+    await setUp(files([file('a', '1')]));
+    const before = data();
+    const { failed } = await setUp(files([file('a', '2'), file(path, 'evil')]));
+    expect(failed).toEqual([{ name: 'v', message: expect.stringMatching(/\S/) as string }]);
+    expect([data(), read('a')]).toEqual([before, '1']);
+    expect(readdirSync(join(room.path('configmap', 'v'), '..'))).toEqual(['v']);
+  });
+
   it('refuse a path outside the root', async () => {
     const { failed } = await setUp(files([file('a', '1')], { path: '/tmp/elsewhere/v' }));
     expect(failed[0]?.message).toContain('refusing to touch');

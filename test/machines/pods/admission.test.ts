@@ -209,6 +209,8 @@ describe('kernel settings', () => {
     ],
     ['net.core.somaxconn', own, null],
     ['vm.swappiness', own, 'forbidden sysctl: "vm.swappiness" not allowlisted'],
+    // CVE-2020-8558: with it, what listens on loopback is reached by neighbours.
+    ['net.ipv4.conf.all.route_localnet', own, 'forbidden sysctl: "net.ipv4.conf.all.route_localnet" not allowlisted'],
   ])('%s of %o: %s', (name, namespaces, why) => {
     expect(forbiddenSysctl([name], namespaces, settings)).toBe(why);
   });

@@ -97,6 +97,17 @@ test.each([
   expect(build(podOf({ containers: [{ name: 'c', image }] })).spec.containers[0]).toMatchObject({ imagePullPolicy });
 });
 
+test('25 what is zero of a probe gets its default, and a time beyond the period and the largest threshold stay', () => {
+  const zero = { periodSeconds: 0, timeoutSeconds: 0, successThreshold: 0, failureThreshold: 0 };
+  const huge = { periodSeconds: 1, timeoutSeconds: 3_600, failureThreshold: 2_147_483_647 };
+  const exec = { command: ['x'] };
+  const { spec } = build(inContainer({ livenessProbe: { exec, ...zero }, readinessProbe: { exec, ...huge } }));
+  expect(spec.containers[0]).toMatchObject({
+    livenessProbe: { periodSeconds: 10, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 3 },
+    readinessProbe: huge,
+  });
+});
+
 test('probes, ports, references and volumes get their defaults', () => {
   const { spec } = build(
     podOf({
