@@ -2,11 +2,13 @@
  * The API server that the tests of the cluster tier run against: a real kube-apiserver with its etcd when
  * `KUBEBUILDER_ASSETS` names a folder that has both, the test API server otherwise.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { generateKeyPairSync } from 'node:crypto';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KubeClient } from '../../src/actors/kube/client.ts';
 import { loadKubeconfig } from '../../src/actors/kube/kubeconfig.ts';
@@ -24,6 +26,8 @@ export interface Cluster {
 }
 
 const STARTING_LIMIT_MS = 60_000;
+/** Characters of what a server said before it ended. */
+const LAST_WORDS_MAX = 2_000;
 
 /** Why there is no real API server here, or null. */
 export function realClusterMissing(): string | null {
@@ -88,12 +92,16 @@ async function apiServerFlags(
 ): Promise<string[]> {
   const names = [{ type: 'ip' as const, value: '127.0.0.1' }];
   const serving = await authority.issue({ commonName: 'kube-apiserver', names, usages: ['server auth'] });
-  const accounts = await authority.issue({ commonName: 'service-accounts', usages: [] });
   const file = (name: string, content: string) => {
     writeFileSync(join(directory, name), content, { mode: 0o600 });
     return join(directory, name);
   };
-  const accountsKey = file('sa.key', accounts.key);
+  // The API server reads a public key only as such; a private one in PKCS 8 is none to it.
+  const accounts = generateKeyPairSync('ec', {
+    namedCurve: 'P-256',
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
   return [
     `--etcd-servers=http://127.0.0.1:${etcdPort}`,
     '--bind-address=127.0.0.1',
@@ -103,8 +111,8 @@ async function apiServerFlags(
     `--tls-private-key-file=${file('apiserver.key', serving.key)}`,
     `--client-ca-file=${join(directory, 'ca.crt')}`,
     '--service-account-issuer=https://kubernetes.default.svc.cluster.local',
-    `--service-account-key-file=${accountsKey}`,
-    `--service-account-signing-key-file=${accountsKey}`,
+    `--service-account-key-file=${file('sa.pub', accounts.publicKey)}`,
+    `--service-account-signing-key-file=${file('sa.key', accounts.privateKey)}`,
     '--service-cluster-ip-range=10.0.0.0/24',
     '--authorization-mode=Node,RBAC',
     '--allow-privileged=true',
@@ -113,20 +121,26 @@ async function apiServerFlags(
   ];
 }
 
-const start = (file: string, flags: readonly string[]): ChildProcess => spawn(file, flags, { stdio: 'ignore' });
+type Server = ChildProcessByStdio<null, null, Readable> & { lastWords?: string };
 
-async function stop(child: ChildProcess): Promise<void> {
+function start(file: string, flags: readonly string[]): Server {
+  const child: Server = spawn(file, flags, { stdio: ['ignore', 'ignore', 'pipe'] });
+  child.stderr.on('data', (chunk) => (child.lastWords = `${child.lastWords ?? ''}${chunk}`.slice(-LAST_WORDS_MAX)));
+  return child;
+}
+
+async function stop(child: Server): Promise<void> {
   if (child.exitCode !== null) return;
   const ended = new Promise((resolve) => child.once('exit', resolve));
   child.kill('SIGTERM');
   await ended;
 }
 
-async function untilReady(kubeconfig: string, children: readonly ChildProcess[]): Promise<void> {
+async function untilReady(kubeconfig: string, children: readonly Server[]): Promise<void> {
   const client = adminClient(kubeconfig);
   for (const end = performance.now() + STARTING_LIMIT_MS; ; ) {
     const dead = children.find((child) => child.exitCode !== null);
-    if (dead) throw new Error(`${dead.spawnfile} ended with ${dead.exitCode}`);
+    if (dead) throw new Error(`${dead.spawnfile} ended with ${dead.exitCode}: ${dead.lastWords}`);
     const answer = await client
       .call({ method: 'GET', path: '/readyz', signal: AbortSignal.timeout(STARTING_LIMIT_MS) })
       .catch(() => '');

@@ -28,6 +28,10 @@ function sorted(value: Json | undefined): Json | undefined {
   );
 }
 
+/** To a server in Go an absent list, an empty one and `null` are one; it answers with whichever its type says. */
+const isNothing = (value: Json | undefined): boolean =>
+  value === undefined || value === null || (Array.isArray(value) && value.length === 0);
+
 /** `null` when both are the same. */
 export function strategicPatch(before: Fields, after: Fields, mergeKeys: MergeKeys): Fields | null {
   const patch = fieldsPatch(before, after, '', mergeKeys);
@@ -38,13 +42,16 @@ function fieldsPatch(before: Fields, after: Fields, path: string, mergeKeys: Mer
   const patch: Record<string, Json> = {};
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const [from, to] = [before[name], after[name]];
-    if (isSame(from, to)) continue;
+    if (isSame(from, to) || (isNothing(from) && isNothing(to))) continue;
     const at = path === '' ? name : `${path}.${name}`;
     const key = mergeKeys[at];
     if (to === undefined || to === null) patch[name] = null;
     else if (key !== undefined && Array.isArray(from) && Array.isArray(to)) {
       Object.assign(patch, listPatch(name, from as Fields[], to as Fields[], key));
-    } else patch[name] = isFields(from) && isFields(to) ? fieldsPatch(from, to, at, mergeKeys) : to;
+    } else if (isFields(from) && isFields(to)) {
+      const fields = fieldsPatch(from, to, at, mergeKeys);
+      if (Object.keys(fields).length > 0) patch[name] = fields;
+    } else patch[name] = to;
   }
   return patch;
 }

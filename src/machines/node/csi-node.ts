@@ -6,7 +6,7 @@
  * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
  * Tells: `nodeStatus` why storage is not usable, and that it is; the plugin manager which drivers are written, and
  * which cannot be.
- * Invariants: C1 it never gives up. C2 an entry of a driver is written before pods may use that driver.
+ * Invariants: C1 it never gives up, and never asks twice at once for what the server does not take. C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 import type { Json } from '../../kernel/json.ts';
@@ -198,10 +198,11 @@ export const csiNodeMachine = s.createMachine({
           patchType: 'application/strategic-merge-patch+json' as const,
           body: csiNodePatch(context),
         }),
-        onDone: { target: 'comparing', actions: remember },
+        onDone: { target: 'verifying', actions: remember },
         onError: { target: 'backingOff', actions: failed },
       },
     },
+    verifying: { always: [{ guard: 'isInLine', target: 'initialized' }, { target: 'backingOff' }] },
     backingOff: {
       exit: assign({ retryMs: ({ context }) => Math.min(context.retryMs * 2, RETRY_MAX_MS) }),
       after: { retry: 'reading' },

@@ -51,3 +51,10 @@ test('sends a list without a merge key whole, and a list that was not there as i
 test('says null for a field that is gone', () => {
   expect(strategicPatch({ status: { a: 1 } }, { status: {} }, keys)).toEqual({ status: { a: null } });
 });
+
+test('sees no difference between an empty list and what a server in Go says of one', () => {
+  expect(strategicPatch({ spec: { drivers: null, taints: [] } }, { spec: { drivers: [], other: [] } }, {})).toBeNull();
+  expect(strategicPatch({ spec: { drivers: null } }, { spec: { drivers: [{ name: 'a' }] } }, {})).toEqual({
+    spec: { drivers: [{ name: 'a' }] },
+  });
+});

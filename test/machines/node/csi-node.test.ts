@@ -39,6 +39,40 @@ test('posts what the recorded kubelet posted, once the Node is there', () => {
   expect(world.divergence()).toBeNull();
 });
 
+test('is content with the `null` by which a real API server says that there are no drivers', () => {
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': fail('csinodes "node1" not found', 'NotFound'),
+      'kube.create': ok({ ...recorded, spec: { drivers: null } }),
+    },
+    ['nodeStatus'],
+  );
+  world.tell(registered);
+  world.time.advanceTo(world.time.now());
+  expect(world.state()).toBe('initialized');
+});
+
+test('does not ask at once again for what the server did not take', () => {
+  let patches = 0;
+  const world = runUnder(
+    csiNodeMachine,
+    { nodeName: 'node1' },
+    {
+      'kube.get': ok({ ...recorded, metadata: { name: 'node1' } }),
+      'kube.patch': () => {
+        patches += 1;
+        return ok({ ...recorded, metadata: { name: 'node1' } });
+      },
+    },
+    ['nodeStatus'],
+  );
+  world.tell(registered);
+  world.time.advanceTo(world.time.now() + 10_000);
+  expect(patches).toBe(5);
+});
+
 test('adds a driver that registers and keeps those of others', () => {
   const others = { ...recorded, spec: { drivers: [{ name: 'other', nodeID: 'o', topologyKeys: null }] } };
   const bodies: unknown[] = [];
