@@ -47,8 +47,9 @@ export default defineConfig({
         test: {
           name: 'cluster',
           include: CLUSTER,
-          testTimeout: 60_000,
-          hookTimeout: 120_000,
+          // They wait for a cluster and a node; both may have to share the machine.
+          testTimeout: 120_000,
+          hookTimeout: 180_000,
           pool: 'forks',
           maxWorkers: 2,
         },

@@ -85,8 +85,16 @@ export class Rest {
       headersTimeoutMs: LIMIT_MS,
     });
     const text = await answer.body.text();
-    return { code: answer.statusCode, text, value: path.includes('watch=true') ? null : (JSON.parse(text) as unknown) };
+    const code = answer.statusCode;
+    return { code, text, value: path.includes('watch=true') ? null : valueOf(code, text) };
   }
+}
+
+/** Below `/api/v1` a path that nobody serves is answered in plain text; clients make this Status of it. */
+function valueOf(code: number, text: string): unknown {
+  if (code !== 404 || text.startsWith('{')) return JSON.parse(text);
+  const message = 'the server could not find the requested resource';
+  return { kind: 'Status', status: 'Failure', code, reason: 'NotFound', message };
 }
 
 /** A pod with one container. */

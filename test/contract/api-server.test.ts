@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Json } from '../../src/kernel/json.ts';
 import type { KubeObject } from '../../src/machines/operations/kube.ts';
 import { type Cluster, startCluster } from '../support/cluster.ts';
+import { eventually } from '../support/daemon.ts';
 import { pod, Rest } from './api-server-rest.ts';
 
 let cluster: Cluster;
@@ -391,7 +392,8 @@ describe('who somebody is, and what they may do', () => {
   it('signs tokens of service accounts, and knows them again', async () => {
     const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'robot' } };
     await rest.post('/api/v1/namespaces/default/serviceaccounts', account);
-    const bound = await rest.post(PODS, pod('owner', {}, { nodeName: 'n1' }));
+    const bound = await rest.post(PODS, pod('owner', {}, { nodeName: 'n1', serviceAccountName: 'robot' }));
+    await rest.post(PODS, pod('stranger', {}, { nodeName: 'n1' }));
     const uid = bound.metadata['uid'] as string;
     const request = (reference: object) => ({
       apiVersion: 'authentication.k8s.io/v1',
@@ -423,8 +425,16 @@ describe('who somebody is, and what they may do', () => {
     });
     expect(await reviewed(['other'])).not.toHaveProperty('authenticated', true);
     expect(await rest.refused('POST', path, request({ uid: 'wrong' }))).toMatchObject({ code: 409 });
+    expect(await rest.refused('POST', path, request({ name: 'stranger' }))).toMatchObject({
+      code: 400,
+      message: 'cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.',
+    });
     await rest.delete(`${PODS}/owner`, { gracePeriodSeconds: 0 });
-    expect(await reviewed(['vault'])).not.toHaveProperty('authenticated', true);
+    // What it has found out about a token it believes for ten seconds.
+    await eventually('nobody', async () => {
+      const answer = (await reviewed(['vault'])) as { readonly authenticated?: boolean };
+      return answer.authenticated !== true;
+    });
   });
 
   it('says who asked for a certificate', async () => {

@@ -28,9 +28,11 @@ interface OnceOptions {
 /** A command that should end by itself and has not. */
 const ONCE_TIMEOUT_MS = 50_000;
 
-/** How every test node is called. */
+/** A start takes a second; sixty of them on two busy cores have taken half a minute. */
+const STARTING_LIMIT_MS = 60_000;
 /** Of a node that serves nothing: a port has to be named. */
 const UNUSED_PORT = 10_250;
+/** How every test node is called. */
 const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
 
 /** Polls until `probe` gives something; fails with `what` when it does not. */
@@ -114,7 +116,7 @@ export class TestNode {
       );
     });
     exited.catch(() => {});
-    const healthy = eventually('healthz', () => this.healthz()).catch((error: Error) => {
+    const healthy = eventually('healthz', () => this.healthz(), STARTING_LIMIT_MS).catch((error: Error) => {
       throw new Error(`${error.message}\n${this.output}`, { cause: error });
     });
     healthy.catch(() => {});

@@ -111,6 +111,10 @@ export class ServiceAccountTokens {
         'The object might have been deleted and then recreated';
       throw conflict(target, name, why);
     }
+    if (kind === 'Pod' && object.spec?.['serviceAccountName'] !== account.metadata.name) {
+      const why = 'to pod running with different serviceaccount name.';
+      throw badRequest(`cannot bind token for serviceaccount "${account.metadata.name}" ${why}`);
+    }
     const bound = { [kind!.toLowerCase()]: { name, uid: object.metadata.uid } };
     const nodeName = object.spec?.['nodeName'];
     return kind === 'Pod' && typeof nodeName === 'string' ? { ...bound, node: { name: nodeName } } : bound;
