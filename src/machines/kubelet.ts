@@ -20,7 +20,6 @@ import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './node/s
 import { clientCertificateInput } from './startup/client-builder.ts';
 import { clientBuilderInput, servingCertificateInput } from './startup/client-input.ts';
 import { command } from './startup/command.ts';
-import type { ConfigReloadApplied } from './startup/config-reload.ts';
 import { commandFailed, millisecondsOf } from './startup/configuration/index.ts';
 import { containerManagerInput } from './startup/container-manager-policy.ts';
 import { deriveSettings } from './startup/derive-settings.ts';
@@ -32,7 +31,7 @@ import { runOncePhases } from './startup/run-once-phases.ts';
 import { failing, kubeletSetup, notServing } from './startup/setup.ts';
 import { startKubelet } from './startup/start-kubelet.ts';
 import { subsystem } from './startup/subsystems.ts';
-import type { KubeletContext, KubeletEvent } from './startup/types.ts';
+import type { KubeletContext } from './startup/types.ts';
 
 /** How long STOPPING=1 may take before the node ends without it. */
 const STOPPING_NOTICE_MS = 1_000;
@@ -128,17 +127,8 @@ const subsystems = {
 };
 
 /** The parts that read what was changed begin anew with it, as after a crash; nothing of a container is touched. */
-const takeConfiguration = enqueueActions<
-  KubeletContext,
-  ConfigReloadApplied,
-  undefined,
-  KubeletEvent,
-  never,
-  never,
-  never,
-  never,
-  never
->(({ context, event, enqueue }) => {
+const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'configReload.applied') return;
   const { config, restarts } = event;
   enqueue.assign({ config, settings: deriveSettings({ ...context, config }) });
   for (const id of restarts) enqueue.raise({ type: `reload.${id}` });

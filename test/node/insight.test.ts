@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
 import type { ActorDetail, PhasesView, TreeView } from '../../src/actors/server/visualizer-protocol.ts';
 import type { Blame } from '../../src/bin/insight/blame.ts';
@@ -48,6 +48,7 @@ function failedJournal(): string {
 /** The page over a journal, as the command serves it. */
 async function view(journal: string) {
   const child = spawn(process.execPath, [STATELET, 'view', journal]);
+  onTestFinished(() => void child.kill());
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (text) => (stdout += text));
   child.stderr.on('data', (text) => (stderr += text));

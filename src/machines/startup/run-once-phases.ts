@@ -2,9 +2,9 @@
  * The end of starting in a node that runs its pods once: no servers and no loops, only the folders, the runtime, and
  * the wait for the pods. Steps: S131, S112.
  */
-import { assign, enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
-import { kubeletSetup, messageOf, warning } from './setup.ts';
-import { dataDirectories } from './start-kubelet.ts';
+import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
+import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
+import { kubeletSetup, messageOf } from './setup.ts';
 import type { Failure } from './types.ts';
 
 const failureOf = (phase: string, text: string): Failure => ({
@@ -29,29 +29,16 @@ export const runOncePhases = kubeletSetup.createStateConfig({
         },
       },
     },
-    containerLogs: {
-      meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
-      invoke: {
-        id: 'containerLogs',
-        src: 'host.makeDirectories',
-        input: ({ context }) => ({ directories: [{ path: context.settings!.containerLogsDir, mode: 0o755 }] }),
-        onDone: 'waitingForRuntime',
-        onError: {
-          target: 'waitingForRuntime',
-          actions: warning('Failed to create the folder of container log links'),
-        },
-      },
-    },
+    containerLogs: containerLogs('waitingForRuntime'),
     waitingForRuntime: {
       meta: { steps: 'S131, S236', waitsFor: 'RuntimeReady' },
       entry: raise({ type: 'create.pleg' }),
       on: { 'runtimeState.up': 'runtimeDependentModules' },
     },
     runtimeDependentModules: {
-      meta: { steps: 'S237-S241', waitsFor: 'the container manager to start' },
-      entry: sendTo(to('containerManager'), { type: 'containerManager.start' }),
+      ...CONTAINER_MANAGER_PHASE,
       on: {
-        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
+        ...startContainerManagerAgain,
         'containerManager.started': 'pods',
         'containerManager.failed': {
           target: '#kubelet.failed',
@@ -63,7 +50,7 @@ export const runOncePhases = kubeletSetup.createStateConfig({
       meta: { steps: 'S131', waitsFor: 'each pod to be ready or to end' },
       entry: raise({ type: 'create.runOnce' }),
       on: {
-        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
+        ...startContainerManagerAgain,
         'runOnce.finished': [
           {
             guard: ({ event }) => event.error !== '',

@@ -6,34 +6,11 @@
  */
 import { enqueueActions, line, raise, sendTo, to } from '../../kernel/xstate.ts';
 import { nodeRef, setupFailed } from '../node/events.ts';
+import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { KubeletContext, KubeletEvent } from './types.ts';
+import type { KubeletContext } from './types.ts';
 
-/** Folders below the root directory, with upstream's modes. */
-export function dataDirectories({ settings }: KubeletContext) {
-  const { rootDir, podLogsDir } = settings!;
-  return [
-    { path: rootDir, mode: 0o750 },
-    { path: podLogsDir, mode: 0o750 },
-    ...['pods', 'plugins', 'plugins_registry', 'pod-resources'].map((name) => ({
-      path: `${rootDir}/${name}`,
-      mode: 0o750,
-    })),
-    { path: `${rootDir}/checkpoints`, mode: 0o700 },
-  ];
-}
-
-const startServers = enqueueActions<
-  KubeletContext,
-  KubeletEvent,
-  undefined,
-  KubeletEvent,
-  never,
-  never,
-  never,
-  never,
-  never
->(({ context, enqueue }) => {
+const startServers = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const { enableServer, readOnlyPort } = context.config!;
   if (enableServer) enqueue.raise({ type: 'create.server' });
   if (readOnlyPort > 0) enqueue.raise({ type: 'create.readOnlyServer' });
@@ -86,16 +63,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
       meta: { steps: 'S219', waitsFor: 'the event of the failure to be told' },
       after: { [LAST_EVENT_MS]: '#kubelet.failed' },
     },
-    containerLogs: {
-      meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
-      invoke: {
-        id: 'containerLogs',
-        src: 'host.makeDirectories',
-        input: ({ context }) => ({ directories: [{ path: context.settings!.containerLogsDir, mode: 0o755 }] }),
-        onDone: 'startingLoops',
-        onError: { target: 'startingLoops', actions: warning('Failed to create the folder of container log links') },
-      },
-    },
+    containerLogs: containerLogs('startingLoops'),
     startingLoops: {
       meta: { steps: 'S220-S232' },
       entry: [
@@ -117,11 +85,9 @@ const kubeletRun = kubeletSetup.createStateConfig({
       on: { 'runtimeState.up': 'runtimeDependentModules' },
     },
     runtimeDependentModules: {
-      meta: { steps: 'S237-S241', waitsFor: 'the container manager to start' },
-      entry: sendTo(to('containerManager'), { type: 'containerManager.start' }),
+      ...CONTAINER_MANAGER_PHASE,
       on: {
-        // It crashed before it heard, and is there again.
-        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
+        ...startContainerManagerAgain,
         'containerManager.started': 'synchronizing',
         'containerManager.failed': {
           target: '#kubelet.failed',
@@ -140,9 +106,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
         if (context.settings!.shutdown !== undefined) enqueue.raise({ type: 'create.shutdown' });
       }),
       initial: 'up',
-      on: {
-        'containerManager.created': { actions: sendTo(to('containerManager'), { type: 'containerManager.start' }) },
-      },
+      on: startContainerManagerAgain,
       states: {
         up: {
           entry: [sendTo(to('syncLoop'), { type: 'runtime.up' }), sendTo(to('watchdog'), { type: 'sync.going' })],

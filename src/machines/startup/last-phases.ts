@@ -1,0 +1,44 @@
+/**
+ * The last phases before pods, of a node that goes on and of one that runs its pods once: the folders, and what depends
+ * on the runtime. Steps: S233, S234, S237 to S241.
+ */
+import { sendTo, to } from '../../kernel/xstate.ts';
+import { kubeletSetup, warning } from './setup.ts';
+import type { KubeletContext } from './types.ts';
+
+/** Folders below the root directory, with upstream's modes. */
+export function dataDirectories({ settings }: KubeletContext) {
+  const { rootDir, podLogsDir } = settings!;
+  return [
+    { path: rootDir, mode: 0o750 },
+    { path: podLogsDir, mode: 0o750 },
+    ...['pods', 'plugins', 'plugins_registry', 'pod-resources'].map((name) => ({
+      path: `${rootDir}/${name}`,
+      mode: 0o750,
+    })),
+    { path: `${rootDir}/checkpoints`, mode: 0o700 },
+  ];
+}
+
+/** Without it containers run as well: only the links that log collectors read are missing. */
+export const containerLogs = (next: string) =>
+  kubeletSetup.createStateConfig({
+    meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
+    invoke: {
+      id: 'containerLogs',
+      src: 'host.makeDirectories',
+      input: ({ context }) => ({ directories: [{ path: context.settings!.containerLogsDir, mode: 0o755 }] }),
+      onDone: next,
+      onError: { target: next, actions: warning('Failed to create the folder of container log links') },
+    },
+  });
+
+const startContainerManager = sendTo(to('containerManager'), { type: 'containerManager.start' });
+
+/** A container manager that crashed before it heard, or later, is there again and hears it again. */
+export const startContainerManagerAgain = { 'containerManager.created': { actions: startContainerManager } } as const;
+
+export const CONTAINER_MANAGER_PHASE = {
+  meta: { steps: 'S237-S241', waitsFor: 'the container manager to start' },
+  entry: startContainerManager,
+} as const;
