@@ -10,6 +10,7 @@ import { dirname, join } from 'node:path';
 import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { credentialPorts } from '../actors/credentials/index.ts';
 import { ServiceAccounts } from '../actors/credentials/service-accounts.ts';
+import { csiPorts } from '../actors/csi/index.ts';
 import { logindPorts } from '../actors/dbus/logind.ts';
 import { containerLogPorts } from '../actors/host/container-logs.ts';
 import { hostPorts } from '../actors/host/index.ts';
@@ -172,6 +173,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...kube.ports,
     ...runtime.ports,
     ...pluginPorts(),
+    ...csiPorts({ vault }),
     ...probePorts(runtime.ports, server.onAttempt),
     ...logindPorts(),
     ...statsPorts(stats),

@@ -106,6 +106,10 @@ const subsystems = {
     durationSeconds: context.config!.nodeLeaseDurationSeconds,
   })),
   csiNode: subsystem('csiNode', ({ context }) => ({ nodeName: context.node!.nodeName })),
+  csiVolumes: subsystem('csiVolumes', ({ context }) => ({
+    rootDir: context.settings!.rootDir,
+    nodeName: context.node!.nodeName,
+  })),
   podCIDR: subsystem('podCIDR', () => ({})),
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),

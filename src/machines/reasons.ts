@@ -169,8 +169,8 @@ export const podEvents = {
     warning('FailedCreatePodSandBox', `Failed to create pod sandbox: ${error}`),
   failedPodSandBoxStatus: (error: string): EventText =>
     warning('FailedPodSandBoxStatus', `Unable to get pod sandbox status: ${error}`),
-  failedMount: (volume: string, error: string): EventText =>
-    warning('FailedMount', `MountVolume.SetUp failed for volume "${volume}" : ${error}`),
+  failedMount: (volume: string, error: string, step = 'MountVolume.SetUp'): EventText =>
+    warning('FailedMount', `${step} failed for volume "${volume}" : ${error}`),
   failedMakeDirectories: (error: string): EventText => warning('Failed', `error making pod data directories: ${error}`),
   failedCreatePodContainer: (uid: string, error: string): EventText =>
     warning(

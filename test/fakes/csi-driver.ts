@@ -1,14 +1,32 @@
-/** A plugin of the node as its sidecar and its driver make one: real gRPC on real sockets, and a memory of what it heard. */
+/**
+ * A plugin of the node as its sidecar and its driver make one: real gRPC on real sockets, real mounts, faults on
+ * demand, and a memory of what it heard.
+ */
+import { mkdirSync, rmdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
+import { systemCalls } from '../../src/actors/host/syscall.ts';
 
 const CONTRACT = loadSync(['pluginregistration/v1/api.proto', 'csi/v1/csi.proto'], {
   includeDirs: [fileURLToPath(new URL('../../proto', import.meta.url))],
   keepCase: true,
   longs: String,
+  enums: String,
   defaults: true,
 });
+
+/** What a call shall come to instead: an error (after it was done, or before), none at all, or a lie. */
+export type Fault =
+  | { readonly code: grpc.status; readonly details: string; readonly isDone?: boolean }
+  | { readonly hangs: true }
+  | { readonly lies: true };
+
+export interface HeardCall {
+  readonly method: string;
+  // oxlint-disable-next-line typescript/no-explicit-any -- requests of every call
+  readonly request: any;
+}
 
 export interface CsiDriverOptions {
   /** Socket of the registration. */
@@ -19,12 +37,19 @@ export interface CsiDriverOptions {
   readonly endpoint?: string;
   readonly versions?: readonly string[];
   /** What the driver says of the node; an error instead of it fails the call. */
+  readonly capabilities?: readonly string[];
   readonly nodeInfo?: Record<string, unknown> | { readonly code: grpc.status; readonly details: string };
 }
 
 export interface CsiDriver {
   /** What the kubelet said of the registration, in order. */
   readonly statuses: { readonly plugin_registered: boolean; readonly error: string }[];
+  /** Calls about volumes, in order. */
+  readonly calls: HeardCall[];
+  /** Asked for each of them. */
+  fault: (call: HeardCall) => Fault | undefined;
+  /** Paths where it has mounted something, in order. */
+  readonly mounts: readonly string[];
   /** Ends both services; their sockets are removed. */
   close(): void;
 }
@@ -44,8 +69,12 @@ export async function startCsiDriver(options: CsiDriverOptions): Promise<CsiDriv
       reply(null, {});
     },
   };
+  const volumes = new Volumes();
+  const capabilities = (options.capabilities ?? []).map((each) => ({ rpc: { type: each } }));
   const node: Record<string, Handler> = {
     NodeGetInfo: (_call, reply) => ('code' in nodeInfo ? reply(nodeInfo) : reply(null, nodeInfo)),
+    NodeGetCapabilities: (_call, reply) => reply(null, { capabilities }),
+    ...volumes.handlers(),
   };
   const servers = [new grpc.Server()];
   if (endpoint !== '' && endpoint !== socket) servers.push(new grpc.Server());
@@ -53,7 +82,55 @@ export async function startCsiDriver(options: CsiDriverOptions): Promise<CsiDriv
   servers.at(-1)!.addService(CONTRACT['csi.v1.Node'] as grpc.ServiceDefinition, node);
   if (servers.length > 1) await listen(servers[1]!, endpoint);
   await listen(servers[0]!, socket);
-  return { statuses, close: () => void servers.map((server) => server.forceShutdown()) };
+  const close = () => void servers.map((server) => server.forceShutdown());
+  return Object.assign(volumes, { statuses, close });
+}
+
+/** One volume is a tmpfs, staged or mounted by itself; published it is bound to its target. */
+class Volumes {
+  readonly calls: HeardCall[] = [];
+  readonly mounts: string[] = [];
+  fault: CsiDriver['fault'] = () => undefined;
+
+  handlers(): Record<string, Handler> {
+    const of = (method: string, work: (request: HeardCall['request']) => void): Handler => {
+      return ({ request }, reply) => {
+        const call = { method, request };
+        this.calls.push(call);
+        const fault = this.fault(call);
+        if (fault && 'hangs' in fault) return;
+        if (!fault || ('code' in fault && fault.isDone)) work(request);
+        if (fault && 'code' in fault) reply(fault);
+        else reply(null, {});
+      };
+    };
+    return {
+      NodeStageVolume: of('NodeStageVolume', ({ staging_target_path: path }) => this.mount(path)),
+      NodeUnstageVolume: of('NodeUnstageVolume', ({ staging_target_path: path }) => this.unmount(path)),
+      NodePublishVolume: of('NodePublishVolume', ({ staging_target_path: staged, target_path: target }) => {
+        if (this.mounts.includes(target)) return;
+        mkdirSync(target, { recursive: true });
+        this.mount(target, staged);
+      }),
+      NodeUnpublishVolume: of('NodeUnpublishVolume', ({ target_path: target }) => {
+        this.unmount(target);
+        rmdirSync(target);
+      }),
+    };
+  }
+
+  private mount(target: string, source = ''): void {
+    if (this.mounts.includes(target)) return;
+    if (source === '') systemCalls()!.mount('tmpfs', target, 'size=65536');
+    else systemCalls()!.bindMount(source, target);
+    this.mounts.push(target);
+  }
+
+  private unmount(target: string): void {
+    if (!this.mounts.includes(target)) return;
+    systemCalls()!.unmount(target);
+    this.mounts.splice(this.mounts.indexOf(target), 1);
+  }
 }
 
 const listen = (server: grpc.Server, socket: string): Promise<number> =>

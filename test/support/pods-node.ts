@@ -9,6 +9,7 @@ import type { KernelRecord } from '../../src/kernel/records.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { type AnyStateMachine, assign, line, sendTo, setup, to } from '../../src/kernel/xstate.ts';
 import type { PodStatus } from '../../src/machines/api/pod.ts';
+import { csiVolumesMachine } from '../../src/machines/csi/csi-volumes.ts';
 import type { NodeSettings } from '../../src/machines/node-settings.ts';
 import { objectsMachine } from '../../src/machines/objects/objects.ts';
 import type { Manifest } from '../../src/machines/operations/host.ts';
@@ -65,12 +66,13 @@ export const settings: NodeSettings = {
   relistPeriodMs: 10_000,
 };
 
-const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods', 'objects', 'rememberedPods']);
+const clusterOnly: ReadonlySet<string> = new Set(['mirrorPods', 'objects', 'rememberedPods', 'csiVolumes']);
 
 const subsystems = {
   mirrorPods: mirrorPodsMachine,
   objects: objectsMachine,
   rememberedPods: rememberedPodsMachine,
+  csiVolumes: csiVolumesMachine,
   eventRecorder: eventRecorderMachine,
   memory: memoryMachine,
   containerGC: containerGcMachine,

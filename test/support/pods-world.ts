@@ -14,6 +14,7 @@ import type { Operations } from '../../src/machines/operations/index.ts';
 import type { KeptLog, PodLogs } from '../../src/machines/operations/logs.ts';
 import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
 import type { ConfigObject } from '../../src/machines/operations/volume.ts';
+import { CsiWorld } from './csi-world.ts';
 import type { KubeWorld } from './kube-world.ts';
 import { ImageRights } from './pods-images.ts';
 import { RuntimeError, RuntimeModel } from './pods-runtime.ts';
@@ -64,6 +65,7 @@ export class PodsWorld implements Performer {
   /** Bytes that every cgroup uses. */
   memoryUsage = '0';
   readonly folders = new Set<string>();
+  readonly csi = new CsiWorld(this.folders);
   /** Cgroups by path, with what they are held to. */
   readonly groups = new Map<string, CgroupResources>();
   readonly files = new Map<string, string>();
@@ -176,6 +178,8 @@ export class PodsWorld implements Performer {
     if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
     if (name === 'logs.keep') return this.keepLog((input as KeptLog).path, emit);
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
+    const driver = this.csi.handlers[name as keyof CsiWorld['handlers']];
+    if (driver) return answer({ output: driver(input as never) });
     const right = this.rights.handlers[name as keyof ImageRights['handlers']];
     if (right) return answer({ output: right(input as never) });
     const handler = this.handlers[name as keyof Handlers];

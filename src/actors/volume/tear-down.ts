@@ -23,8 +23,7 @@ const ROUNDS_MAX = 16;
 
 export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mounter): Promise<null> {
   if (!(await exists(root, podDirectory))) return null;
-  const folder = await realPath(root, podDirectory);
-  await unmountAll(root, podDirectory, folder, mounter);
+  await unmountAll(root, podDirectory, mounter);
   for (const name of FOLDERS) {
     const place = await openParent(root, `${podDirectory}/${name}`);
     if (!place) continue;
@@ -57,11 +56,13 @@ async function exists(root: string, podDirectory: string): Promise<boolean> {
   return place !== null;
 }
 
-async function unmountAll(root: string, podDirectory: string, folder: string, mounter: Mounter): Promise<void> {
+/** Unmounts what is at or below a folder of a pod. */
+export async function unmountAll(root: string, directory: string, mounter: Mounter): Promise<void> {
+  const folder = await realPath(root, directory);
   for (let round = 0; round < ROUNDS_MAX; round++) {
     const points = await mountsBelow(folder);
     if (points.length === 0) return;
-    for (const point of points) await unmount(root, `${podDirectory}${point.slice(folder.length)}`, mounter);
+    for (const point of points) await unmount(root, `${directory}${point.slice(folder.length)}`, mounter);
   }
   const [left] = await mountsBelow(folder);
   if (left === undefined) return;

@@ -45,6 +45,8 @@ function mounted(path: string): OperationError {
 export interface Ownership {
   readonly groupId: number;
   readonly readOnly: boolean;
+  /** Also what lies below a top that belongs to the group already. */
+  readonly always?: boolean;
 }
 
 /** The mode of something that a group shall share: folders hand their group on to what is made in them. */
@@ -53,11 +55,12 @@ export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): 
   return isFolder ? own | 0o110 | SETGID : own;
 }
 
-/** Gives a tree to a group, unless its top already belongs to it. */
+/** Gives a tree to a group, as a rule unless its top already belongs to it. */
 export async function shareTree(folder: FileHandle, ownership: Ownership): Promise<void> {
   const top = await folder.stat();
   const wanted = sharedMode(top.mode & 0o7777, true, ownership.readOnly);
-  if (top.gid === ownership.groupId && (top.mode & 0o7777) === wanted) return;
+  const isShared = top.gid === ownership.groupId && (top.mode & 0o7777) === wanted;
+  if (isShared && ownership.always !== true) return;
   await shareBelow(folder, ownership);
   await folder.chown(top.uid, ownership.groupId);
   await folder.chmod(wanted);

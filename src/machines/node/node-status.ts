@@ -3,12 +3,14 @@
  *
  * Decides: when there is something to say of the node, and what; which changes of conditions are events.
  * Owns: what the subsystems reported, the Node as the API server last had it.
- * Hears: `node.wanted` of `allocation`; `node.reported` of every subsystem that knows a part, `eviction.conditions`;
- * the watch of its own Node.
+ * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that knows a
+ * part, `eviction.conditions`; the watch of its own Node.
  * Asks: `registration` first; then `kube.patch` of nodes/status by the heartbeat client.
- * Tells: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it.
+ * Tells: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
+ *   `objects` its labels and `csiVolumes` its volumes, when they changed.
  * Invariants:
- *   O1 a changed condition is said at once, other news with the next period, and the time alone rarely.
+ *   O1 a changed condition, or one more volume in use, is said at once, other news with the next period, and the time
+ *   alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
  *   O3 after a restart neither a PATCH nor an event tells what did not change.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
@@ -16,7 +18,9 @@
 import type { Json } from '../../kernel/json.ts';
 import { assign, line, now, type PlainError, pick, random, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { Node, NodeStatus } from '../api/node.ts';
+import type { NodeVolumes } from '../csi/messages.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+import type { NodeLabels } from '../objects/messages.ts';
 import { criOperations, type WatchImagesItem } from '../operations/cri.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import { type Ended, eventRecorded } from '../pods/messages.ts';
@@ -99,7 +103,10 @@ const s = setup({
   guards: {
     isDecided: ({ context }) => context.said.length === 0 || !isUndecided(context.reports),
     registersItself: ({ context }) => context.register,
-    isUrgent: ({ context }) => hasConditionNews(statusOf(context), projected(context, context.reportedAtMs)),
+    isUrgent: ({ context }) => {
+      const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
+      return hasConditionNews(before, after) || holdsMore(before, after);
+    },
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },
   delays: {
@@ -111,6 +118,10 @@ const s = setup({
     },
   },
 });
+
+/** A pod waits until the API server knows that its volume must not be detached. */
+const holdsMore = ({ volumesInUse: before = [] }: NodeStatus, { volumesInUse: after = [] }: NodeStatus): boolean =>
+  after.some((name) => !before.includes(name));
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
@@ -137,6 +148,21 @@ function tell(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warni
   );
 }
 
+const labelsIn = (node: Node): NodeLabels => ({ type: 'node.labels', labels: node.metadata?.labels ?? {} });
+const volumesIn = ({ status }: Node): NodeVolumes => ({
+  type: 'node.volumes',
+  inUse: status?.volumesInUse ?? [],
+  attached: (status?.volumesAttached ?? []).map(({ name }) => name),
+});
+
+/** Those who need a part of the Node hear of it when that part changed. */
+function tellParts(enqueue: Enqueue, before: Node | null, node: Node): void {
+  const isNew = (part: (of: Node) => object) =>
+    before === null || JSON.stringify(part(before)) !== JSON.stringify(part(node));
+  if (isNew(labelsIn)) enqueue.sendTo(to('objects'), labelsIn(node));
+  if (isNew(volumesIn)) enqueue.sendTo(to('csiVolumes'), volumesIn(node));
+}
+
 /** The Node as it is now: what others changed in it is kept, told, and corrected where it is ours. */
 const know = s.enqueueActions(({ context, event, enqueue }) => {
   const node = nodeIn(event, context.facts.nodeName);
@@ -151,6 +177,7 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
     tell(enqueue, context, 'Warning', 'Rebooted', text);
   }
   enqueue.assign({ node });
+  tellParts(enqueue, context.node, node);
   const message: NodeKnown = { type: 'node.known', node };
   enqueue.sendTo(to('allocation'), message);
   enqueue.sendTo(to('podCIDR'), message);
@@ -161,7 +188,9 @@ const know = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const tellAgain = s.enqueueActions(({ context, enqueue }) => {
-  if (context.node) enqueue.sendTo(to('allocation'), { type: 'node.known', node: context.node } satisfies NodeKnown);
+  if (!context.node) return;
+  enqueue.sendTo(to('allocation'), { type: 'node.known', node: context.node } satisfies NodeKnown);
+  tellParts(enqueue, null, context.node);
 });
 
 /** The newest version of our Node that this event holds. */

@@ -5,17 +5,18 @@
  * Owns: the sockets that are there, and which driver registered on which.
  * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows.
  * Asks: `plugins.watch`; its actors ask the plugins.
- * Tells: `csiNode`, in a cluster, which drivers this node has and has no more.
+ * Tells: in a cluster, `csiNode` which drivers this node has and has no more; `csiVolumes` where they listen.
  * Invariants: M1 a driver is registered exactly as long as its socket is the one it registered on. M2 one plugin that
  * hangs, lies or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 import { type AnyActorRef, line, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
+import type { CSIDriverNews } from '../csi/messages.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../operations/plugins.ts';
 import type { Ended } from '../pods/messages.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
-import { judge } from './plugin-policy.ts';
+import { endpointOf, judge } from './plugin-policy.ts';
 
 /** Before a watch that broke, or the actor of a plugin that crashed, begins again. */
 const RETRY_MS = 5_000;
@@ -27,12 +28,21 @@ export interface PluginManagerInput {
   readonly inCluster: boolean;
 }
 
+interface Taken {
+  readonly name: string;
+  /** Of CSI. */
+  readonly version: string;
+  readonly endpoint: string;
+  /** It said what it calls this node: pods can have its volumes. */
+  readonly isRegistered: boolean;
+}
+
 interface Plugin {
   /** Of its actor. */
   readonly id: string;
   readonly identity: string;
-  /** The driver that was taken, and its version of CSI; `null` while none was. */
-  readonly driver: { readonly name: string; readonly version: string } | null;
+  /** The driver that was taken; `null` while none was. */
+  readonly driver: Taken | null;
 }
 
 interface Context extends PluginManagerInput {
@@ -46,6 +56,7 @@ type Event =
   | PluginsChanged
   | PluginReport
   | CSINodeReport
+  | { readonly type: 'csi.driversWanted' }
   | Ended
   | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
 
@@ -73,9 +84,21 @@ function end(enqueue: Enqueue, context: Context, path: string, { id, driver }: P
 
 /** Takes a driver back, unless a newer one has its name by now. */
 function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string, name: string): void {
-  const isHeld = Object.values(plugins).some((other) => other.id !== id && other.driver?.name === name);
-  if (inCluster && !isHeld) enqueue.sendTo(to('csiNode'), { type: 'csi.driverGone', name });
+  if (!inCluster) return;
+  const holder = Object.values(plugins).find((other) => other.id !== id && other.driver?.name === name)?.driver;
+  if (holder) return tellEndpoint(enqueue, holder);
+  for (const part of ['csiNode', 'csiVolumes']) enqueue.sendTo(to(part), { type: 'csi.driverGone', name });
 }
+
+function tellEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken): void {
+  const news: CSIDriverNews = { type: 'csi.driverListening', name, endpoint };
+  if (isRegistered) enqueue.sendTo(to('csiVolumes'), news);
+}
+
+/** `csiVolumes` began anew and knows no driver. */
+const tellEndpoints = s.enqueueActions(({ context, enqueue }) => {
+  for (const { driver } of Object.values(context.plugins)) if (driver) tellEndpoint(enqueue, driver);
+});
 
 const follow = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugins.changed') return;
@@ -100,7 +123,8 @@ const decide = s.enqueueActions(({ context, event, enqueue }) => {
     'error' in verdict ? { type: 'plugin.refused', error: verdict.error } : { type: 'plugin.accepted' };
   enqueue.sendTo<AnyActorRef>(plugin.id, answer);
   if ('error' in verdict) return;
-  const driver = { name: info.name, version: verdict.version };
+  const endpoint = endpointOf(info, socket);
+  const driver = { name: info.name, version: verdict.version, endpoint, isRegistered: false };
   enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver } } });
 });
 
@@ -109,8 +133,13 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
   const { driver, socket } = event;
   enqueue(line('info', ['Registered CSI driver', { driver: driver.name, nodeID: driver.nodeID, socket }]));
   const plugin = context.plugins[socket];
-  if (context.inCluster) enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver });
-  else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);
+  if (context.inCluster) {
+    enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver });
+    if (!plugin?.driver) return;
+    const taken = { ...plugin.driver, isRegistered: true };
+    tellEndpoint(enqueue, taken);
+    enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver: taken } } });
+  } else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);
 });
 
 /** Those who wait for the cluster to know of them; to the others it is no news. */
@@ -169,6 +198,7 @@ export const pluginManagerMachine = s.createMachine({
     'plugin.failed': { actions: forget },
     'csi.driversWritten': { actions: answer },
     'csi.driversUnwritten': { actions: answer },
+    'csi.driversWanted': { actions: tellEndpoints },
     'plugin.respawn': { actions: respawn },
     'xstate.error.actor.*': { actions: bury },
   },

@@ -3,20 +3,24 @@
  *
  * Decides: whether the claim can be mounted on this node, and where it lies.
  * Owns: the version that was last told; the name of the bound volume.
- * Hears: the reflector of the claim.
+ * Hears: the reflector of the claim; `node.labels` of `objects`.
  * Asks: `kube.get` of the volume. Tells `objects` `object.observed`.
  * Invariants:
  *   A1 a claim is usable only while it is bound and nobody deletes it; what uses it already keeps it.
  *   A2 what this agent cannot mount is said by its kind, never left out.
+ *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
  */
 import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import type { PersistentVolumeSpec } from '../api/storage.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
+import { matchesTerm } from '../pods/admission/predicates.ts';
+import type { NodeTerm } from '../pods/admission/request.ts';
 import type { Ended } from '../pods/messages.ts';
 import { isRecord } from '../pods/validation/schema.ts';
 import { versionOf } from './from-api.ts';
 import { idOf } from './keys.ts';
-import type { ObjectObserved, ObjectState } from './messages.ts';
+import type { NodeLabels, ObjectObserved, ObjectState } from './messages.ts';
 
 const RETRY_BASE_MS = 1_000;
 const RETRY_MAX_MS = 30_000;
@@ -24,6 +28,8 @@ const REOPEN_MS = 1_000;
 
 export interface ClaimInput {
   readonly key: string;
+  /** Of this node; `null`: not known yet. */
+  readonly labels: Readonly<Record<string, string>> | null;
 }
 
 interface Context extends ClaimInput {
@@ -31,14 +37,21 @@ interface Context extends ClaimInput {
   readonly version: string | null;
   /** Of the volume that is bound; empty: none that could be mounted. */
   readonly volumeName: string;
+  /** The pod that the claim was made for; empty: none. */
+  readonly owner: string;
+  readonly volume: KubeObject | null;
   readonly failures: number;
   readonly untilMs: number;
 }
 
 const s = setup({
-  types: { input: {} as ClaimInput, context: {} as Context, events: {} as ReflectorReport | Ended },
+  types: { input: {} as ClaimInput, context: {} as Context, events: {} as ReflectorReport | NodeLabels | Ended },
   actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
-  guards: { hasVolume: ({ context }) => context.volumeName !== '' },
+  guards: {
+    hasVolume: ({ context }) => context.volumeName !== '',
+    needsLabels: ({ context }) => context.labels === null && termsOf(context.volume) !== null,
+    knowsLabels: ({ context }) => context.labels !== null,
+  },
   delays: { retry: (args) => Math.max(0, args.context.untilMs - now(args)) },
 });
 
@@ -50,7 +63,7 @@ function tell(enqueue: Enqueue, { key, version }: Context, state: ObjectState): 
   if (next !== version) enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
 }
 
-const problem = ({ key }: Context, text: string): ObjectState => {
+const problem = ({ key }: Pick<Context, 'key'>, text: string): ObjectState => {
   const { namespace, name } = idOf(key);
   return { state: 'unknown', message: `error processing PVC ${namespace}/${name}: ${text}` };
 };
@@ -70,32 +83,50 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
     event.type === 'reflector.listed' ? (event.items[0] ?? null) : event.change === 'DELETED' ? null : event.object;
   const refusal = refusalOf(claim, idOf(context.key).name);
   const volumeName = refusal === '' ? (claim!['spec'] as { readonly volumeName: string }).volumeName : '';
-  enqueue.assign({ volumeName, failures: 0 });
+  enqueue.assign({ volumeName, owner: ownerOf(claim), volume: null, failures: 0 });
   if (refusal !== '') tell(enqueue, { ...context, volumeName }, problem(context, refusal));
 });
 
-const takeVolume = s.enqueueActions(({ context, event, enqueue }) => {
-  const volume = (event as unknown as { output: KubeObject }).output;
-  tell(enqueue, context, stateOf(context, volume));
-});
-
-function stateOf(context: Context, { metadata, ...volume }: KubeObject): ObjectState {
-  const spec = isRecord(volume['spec']) ? volume['spec'] : {};
-  const [hostPath, local] = [spec['hostPath'], spec['local']];
-  const place = isRecord(hostPath) ? hostPath : isRecord(local) ? { ...local, type: 'Directory' } : null;
-  const { namespace, name } = idOf(context.key);
-  if (place === null || typeof place['path'] !== 'string') {
-    const kinds = Object.keys(spec).filter((key) => isRecord(spec[key]) && !NO_SOURCES.has(key));
-    const text = `PV "${metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
-    return problem(context, `${text}; use hostPath or local`);
-  }
-  const type = typeof place['type'] === 'string' ? place['type'] : '';
-  const data = { path: { text: place['path'] }, type: { text: type } };
-  const version = versionOf([metadata['uid'], data]);
-  return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data } };
+/** Of a claim that was made for a pod: that pod. */
+function ownerOf(claim: KubeObject | null): string {
+  const owners = claim?.metadata['ownerReferences'];
+  const controller = Array.isArray(owners)
+    ? owners.find((each) => isRecord(each) && each['controller'] === true)
+    : null;
+  return isRecord(controller) && typeof controller['uid'] === 'string' ? controller['uid'] : '';
 }
 
-const NO_SOURCES: ReadonlySet<string> = new Set(['capacity', 'claimRef', 'nodeAffinity']);
+const noteVolume = s.assign({ volume: ({ event }) => (event as unknown as { output: KubeObject }).output });
+const noteLabels = s.assign(({ event }) => (event.type === 'node.labels' ? { labels: event.labels } : {}));
+
+const tellVolume = s.enqueueActions(({ context, enqueue }) => {
+  if (context.volume !== null) tell(enqueue, context, stateOf(context, context.volume));
+});
+
+const specOf = (volume: KubeObject): PersistentVolumeSpec => (isRecord(volume['spec']) ? volume['spec'] : {});
+
+/** Of which a node has to match one; `null`: every node will do. */
+const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
+  (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
+
+function stateOf({ key, labels, owner }: Context, volume: KubeObject): ObjectState {
+  const { claimRef: _, ...spec } = specOf(volume);
+  const { namespace, name } = idOf(key);
+  if (!KINDS.some((kind) => isRecord(spec[kind]))) {
+    const kinds = Object.keys(spec).filter((each) => isRecord(spec[each as 'nfs']) && !NO_SOURCES.has(each));
+    const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
+    return problem({ key }, `${text}; use ${KINDS.join(', ')}`);
+  }
+  const terms = termsOf(volume);
+  const isReachable = terms === null || terms.some((term) => matchesTerm(term, labels ?? {}, ''));
+  const nodeMismatch = isReachable ? '' : 'no matching NodeSelectorTerms';
+  const bound = { name: volume.metadata.name, spec, owner, nodeMismatch };
+  const version = versionOf([volume.metadata['uid'], bound]);
+  return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data: {}, bound } };
+}
+
+const KINDS = ['hostPath', 'local', 'csi'] as const;
+const NO_SOURCES: ReadonlySet<string> = new Set(['capacity', 'nodeAffinity']);
 
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
@@ -109,8 +140,17 @@ const news = { target: '.deciding', actions: take } as const;
 
 export const claimMachine = s.createMachine({
   id: 'claim',
-  context: ({ input }) => ({ ...input, version: null, volumeName: '', failures: 0, untilMs: 0 }),
+  context: ({ input }) => ({
+    ...input,
+    version: null,
+    volumeName: '',
+    owner: '',
+    volume: null,
+    failures: 0,
+    untilMs: 0,
+  }),
   initial: 'watching',
+  on: { 'node.labels': { actions: noteLabels } },
   states: {
     watching: {
       invoke: {
@@ -150,12 +190,20 @@ export const claimMachine = s.createMachine({
               resource: 'persistentvolumes',
               name: context.volumeName,
             }),
-            onDone: { target: 'told', actions: takeVolume },
+            onDone: { target: 'judging', actions: noteVolume },
             onError: { target: 'backingOff', actions: noteFailure },
           },
         },
-        /** Waits for a change of the claim. */
-        told: {},
+        judging: {
+          always: [
+            { guard: 'needsLabels', target: 'unlabelled' },
+            { target: 'told', actions: tellVolume },
+          ],
+        },
+        /** Waits to know the labels of this node. */
+        unlabelled: { always: { guard: 'knowsLabels', target: 'judging' } },
+        /** Waits for a change of the claim, or of the node. */
+        told: { on: { 'node.labels': { target: 'judging', actions: noteLabels } } },
         backingOff: { after: { retry: 'deciding' } },
       },
     },

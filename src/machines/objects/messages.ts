@@ -32,6 +32,12 @@ export interface ObjectsStarted {
   readonly type: 'objects.started';
 }
 
+/** Of `nodeStatus`: the labels of this node, as the API server has them. */
+export interface NodeLabels {
+  readonly type: 'node.labels';
+  readonly labels: Readonly<Record<string, string>>;
+}
+
 /** An object's actor to its parent. */
 export type ObjectObserved = {
   readonly type: 'object.observed';

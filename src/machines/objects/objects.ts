@@ -2,7 +2,8 @@
  * The objects of the API server that pods use: one actor each, for as long as some pod uses it.
  *
  * Decides: which objects are followed. Owns: who wants what, and what is known under each key.
- * Hears: `objects.wanted`, `objects.released` of `pods`; `object.observed` of its actors.
+ * Hears: `objects.wanted`, `objects.released` of `pods`; `node.labels` of `nodeStatus`; `object.observed` of its
+ *   actors.
  * Asks: nothing; its actors do. Tells `pods` `object.found`, and `objects.started` when it lost who wants what.
  * Invariants:
  *   J1 an object is followed exactly as long as one pod wants it.
@@ -14,7 +15,14 @@ import type { NodeSettings } from '../node-settings.ts';
 import type { Ended } from '../pods/messages.ts';
 import { claimMachine } from './claim.ts';
 import { idOf } from './keys.ts';
-import type { ObjectFound, ObjectObserved, ObjectState, ObjectsReleased, ObjectsWanted } from './messages.ts';
+import type {
+  NodeLabels,
+  ObjectFound,
+  ObjectObserved,
+  ObjectState,
+  ObjectsReleased,
+  ObjectsWanted,
+} from './messages.ts';
 import { objectMachine } from './object.ts';
 import { servicesMachine } from './services.ts';
 import { trustBundlesMachine } from './trust-bundles.ts';
@@ -37,12 +45,15 @@ interface Context {
   readonly known: Readonly<Record<string, ObjectState>>;
   /** Ids of the actors that are there. */
   readonly actors: readonly string[];
+  /** Of this node; `null`: not known yet. */
+  readonly labels: NodeLabels['labels'] | null;
 }
 
 type Event =
   | ObjectsWanted
   | ObjectsReleased
   | ObjectObserved
+  | NodeLabels
   | Ended
   | { readonly type: 'object.respawn'; readonly id: string };
 
@@ -64,7 +75,7 @@ function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Pa
   for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
   const there = new Set(context.actors);
   for (const key of keys) {
-    if (!there.has(actorOf(key))) start(enqueue, context.strategy, key);
+    if (!there.has(actorOf(key))) start(enqueue, context, key);
     there.add(actorOf(key));
   }
   for (const id of Object.values(SHARED)) {
@@ -79,11 +90,11 @@ function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Pa
 const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly string[]): void =>
   enqueue.sendTo<AnyActorRef>(id, { type: `${id}.wanted`, keys });
 
-function start(enqueue: Enqueue, strategy: Context['strategy'], key: string): void {
+function start(enqueue: Enqueue, { strategy, labels }: Context, key: string): void {
   const shared = sharedOf(key);
   if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')
-    enqueue.spawnChild('claim', { id: actorOf(key), input: { key } });
+    enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels } });
   else enqueue.spawnChild('object', { id: actorOf(key), input: { key, strategy } });
 }
 
@@ -112,6 +123,14 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
 });
 
+/** What claims can be mounted here may depend on it. */
+const label = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'node.labels') return;
+  enqueue.assign({ labels: event.labels });
+  const claims = context.actors.filter((id) => id.startsWith('object-PersistentVolumeClaim:'));
+  for (const id of claims) enqueue.sendTo<AnyActorRef>(id, event);
+});
+
 const bury = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length);
   const { message } = (event as unknown as { error: Error }).error;
@@ -127,7 +146,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   const keys = [...keysOf(context.wants)].filter((key) => actorOf(key) === id);
   const [key] = keys;
   if (key === undefined) return;
-  start(enqueue, context.strategy, key);
+  start(enqueue, context, key);
   const shared = sharedOf(key);
   if (shared !== undefined) want(enqueue, shared, keys);
   enqueue.assign({ actors: [...context.actors, id] });
@@ -140,12 +159,17 @@ export const objectsMachine = s.createMachine({
     wants: {},
     known: {},
     actors: [],
+    labels: null,
   }),
-  entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'objects.started' })),
+  entry: s.enqueueActions(({ enqueue }) => {
+    enqueue.sendTo(to('pods'), { type: 'objects.started' });
+    enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
+  }),
   on: {
     'objects.wanted': { actions: take },
     'objects.released': { actions: release },
     'object.observed': { actions: observe },
+    'node.labels': { actions: label },
     'xstate.error.actor.*': { actions: bury },
     'object.respawn': { actions: respawn },
   },

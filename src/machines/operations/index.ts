@@ -3,6 +3,7 @@
 import { certificateOperations } from './certificate.ts';
 import { cgroupOperations } from './cgroup.ts';
 import { criOperations } from './cri.ts';
+import { csiOperations } from './csi.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
 import { kubeOperations } from './kube.ts';
@@ -20,6 +21,7 @@ export const operations = {
   ...cgroupOperations,
   ...certificateOperations,
   ...criOperations,
+  ...csiOperations,
   ...hostOperations,
   ...imageOperations,
   ...logOperations,

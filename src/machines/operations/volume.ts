@@ -5,6 +5,7 @@
  * only the port opens; doing one of these twice is doing it once.
  */
 import { idempotent, query, type SecretHandle } from '../../kernel/xstate.ts';
+import type { PersistentVolumeSpec } from '../api/storage.ts';
 
 /** One value of a ConfigMap or Secret: text, or bytes as base64. Of a Secret only the handle is known. */
 export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };
@@ -33,6 +34,19 @@ export interface ConfigObject {
   /** Changes with the content. */
   readonly version: string;
   readonly data: Readonly<Record<string, Content>>;
+  /** Of a claim. */
+  readonly bound?: BoundVolume;
+}
+
+/** The PersistentVolume that is bound to a claim. */
+export interface BoundVolume {
+  readonly name: string;
+  /** Without what is of no use to a node: who claims it. */
+  readonly spec: PersistentVolumeSpec;
+  /** The uid of the pod that the claim was made for; empty: of none. */
+  readonly owner: string;
+  /** Why it cannot be reached from this node, in upstream's words; empty when it can. */
+  readonly nodeMismatch: string;
 }
 
 /** A file of a volume; `path` is relative to it. */
@@ -93,6 +107,8 @@ export interface SubPath {
 export interface VolumeFailure {
   readonly name: string;
   readonly message: string;
+  /** What failed, in upstream's words; absent: `MountVolume.SetUp`. */
+  readonly step?: string;
 }
 
 /** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */

@@ -23,7 +23,7 @@ import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import { tellNodeEnd } from './pod-node.ts';
 import { forgetPod } from './pod-remembering.ts';
 import { change, lookNow, noteReclaimed, podSetup as s } from './pod-setup.ts';
-import { releaseVolumes, volumesPlace } from './pod-volumes.ts';
+import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
 /** Stops each queued sandbox; then goes on. */
 export const stopSandboxes = (done: string) =>
@@ -90,9 +90,15 @@ export const terminated = s.createStateConfig({
     endAllocation,
     releaseVolumes,
   ],
-  initial: 'volumes',
+  initial: 'published',
   on: { 'pod.kill': { actions: noteKill } },
   states: {
+    published: { always: [{ guard: 'hasNothingPublished', target: 'volumes' }, { target: 'unpublishing' }] },
+    /** Waits until no CSI driver has anything published for it. */
+    unpublishing: {
+      entry: releasePublished,
+      on: { 'csi.unmounted': 'volumes', 'csi.started': { actions: releasePublished } },
+    },
     /** Waits until nothing of its volumes is mounted or on disk. */
     volumes: {
       always: { guard: 'hasNoVolumes', target: 'group' },

@@ -289,6 +289,14 @@ export const changedFacts = (
     .filter(([, was, is]) => JSON.stringify(was) !== JSON.stringify(is))
     .map(([name, , is]) => [name, is]);
 
+/** A driver may have published something for it: without its definition nobody knows. */
+export const mayBePublished = ({ pod, node }: PodContext): boolean =>
+  node.apiServer !== undefined &&
+  (pod === null ||
+    (pod.spec.volumes ?? []).some(
+      ({ csi, ephemeral, persistentVolumeClaim }) => csi ?? ephemeral ?? persistentVolumeClaim,
+    ));
+
 // ---- ending ---------------------------------------------------------------------------------------------------------
 
 /** Grace never grows, and is never less than a second. */

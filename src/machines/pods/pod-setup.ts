@@ -1,5 +1,6 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
 import { type AnyActorRef, now, pick, setup, to } from '../../kernel/xstate.ts';
+import type { CSIReport } from '../csi/messages.ts';
 import type { ObjectFound } from '../objects/messages.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { operations } from '../operations/index.ts';
@@ -27,6 +28,7 @@ import {
   anyReadySandbox,
   changedFacts,
   deadlineOf,
+  mayBePublished,
   type PodContext,
   type PodInput,
 } from './pod-policy.ts';
@@ -48,6 +50,7 @@ type Event =
   | GarbageWanted
   | StatusWanted
   | ObjectFound
+  | CSIReport
   | VolumesReport
   | Ended
   | { readonly type: 'look' }
@@ -122,6 +125,7 @@ export const podSetup = setup({
       context.kill === null && JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
+    hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
     hasTurn: ({ context }) => turnsOf(context).length > 0,
     isFresh: ({ context }) => context.looked,

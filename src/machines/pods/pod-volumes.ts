@@ -1,5 +1,6 @@
 /** What a pod's machine does about its volumes: plans them, learns that they are there, lets go of them. */
-import { type AnyActorRef, line, type PlainError } from '../../kernel/xstate.ts';
+import { type AnyActorRef, line, type PlainError, to } from '../../kernel/xstate.ts';
+import type { CSIReleased } from '../csi/messages.ts';
 import { askForCredentials, releaseCredentials } from './pod-credentials.ts';
 import { isAwaiting, unavailable } from './pod-objects.ts';
 import { type PodContext, podOrName, refOf } from './pod-policy.ts';
@@ -7,6 +8,7 @@ import { type Enqueue, podSetup as s } from './pod-setup.ts';
 import { remember } from './pod-remembering.ts';
 import { podDirectory } from './spec/index.ts';
 import { volumePlan } from './volumes/plan.ts';
+import { serviceAccountOf } from './volumes/tokens.ts';
 import type { VolumesOrder } from './volumes/volumes.ts';
 
 const ACTOR = 'volumes';
@@ -21,7 +23,7 @@ function plan(enqueue: Enqueue, context: PodContext): void {
   if (isAwaiting(context)) return;
   const { node, objects } = context;
   const next = volumePlan({ pod: podOrName(context), node, objects, unavailable: unavailable(context) });
-  if (!context.hasVolumes && next.setUps.length + next.failures.length === 0) {
+  if (!context.hasVolumes && next.setUps.length + next.csi.length + next.failures.length === 0) {
     enqueue.assign({ volumes: next.mounted });
     return;
   }
@@ -30,7 +32,9 @@ function plan(enqueue: Enqueue, context: PodContext): void {
   if (context.hasVolumes) {
     enqueue.sendTo<AnyActorRef>(ACTOR, { type: 'volumes.planned', plan: next } satisfies VolumesOrder);
   } else {
-    enqueue.spawnChild(ACTOR, { id: ACTOR, input: { ref: refOf(context), ...volumesPlace(context), plan: next } });
+    const serviceAccount = serviceAccountOf(podOrName(context));
+    const input = { ref: refOf(context), ...volumesPlace(context), serviceAccount, plan: next };
+    enqueue.spawnChild(ACTOR, { id: ACTOR, input });
   }
 }
 
@@ -61,6 +65,17 @@ export const takeObjects = s.enqueueActions(({ context, event, enqueue }) => {
   const { objects } = event;
   enqueue.assign({ objects });
   if (context.pod !== null && context.stage === 'sync') plan(enqueue, { ...context, objects });
+});
+
+/** What is said of volumes of CSI drivers is for the actor that asked for them. */
+export const forwardPublished = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.mounted' && event.type !== 'csi.started') return;
+  if (context.hasVolumes) enqueue.sendTo<AnyActorRef>(ACTOR, event);
+});
+
+/** Whoever published them: what is on disk tells. */
+export const releasePublished = s.enqueueActions(({ context: { uid }, enqueue }) => {
+  enqueue.sendTo(to('csiVolumes'), { type: 'csi.released', uid } satisfies CSIReleased);
 });
 
 export const noteMounted = s.assign({

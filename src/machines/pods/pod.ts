@@ -66,7 +66,15 @@ import {
   tellStatusAgain,
 } from './pod-setup.ts';
 import { nextAttempt } from './pod-turns.ts';
-import { noteMounted, planVolumes, replaceVolumes, takeObject, takeObjects, volumesPlace } from './pod-volumes.ts';
+import {
+  forwardPublished,
+  noteMounted,
+  planVolumes,
+  replaceVolumes,
+  takeObject,
+  takeObjects,
+  volumesPlace,
+} from './pod-volumes.ts';
 import { sandboxConfig } from './spec/index.ts';
 
 /** A look that failed is tried again after this. */
@@ -325,6 +333,8 @@ export const podMachine = s.createMachine({
         'images.started': { actions: forwardImage },
         'objects.changed': { actions: takeObjects },
         'object.found': { actions: [takeObject, askImagesAgain] },
+        'csi.mounted': { actions: forwardPublished },
+        'csi.started': { actions: forwardPublished },
         'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
         'status.wanted': { actions: tellStatusAgain },
         'allocation.started': { actions: askAllocation },

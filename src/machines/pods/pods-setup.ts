@@ -1,6 +1,7 @@
 /** The vocabulary of the pod workers' machine: its records, its events, how it speaks to its pods. See `pods.ts`. */
 import { type AnyActorRef, pick, setup } from '../../kernel/xstate.ts';
 import type { Pod } from '../api/pod.ts';
+import type { CSIReport } from '../csi/messages.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { ObjectFound, ObjectsStarted } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
@@ -68,6 +69,7 @@ type Event =
   | StatusWanted
   | ObjectFound
   | ObjectsStarted
+  | CSIReport
   | AllocationReport
   | Ended
   | { readonly type: 'images.started' }
@@ -86,7 +88,15 @@ export const idOf = (uid: string): string => `pod-${uid}`;
 export const tell = (
   enqueue: Enqueue,
   uid: string,
-  message: PodMessage | RuntimeMessage | ImageReport | AllocationReport | GarbageWanted | StatusWanted | ObjectFound,
+  message:
+    | PodMessage
+    | RuntimeMessage
+    | ImageReport
+    | AllocationReport
+    | GarbageWanted
+    | StatusWanted
+    | ObjectFound
+    | CSIReport,
 ): void => enqueue.sendTo<AnyActorRef>(idOf(uid), message);
 
 export const fullName = ({ name, namespace }: PodRef): string => `${name}_${namespace}`;

@@ -16,6 +16,7 @@
  */
 import { assign, line, now, type PlainError, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
+import type { CSIReport } from '../csi/messages.ts';
 import { neededKeys } from '../objects/keys.ts';
 import type { ObjectsReleased } from '../objects/messages.ts';
 import type { AllocationReport } from './admission/messages.ts';
@@ -227,7 +228,7 @@ const sayStale = s.enqueueActions(({ event, enqueue }) => {
 });
 
 const forward = s.enqueueActions(({ context, event, enqueue }) => {
-  const message = event as ImageReport | AllocationReport | GarbageWanted;
+  const message = event as ImageReport | AllocationReport | GarbageWanted | CSIReport;
   if ('uid' in message) {
     if (context.records[message.uid]?.alive) tell(enqueue, message.uid, message);
   } else {
@@ -327,6 +328,9 @@ export const podsMachine = s.createMachine({
     'images.started': { actions: forward },
     'garbage.wanted': { actions: forward },
     'status.wanted': { actions: forward },
+    'csi.mounted': { actions: forward },
+    'csi.unmounted': { actions: forward },
+    'csi.started': { actions: forward },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: bury },
     'pod.respawn': { actions: respawn },

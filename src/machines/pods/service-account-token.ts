@@ -13,7 +13,7 @@ import { now, type PlainError, pick, random, type SecretHandle, sendParent, setu
 import type { ObjectFound } from '../objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
 import type { Ended, PodRef } from './messages.ts';
-import type { TokenSource } from './volumes/tokens.ts';
+import { serviceAccountTokenRequest, type TokenSource } from './volumes/tokens.ts';
 
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
@@ -47,21 +47,6 @@ const s = setup({
 
 interface TokenAnswer extends KubeObject {
   readonly status: { readonly token: SecretHandle & Record<string, never>; readonly expirationTimestamp: string };
-}
-
-function tokenRequest({ pod, source }: TokenInput) {
-  const { audience, expirationSeconds } = source;
-  return {
-    kind: 'TokenRequest',
-    apiVersion: 'authentication.k8s.io/v1',
-    metadata: {},
-    spec: {
-      audiences: audience === '' ? null : [audience],
-      expirationSeconds,
-      boundObjectRef: { kind: 'Pod', apiVersion: 'v1', name: pod.name, uid: pod.uid },
-    },
-    status: { token: '', expirationTimestamp: null },
-  };
 }
 
 const take = s.enqueueActions((args) => {
@@ -113,7 +98,7 @@ export const serviceAccountTokenMachine = s.createMachine({
           namespace: context.pod.namespace,
           name: context.serviceAccount,
           subresource: 'token',
-          body: tokenRequest(context),
+          body: serviceAccountTokenRequest(context.pod, context.source),
         }),
         onDone: { target: 'good', actions: take },
         onError: { target: 'backingOff', actions: noteFailure },

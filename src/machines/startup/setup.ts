@@ -3,6 +3,7 @@
  * `src/machines/kubelet.ts` and the files of this folder, one for each step of the documents.
  */
 import { type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
+import { csiVolumesMachine } from '../csi/csi-volumes.ts';
 import { csiNodeMachine } from '../node/csi-node.ts';
 import { evictionMachine } from '../node/eviction/eviction.ts';
 import { healthzMachine } from '../node/healthz.ts';
@@ -76,6 +77,7 @@ export const SUBSYSTEMS = [
   'nodeStatus',
   'lease',
   'csiNode',
+  'csiVolumes',
   'podCIDR',
   'containerGC',
   'imageGC',
@@ -138,6 +140,7 @@ export const kubeletSetup = setup({
     nodeStatus: nodeStatusMachine as AnyStateMachine,
     lease: leaseMachine as AnyStateMachine,
     csiNode: csiNodeMachine as AnyStateMachine,
+    csiVolumes: csiVolumesMachine as AnyStateMachine,
     podCIDR: podCIDRMachine as AnyStateMachine,
     containerGC: containerGcMachine as AnyStateMachine,
     imageGC: imageGcMachine as AnyStateMachine,

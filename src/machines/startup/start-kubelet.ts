@@ -30,7 +30,7 @@ const usesIptables = ({ config, runtime }: KubeletContext): boolean =>
 const isInCluster = ({ clients }: KubeletContext): boolean => clients?.mode === 'cluster';
 
 /** What shows the node to the cluster, in upstream's order: status, then lease. */
-const NODE_PARTS = ['nodeStatus', 'lease', 'csiNode', 'podCIDR'] as const;
+const NODE_PARTS = ['nodeStatus', 'lease', 'csiNode', 'csiVolumes', 'podCIDR'] as const;
 
 const kubeletRun = kubeletSetup.createStateConfig({
   initial: 'initializingModules',

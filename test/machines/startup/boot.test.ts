@@ -41,6 +41,7 @@ const CLUSTER_ONLY = [
   'lease',
   'podCIDR',
   'csiNode',
+  'csiVolumes',
 ];
 /** Runs what is in the folder of pods and ends: here there is nothing in it. */
 const ONCE: BootOptions = { argv: COMPLETE, runOnce: { retries: 3 } };

@@ -5,10 +5,13 @@
  * Invariant: a volume that the agent cannot set up, now or ever, is a failure; it is never left out in silence.
  */
 import type { Pod, Volume } from '../../api/pod.ts';
+import type { CSIVolume } from '../../csi/messages.ts';
+import { targetPath } from '../../csi/policy.ts';
+import { csiVolumeOf } from '../../csi/volume.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { claimNameOf } from '../../objects/keys.ts';
-import type { HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../../operations/volume.ts';
-import { volumeDirectory } from '../spec/paths.ts';
+import type { BoundVolume, HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../../operations/volume.ts';
+import { podDirectory, volumeDirectory } from '../spec/paths.ts';
 import { podContainers } from '../spec/qos.ts';
 import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { podLimits } from '../spec/resources.ts';
@@ -20,6 +23,8 @@ export interface VolumePlan {
   /** How containers see the volumes, once every one is set up. */
   readonly mounted: MountedVolumes;
   readonly setUps: readonly VolumeSetUp[];
+  /** What drivers have to publish. */
+  readonly csi: readonly CSIVolume[];
   readonly failures: readonly VolumeFailure[];
 }
 
@@ -34,33 +39,70 @@ const PLUGINS = {
 export function volumePlan(input: PayloadInput): VolumePlan {
   const mounted: Record<string, MountedVolume> = {};
   const setUps: VolumeSetUp[] = [];
+  const csi: CSIVolume[] = [];
   const failures: VolumeFailure[] = [];
   for (const volume of input.pod.spec.volumes ?? []) {
     try {
       const bound = boundVolume(volume, input);
-      const own = mountedOf(bound, input);
+      const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
+      const own = published ? targetOf(published, input) : mountedOf(placeOf(volume, bound), input);
       if (own !== null)
         mounted[volume.name] = volume.persistentVolumeClaim?.readOnly ? { ...own, readOnly: true } : own;
-      const setUp = setUpOf(bound, input);
+      const setUp = published ? null : setUpOf(placeOf(volume, bound), input);
       if (setUp !== null) setUps.push(setUp);
+      if (published) csi.push(published);
     } catch (error) {
-      failures.push({ name: volume.name, message: error instanceof Error ? error.message : String(error) });
+      const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
+      failures.push(error instanceof BoundVolumeError ? { ...failure, ...error.at } : failure);
     }
   }
-  return { mounted, setUps, failures };
+  return { mounted, setUps, csi, failures };
+}
+
+/** What is wrong with the volume behind a claim: events name that one, and what was attempted. */
+class BoundVolumeError extends Error {
+  readonly at: Pick<VolumeFailure, 'name' | 'step'>;
+
+  constructor(message: string, at: Pick<VolumeFailure, 'name' | 'step'>) {
+    super(message);
+    this.at = at;
+  }
 }
 
 /** A claim stands for the volume that is bound to it. On a node that runs alone there are none. */
-function boundVolume(volume: Volume, { pod, node, objects, unavailable }: PayloadInput): Volume {
-  const { namespace, name: podName } = pod.metadata;
-  const claim = node.apiServer === undefined ? null : claimNameOf(volume, podName);
-  if (claim === null) return volume;
+function boundVolume(volume: Volume, { pod, node, objects, unavailable }: PayloadInput): BoundVolume | null {
+  const { namespace, name, uid } = pod.metadata;
+  const claim = node.apiServer === undefined ? null : claimNameOf(volume, name);
+  if (claim === null) return null;
   const key = objectKey('PersistentVolumeClaim', namespace, claim);
-  const place = objects[key]?.data;
-  if (place === undefined) throw new Error(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
-  const { path, type } = place as Readonly<Record<'path' | 'type', { readonly text: string }>>;
-  return { name: volume.name, hostPath: { path: path.text, type: type.text } };
+  const bound = objects[key]?.bound;
+  if (bound === undefined) throw new Error(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
+  if (volume.ephemeral && bound.owner !== uid) {
+    throw new Error(`PVC ${namespace}/${claim} was not created for pod ${namespace}/${name} (pod is not owner)`);
+  }
+  if (bound.spec.volumeMode === 'Block') throw new Error(blockRefusal(volume, pod));
+  if (bound.nodeMismatch === '') return bound;
+  throw new BoundVolumeError(bound.nodeMismatch, { name: bound.name, step: 'MountVolume.NodeAffinity check' });
 }
+
+function blockRefusal({ name }: Volume, pod: Pod): string {
+  const isMounted = podContainers(pod).some(({ volumeMounts }) => volumeMounts?.some((mount) => mount.name === name));
+  return isMounted
+    ? `volume ${name} has volumeMode Block, but is specified in volumeMounts`
+    : `volume ${name} has volumeMode Block, which this node agent cannot map; use volumeMode Filesystem`;
+}
+
+/** A volume that lies on this machine is used where it lies. */
+function placeOf(volume: Volume, bound: BoundVolume | null): Volume {
+  const { hostPath, local } = bound?.spec ?? {};
+  if (hostPath) return { name: volume.name, hostPath };
+  return local ? { name: volume.name, hostPath: { path: local.path, type: 'Directory' } } : volume;
+}
+
+const targetOf = ({ spec, readOnly }: CSIVolume, { pod, node }: PayloadInput): MountedVolume => {
+  const hostPath = targetPath(podDirectory(pod, node), spec);
+  return readOnly ? { hostPath, readOnly } : { hostPath };
+};
 
 /** What the agent writes itself is read-only for everybody else. */
 function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {

@@ -1,5 +1,6 @@
 /** The service account tokens that a pod's projected volumes ask for. Pure. */
 import type { Pod, VolumeProjection } from '../../api/pod.ts';
+import type { PodRef } from '../messages.ts';
 import { objectKey } from './objects.ts';
 
 /** Upstream's default where the API's defaults say nothing. */
@@ -11,6 +12,19 @@ export interface TokenSource {
   readonly audience: string;
   readonly expirationSeconds: number;
 }
+
+/** What the API server is asked: a token that is good for as long as the pod is there. */
+export const serviceAccountTokenRequest = (pod: Pick<PodRef, 'name' | 'uid'>, source: TokenSource) => ({
+  kind: 'TokenRequest',
+  apiVersion: 'authentication.k8s.io/v1',
+  metadata: {},
+  spec: {
+    audiences: source.audience === '' ? null : [source.audience],
+    expirationSeconds: source.expirationSeconds,
+    boundObjectRef: { kind: 'Pod', apiVersion: 'v1', name: pod.name, uid: pod.uid },
+  },
+  status: { token: '', expirationTimestamp: null },
+});
 
 export const serviceAccountOf = ({ spec }: Pod): string => spec.serviceAccountName || SERVICE_ACCOUNT;
 

@@ -3,14 +3,17 @@
  *
  * Decides: when volumes are set up, and when what failed is tried again.
  * Owns: the plan, what of it failed, the back-off.
- * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed.
- * Asks: `volume.setUp`. Tells its pod `volumes.mounted`; `eventRecorder` each failure.
+ * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed; of `csiVolumes`, through its
+ *   pod, what drivers have published.
+ * Asks: `volume.setUp`. Tells its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder`
+ *   each failure of its own.
  * Invariants:
  *   V1 `volumes.mounted` is told only when every volume of the plan is set up; a later failure takes nothing back.
  *   V2 a plan that needs nothing of the node asks nothing of it.
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */
 import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import type { CSIReport, CSIWanted } from '../../csi/messages.ts';
 import type { VolumeFailure } from '../../operations/volume.ts';
 import { volumeOperations } from '../../operations/volume.ts';
 import { podEvents } from '../../reasons.ts';
@@ -26,11 +29,14 @@ export interface VolumesInput {
   readonly ref: ObjectReference;
   readonly root: string;
   readonly podDirectory: string;
+  readonly serviceAccount: string;
   readonly plan: VolumePlan;
 }
 
 interface Context extends VolumesInput {
   readonly failures: readonly VolumeFailure[];
+  /** Names of the volumes that drivers have published. */
+  readonly published: readonly string[];
   /** Failed tries since the plan last changed. */
   readonly tries: number;
   readonly untilMs: number;
@@ -40,12 +46,13 @@ export type VolumesOrder = { readonly type: 'volumes.planned'; readonly plan: Vo
 export type VolumesReport = { readonly type: 'volumes.mounted'; readonly mounted: MountedVolumes };
 
 const s = setup({
-  types: { input: {} as VolumesInput, context: {} as Context, events: {} as VolumesOrder | Ended },
+  types: { input: {} as VolumesInput, context: {} as Context, events: {} as VolumesOrder | CSIReport | Ended },
   actors: pick(volumeOperations, 'volume.setUp'),
   guards: {
     isNew: ({ context, event }) =>
       event.type === 'volumes.planned' && JSON.stringify(event.plan) !== JSON.stringify(context.plan),
     needsNothing: ({ context }) => context.plan.setUps.length === 0,
+    isPublished: ({ context: { plan, published } }) => plan.csi.every(({ name }) => published.includes(name)),
     hasFailed: ({ context }) => context.failures.length > 0,
   },
   delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
@@ -71,10 +78,19 @@ const noteFailure = s.assign({
   },
 });
 
+/** Which of them are published already is the answer. */
+const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }, enqueue }) => {
+  if (plan.csi.length === 0) return;
+  const wanted: CSIWanted = { type: 'csi.wanted', pod: { ...ref, serviceAccount }, volumes: plan.csi };
+  enqueue.sendTo(to('csiVolumes'), wanted);
+});
+
+const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
+
 const reportFailures = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  for (const { name, message } of context.failures) {
-    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents.failedMount(name, message)));
+  for (const { name, message, step } of context.failures) {
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents.failedMount(name, message, step)));
   }
   const { namespace, name: pod } = context.ref;
   const names = context.failures.map(({ name }) => name);
@@ -85,11 +101,16 @@ const reportFailures = s.enqueueActions((args) => {
 
 export const volumesMachine = s.createMachine({
   id: 'volumes',
-  context: ({ input }) => ({ ...input, failures: [], tries: 0, untilMs: 0 }),
+  context: ({ input }) => ({ ...input, failures: [], published: [], tries: 0, untilMs: 0 }),
   initial: 'deciding',
-  on: { 'volumes.planned': { guard: 'isNew', target: '.deciding', actions: takePlan } },
+  on: {
+    'volumes.planned': { guard: 'isNew', target: '.deciding', actions: takePlan },
+    'csi.mounted': { actions: notePublished },
+    'csi.started': { actions: wantPublished },
+  },
   states: {
     deciding: {
+      entry: wantPublished,
       always: [
         {
           guard: 'needsNothing',
@@ -110,10 +131,12 @@ export const volumesMachine = s.createMachine({
       },
     },
     judging: {
-      always: [{ guard: 'hasFailed', target: 'backingOff', actions: reportFailures }, { target: 'mounted' }],
+      always: [{ guard: 'hasFailed', target: 'backingOff', actions: reportFailures }, { target: 'publishing' }],
     },
     /** Something failed: waits, then tries everything again. */
     backingOff: { after: { wait: 'deciding' } },
+    /** Waits for the drivers, if there are any: each volume is tried by an actor of its own. */
+    publishing: { always: { guard: 'isPublished', target: 'mounted' } },
     /** Waits for a change. */
     mounted: { entry: 'tellMounted' },
   },

@@ -245,11 +245,11 @@ describe('a PersistentVolumeClaim', () => {
 
   it('whose volume cannot be mounted here says which kind that is', () => {
     const { node, kube } = booted();
-    create('PersistentVolume', 'pv', { capacity: { storage: '1Gi' }, csi: { driver: 'x', volumeHandle: 'y' } });
+    create('PersistentVolume', 'pv', { capacity: { storage: '1Gi' }, nfs: { server: 's', path: '/p' } });
     create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
     kube.createPod('web', claim);
     node.run(3_000);
-    expect(messages().some((each) => each.includes('PV "pv" is of kind csi, which this node agent cannot mount'))).toBe(
+    expect(messages().some((each) => each.includes('PV "pv" is of kind nfs, which this node agent cannot mount'))).toBe(
       true,
     );
   });

@@ -64,6 +64,7 @@ describe('where a volume lies', () => {
     expect(plan({ hostPath: { path: '/x' } })).toEqual({
       mounted: { v: { hostPath: '/x' } },
       setUps: [],
+      csi: [],
       failures: [],
     });
     expect(plan({ hostPath: { path: '/x', type: '' } }).setUps).toEqual([]);

@@ -1,0 +1,24 @@
+/**
+ * Ports for `csi.*`: the talk with CSI drivers, and what is on disk about their volumes.
+ *
+ * Invariant: volumes never wait for each other; one volume's calls are made one after the other by its machine.
+ */
+import type { Vault } from '../../kernel/journal/index.ts';
+import type { Ports } from '../../kernel/operation.ts';
+import type { csiOperations } from '../../machines/operations/csi.ts';
+import { mounter } from '../volume/mounter.ts';
+import { inventory } from './record.ts';
+import { capabilities, publish, stage, unpublish, unstage } from './volumes.ts';
+
+/** `vault` opens what other ports sealed. */
+export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csiOperations> {
+  const tools = mounter();
+  return {
+    'csi.capabilities': ({ input, signal }) => capabilities(input, signal),
+    'csi.stage': ({ input, signal }) => stage(input, vault, signal),
+    'csi.unstage': ({ input, signal }) => unstage(input, signal),
+    'csi.publish': ({ input, signal }) => publish(input, vault, signal),
+    'csi.unpublish': ({ input, signal }) => unpublish(input, tools, signal),
+    'csi.inventory': ({ input }) => inventory(input.root),
+  };
+}

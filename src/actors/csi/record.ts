@@ -1,0 +1,161 @@
+/**
+ * What is kept on disk about the volumes of CSI drivers: `vol_data.json` beside each mount, as every kubelet has it.
+ *
+ * Invariants: nothing is reached through a link; a record is written whole or not at all; one that another made, or
+ * that was changed, is believed only where it agrees with the folder that it lies in.
+ */
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { mkdir, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { OperationError } from '../../kernel/json.ts';
+import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/operations/csi.ts';
+import { errnoOf, openParent } from '../host/beneath.ts';
+import { mountsBelow } from '../volume/mounter.ts';
+import { realPath } from '../volume/set-up.ts';
+
+const RECORD = 'vol_data.json';
+const FOLDER_MODE = 0o750;
+const FILE_MODE = 0o644;
+/** A driver's name and a handle, and what else a kubelet writes. */
+const RECORD_MAX_BYTES = 64 * 1024;
+const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/** Does something with a name below `root`; `null` where its folder is not there. */
+async function at<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
+  const place = await openParent(root, path, mode);
+  if (!place) return null;
+  try {
+    return await work(place.path);
+  } finally {
+    await place.folder.close();
+  }
+}
+
+/** Makes the folder of a record, and the record. */
+export async function writeRecord(root: string, directory: string, data: VolumeData): Promise<void> {
+  const write = async (path: string) => {
+    await rm(`${path}.tmp`, { force: true });
+    const file = await open(`${path}.tmp`, 'wx', FILE_MODE);
+    try {
+      await file.writeFile(`${JSON.stringify(data)}\n`);
+      await file.datasync();
+    } finally {
+      await file.close();
+    }
+    await rename(`${path}.tmp`, path);
+  };
+  await at(root, `${directory}/${RECORD}`, write, FOLDER_MODE);
+}
+
+export const makeTarget = (root: string, path: string): Promise<unknown> =>
+  at(root, path, (name) => mkdir(name, FOLDER_MODE).catch(ignoring('EEXIST')), FOLDER_MODE);
+
+/** `null`: there is no record, or none that says what a driver has to be told. */
+export async function readRecord(root: string, directory: string): Promise<VolumeData | null> {
+  return await at(root, `${directory}/${RECORD}`, async (path) => {
+    const file = await open(path, READ).catch(ignoring('ENOENT'));
+    if (!file) return null;
+    try {
+      const { size } = await file.stat();
+      if (size > RECORD_MAX_BYTES) throw new OperationError(`${directory}/${RECORD} has ${size} bytes: not reading it`);
+      return parsed(await file.readFile('utf8'));
+    } finally {
+      await file.close();
+    }
+  });
+}
+
+function parsed(text: string): VolumeData | null {
+  try {
+    const data = JSON.parse(text) as VolumeData | null;
+    const isComplete = typeof data?.['driverName'] === 'string' && typeof data['volumeHandle'] === 'string';
+    return isComplete ? data : null;
+  } catch {
+    return null;
+  }
+}
+
+/** True when the kernel says that something is mounted there; the file system itself is not asked. */
+export async function isMounted(root: string, path: string): Promise<boolean> {
+  const point = await realPath(root, path);
+  return (await mountsBelow(point)).includes(point);
+}
+
+/** Removes the mount's folder, the record and their folder; what is mounted still is not touched. */
+export async function removeRecord(root: string, directory: string, target: string): Promise<void> {
+  const path = `${directory}/${target}`;
+  if (await isMounted(root, path)) {
+    throw new OperationError(`${path} is still mounted, though the driver says that it is not`, {
+      code: 'EBUSY',
+      retriable: true,
+    });
+  }
+  await at(root, path, (name) => rmdir(name).catch(orFile(name)));
+  await at(root, `${directory}/${RECORD}`, (name) => rm(name, { force: true }));
+  await at(root, directory, (name) => rmdir(name).catch(ignoring('ENOENT')));
+}
+
+const orFile = (name: string) => async (error: unknown) => {
+  if (errnoOf(error) === 'ENOTDIR') await unlink(name);
+  else if (errnoOf(error) !== 'ENOENT') throw error;
+};
+
+const ignoring = (code: string) => (error: unknown) => {
+  if (errnoOf(error) !== code) throw error;
+  return null;
+};
+
+// ---- what agents before this one left -------------------------------------------------------------------------------
+
+const VOLUMES = 'volumes/kubernetes.io~csi';
+const DEVICES = 'plugins/kubernetes.io/csi';
+
+export async function inventory(root: string): Promise<CSIInventory> {
+  const errors: string[] = [];
+  const volumes: FoundVolume[] = [];
+  const devices: FoundDevice[] = [];
+  for (const uid of await namesIn(`${root}/pods`)) {
+    for (const spec of await namesIn(`${root}/pods/${uid}/${VOLUMES}`)) {
+      const data = await believed(root, `${root}/pods/${uid}/${VOLUMES}/${spec}`, spec, errors);
+      if (data) volumes.push({ uid, spec, ...idOf(data), isEphemeral: data['volumeLifecycleMode'] === 'Ephemeral' });
+    }
+  }
+  for (const driver of await namesIn(`${root}/${DEVICES}`)) {
+    for (const name of await namesIn(`${root}/${DEVICES}/${driver}`)) {
+      const directory = `${root}/${DEVICES}/${driver}/${name}`;
+      const data = await believed(root, directory, '', errors);
+      if (data && isOf(data, driver, name)) devices.push({ directory, ...idOf(data) });
+      else if (data) errors.push(`${directory}/${RECORD} is not of this folder: it is left alone`);
+    }
+  }
+  return { volumes, devices, errors };
+}
+
+const idOf = (data: VolumeData) => ({ driver: data['driverName'] ?? '', handle: data['volumeHandle'] ?? '' });
+
+const isOf = (data: VolumeData, driver: string, name: string): boolean =>
+  data['driverName'] === driver &&
+  createHash('sha256')
+    .update(data['volumeHandle'] ?? '')
+    .digest('hex') === name;
+
+/** Folders only, in the order of their names. */
+async function namesIn(folder: string): Promise<readonly string[]> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch(ignoring('ENOENT'));
+  return (entries ?? [])
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name)
+    .toSorted();
+}
+
+async function believed(root: string, directory: string, spec: string, errors: string[]): Promise<VolumeData | null> {
+  try {
+    const data = await readRecord(root, directory);
+    if (data !== null && (spec === '' || data['specVolID'] === spec)) return data;
+    errors.push(`${directory}/${RECORD} is missing or says nothing of "${basename(directory)}": it is left alone`);
+  } catch (error) {
+    errors.push(`${directory}/${RECORD} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  return null;
+}

@@ -1,0 +1,182 @@
+/**
+ * `csi.*`: asks the drivers, and keeps the record of what they did.
+ *
+ * Decides: what is mounted already is not asked for again; what a driver surely did not do leaves no record.
+ * Invariants: the record is on disk before the driver hears anything, so that whatever becomes of this process, the
+ * next one takes the volume away; secrets and tokens are opened here, and are in no error.
+ */
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { OperationError } from '../../kernel/json.ts';
+import type { InputOf } from '../../kernel/operation.ts';
+import type { SecretHandle } from '../../kernel/xstate.ts';
+import type { csiOperations, NodePublishRequest, NodeStageRequest } from '../../machines/operations/csi.ts';
+import type { Content } from '../../machines/operations/volume.ts';
+import { withoutSecrets } from '../cri/secrets.ts';
+import { openParent } from '../host/beneath.ts';
+import { CSI_NODE, CSI_TIMEOUT_MS } from '../plugins/client.ts';
+import { connected, methodOf, unary } from '../plugins/connection.ts';
+import type { Mounter } from '../volume/mounter.ts';
+import { unmountAll } from '../volume/tear-down.ts';
+import { shareTree } from '../volume/tree.ts';
+import { isMounted, makeTarget, readRecord, removeRecord, writeRecord } from './record.ts';
+
+type Operations = typeof csiOperations;
+
+const TARGET = 'mount';
+const STAGING_TARGET = 'globalmount';
+const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
+const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
+/** After these nobody knows what the driver did, or will do yet. */
+const UNCERTAIN: ReadonlySet<string | undefined> = new Set([
+  'CANCELLED',
+  'DEADLINE_EXCEEDED',
+  'UNAVAILABLE',
+  'RESOURCE_EXHAUSTED',
+  'ABORTED',
+]);
+
+async function call<Reply>(endpoint: string, name: string, request: object, signal: AbortSignal) {
+  const method = methodOf<object, Reply>(CSI_NODE, name);
+  return await connected(endpoint, signal, (client) => unary(client, method, request, CSI_TIMEOUT_MS));
+}
+
+interface CapabilitiesReply {
+  readonly capabilities: readonly { readonly rpc?: { readonly type: string } | null }[];
+}
+
+export async function capabilities({ endpoint }: InputOf<Operations['csi.capabilities']>, signal: AbortSignal) {
+  const reply = await call<CapabilitiesReply>(endpoint, 'NodeGetCapabilities', {}, signal);
+  return { capabilities: reply.capabilities.flatMap(({ rpc }) => (rpc ? [rpc.type] : [])).toSorted() };
+}
+
+export async function stage(
+  { root, directory, endpoint, data, request }: InputOf<Operations['csi.stage']>,
+  vault: Vault,
+  signal: AbortSignal,
+): Promise<null> {
+  await writeRecord(root, directory, data);
+  await makeTarget(root, `${directory}/${STAGING_TARGET}`);
+  if (request === null || (await isMounted(root, `${directory}/${STAGING_TARGET}`))) return null;
+  await cleaningUp(root, directory, STAGING_TARGET, async () => {
+    await discreetly(request, [], vault, (secrets) =>
+      call(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies Opened<NodeStageRequest>, signal),
+    );
+  });
+  return null;
+}
+
+export async function unstage(
+  { root, directory, endpoint, handle, isStaged }: InputOf<Operations['csi.unstage']>,
+  signal: AbortSignal,
+): Promise<null> {
+  if ((await readRecord(root, directory)) === null) return null;
+  const request = { volume_id: handle, staging_target_path: `${directory}/${STAGING_TARGET}` };
+  if (isStaged) await call(endpoint, 'NodeUnstageVolume', request, signal);
+  await removeRecord(root, directory, STAGING_TARGET);
+  return null;
+}
+
+export async function publish(
+  input: InputOf<Operations['csi.publish']>,
+  vault: Vault,
+  signal: AbortSignal,
+): Promise<null> {
+  const { root, directory, data, again } = input;
+  await writeRecord(root, directory, data);
+  const wasMounted = await isMounted(root, `${directory}/${TARGET}`);
+  if (again) await askToPublish(input, vault, signal);
+  else if (!wasMounted) await cleaningUp(root, directory, TARGET, () => askToPublish(input, vault, signal));
+  await share(input);
+  return null;
+}
+
+type Opened<Request> = Omit<Request, 'secrets'> & { readonly secrets: Readonly<Record<string, string>> };
+
+async function askToPublish(
+  { endpoint, request, tokens, tokensIn }: InputOf<Operations['csi.publish']>,
+  vault: Vault,
+  signal: AbortSignal,
+): Promise<void> {
+  const issued = Object.values(tokens).map(({ token }) => token);
+  await discreetly(request, issued, vault, async (secrets) => {
+    const opened: Opened<NodePublishRequest> = { ...request, secrets };
+    const shown = JSON.stringify(vault.openAll(tokens));
+    const more = issued.length === 0 ? {} : { [tokensIn]: { ...opened[tokensIn], [TOKENS]: shown } };
+    await call(endpoint, 'NodePublishVolume', { ...opened, ...more }, signal);
+  });
+}
+
+export async function unpublish(
+  { root, podDirectory, directory, endpoint, handle }: InputOf<Operations['csi.unpublish']>,
+  mounter: Mounter,
+  signal: AbortSignal,
+): Promise<null> {
+  if ((await readRecord(root, directory)) === null) return null;
+  await unmountAll(root, `${podDirectory}/volume-subpaths`, mounter);
+  const request = { volume_id: handle, target_path: `${directory}/${TARGET}` };
+  await call(endpoint, 'NodeUnpublishVolume', request, signal);
+  await removeRecord(root, directory, TARGET);
+  return null;
+}
+
+/** What surely did not happen leaves no record; what may have happened leaves one. */
+async function cleaningUp(root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    const isCertain = !(error instanceof OperationError) || !UNCERTAIN.has(error.code);
+    if (isCertain) await removeRecord(root, directory, target).catch(() => {});
+    throw error;
+  }
+}
+
+/** Opens the secrets of a request for as long as `ask` needs them; what the driver says of them is not handed on. */
+async function discreetly(
+  { secrets }: { readonly secrets: Readonly<Record<string, Content>> },
+  more: readonly SecretHandle[],
+  vault: Vault,
+  ask: (secrets: Readonly<Record<string, string>>) => Promise<unknown>,
+): Promise<void> {
+  const values = Object.entries(secrets).map(([key, content]) => [key, textOf(content, vault)] as const);
+  try {
+    await ask(Object.fromEntries(values));
+  } catch (error) {
+    throw withoutSecrets(error, [...Object.values(secrets).flatMap(handlesOf), ...more], vault);
+  }
+}
+
+const valueOf = (content: Content) => ('text' in content ? content.text : content.base64);
+
+const handlesOf = (content: Content): SecretHandle[] => {
+  const value = valueOf(content);
+  return isSecretHandle(value) ? [value] : [];
+};
+
+/** The API of drivers has texts only, as Go makes one of bytes. */
+function textOf(content: Content, vault: Vault): string {
+  const value = valueOf(content);
+  const opened = isSecretHandle(value) ? vault.open(value) : value;
+  return 'text' in content ? opened : Buffer.from(opened, 'base64').toString('utf8');
+}
+
+async function share({ root, directory, ownership, request }: InputOf<Operations['csi.publish']>): Promise<void> {
+  if (ownership === null) return;
+  const place = await openParent(root, `${directory}/${TARGET}`);
+  if (!place) return;
+  try {
+    const folder = await open(place.path, FOLDER);
+    try {
+      await shareTree(folder, { groupId: ownership.groupId, readOnly: false, always: !ownership.onlyTop });
+    } finally {
+      await folder.close();
+    }
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new OperationError(`applyFSGroup failed for vol ${request.volume_id}: ${why}`, { retriable: true });
+  } finally {
+    await place.folder.close();
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * Talk with a plugin of the node over gRPC at its own socket.
+ *
+ * Invariants: one connection a talk, closed with its end; every call ends, by answer, deadline or abort.
+ */
+import * as grpc from '@grpc/grpc-js';
+import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
+import { OperationError } from '../../kernel/json.ts';
+import { toOperationError } from '../cri/client.ts';
+import { PROTO_DIRECTORY } from '../package-directory.ts';
+
+/** Upstream's limit. */
+const DIAL_TIMEOUT_MS = 10_000;
+/** The answers hold a few names; a plugin that sends more would fill the journal. */
+const REPLY_MAX_BYTES = 64 * 1024;
+
+const CHANNEL_OPTIONS: grpc.ChannelOptions = {
+  'grpc.max_receive_message_length': REPLY_MAX_BYTES,
+  'grpc.enable_retries': 0,
+  'grpc.enable_channelz': 0,
+  'grpc.enable_http_proxy': 0,
+  'grpc.service_config_disable_resolution': 1,
+  /** Behind one path there may be another plugin now. */
+  'grpc.use_local_subchannel_pool': 1,
+};
+
+let contract: PackageDefinition | undefined;
+
+/** A call of a service of `proto/pluginregistration`, `proto/csi` or `proto/deviceplugin`. */
+export function methodOf<Request, Reply>(service: string, name: string): grpc.MethodDefinition<Request, Reply> {
+  contract ??= loadSync(['pluginregistration/v1/api.proto', 'csi/v1/csi.proto', 'deviceplugin/v1beta1/api.proto'], {
+    includeDirs: [PROTO_DIRECTORY],
+    keepCase: true,
+    longs: String,
+    enums: String,
+    defaults: true,
+  });
+  const definition = contract[service] as Readonly<Record<string, unknown>>;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
+  return definition[name] as grpc.MethodDefinition<Request, Reply>;
+}
+
+/** Opens a connection to a socket for as long as `talk` needs it. */
+export async function connected<Answer>(
+  socket: string,
+  signal: AbortSignal,
+  talk: (client: grpc.Client) => Promise<Answer>,
+  options: grpc.ChannelOptions = {},
+): Promise<Answer> {
+  const channel = { ...CHANNEL_OPTIONS, ...options };
+  const client = new grpc.Client(`unix://${socket}`, grpc.credentials.createInsecure(), channel);
+  const close = () => client.close();
+  signal.addEventListener('abort', close, { once: true });
+  try {
+    await dialled(client, socket);
+    return await talk(client);
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+}
+
+function dialled(client: grpc.Client, socket: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    client.waitForReady(Date.now() + DIAL_TIMEOUT_MS, (error) => {
+      const message = `failed to dial socket ${socket}, err: context deadline exceeded`;
+      if (error) reject(new OperationError(message, { code: 'UNAVAILABLE', retriable: true }));
+      else resolve();
+    });
+  });
+}
+
+export function unary<Request, Reply>(
+  client: grpc.Client,
+  { path, requestSerialize, responseDeserialize }: grpc.MethodDefinition<Request, Reply>,
+  request: Request,
+  timeoutMs: number,
+): Promise<Reply> {
+  const deadline = Date.now() + timeoutMs;
+  return new Promise((resolve, reject) => {
+    client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, { deadline }, (error, reply) => {
+      if (reply === undefined) reject(toOperationError(error));
+      else resolve(reply);
+    });
+  });
+}

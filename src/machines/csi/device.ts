@@ -1,0 +1,359 @@
+/**
+ * One volume of a CSI driver as the whole node has it (`device-<n>` below `csiVolumes`): attached, then staged, for as
+ * long as some pod uses it; unstaged when the last one is done.
+ *
+ * Decides: when the driver is asked, and asked again.
+ * Owns: what the attachment says, what the driver can do, the secrets' handles, the back-off.
+ * Hears: `device.known` of `csiVolumes`, whenever something of it changed.
+ * Asks: `kube.get` of the attachment and of the secret; `csi.capabilities`, `csi.stage`, `csi.unstage`.
+ * Tells: `csiVolumes` `device.staged`, or `device.failed` for the events of those who wait.
+ * Invariants:
+ *   D1 a volume that must be attached is staged only when the API server knows that it is in use here and says that it
+ *   is attached.
+ *   D2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.
+ *   D3 it ends only when the volume is unstaged and its record is gone.
+ * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
+ */
+import { line, now, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import type { VolumeAttachment } from '../api/storage.ts';
+import { csiOperations } from '../operations/csi.ts';
+import { kubeOperations } from '../operations/kube.ts';
+import type { Content } from '../operations/volume.ts';
+import type { Ended } from '../pods/messages.ts';
+import type { CSIFailure, CSIVolume, DeviceOrder, DeviceReport, StagedDevice } from './messages.ts';
+import {
+  attachmentName,
+  attachmentOf,
+  type Capabilities,
+  deviceData,
+  deviceDirectory,
+  isAttachable,
+  notRegistered,
+  stageRequest,
+  stages,
+  stagingPath,
+} from './policy.ts';
+
+/** Upstream's bounds of the back-off of one volume's operation. */
+export const RETRY_BASE_MS = 500;
+export const RETRY_MAX_MS = 122_000;
+/** Between two looks at an attachment that is not attached yet; a change of the Node is a reason to look at once. */
+const LOOK_BASE_MS = 500;
+const LOOK_MAX_MS = 10_000;
+
+type Secrets = Readonly<Record<string, Content>>;
+
+export interface DeviceInput extends Omit<DeviceOrder, 'type'> {
+  readonly key: string;
+  readonly root: string;
+  readonly nodeName: string;
+  readonly id: Pick<CSIVolume, 'driver' | 'handle'>;
+  /** An agent before this one, or an actor, may have staged it. */
+  readonly mayBeStaged: boolean;
+}
+
+interface Context extends DeviceInput {
+  readonly publishContext: StagedDevice['publishContext'];
+  readonly capabilities: Capabilities;
+  readonly secrets: Secrets;
+  readonly failure: CSIFailure;
+  /** Failed tries, or looks in vain, since the last success. */
+  readonly tries: number;
+  readonly untilMs: number;
+}
+
+const s = setup({
+  types: { input: {} as DeviceInput, context: {} as Context, events: {} as DeviceOrder | Ended },
+  actors: {
+    ...pick(csiOperations, 'csi.capabilities', 'csi.stage', 'csi.unstage'),
+    ...pick(kubeOperations, 'kube.get'),
+  },
+  guards: {
+    isUnused: ({ context }) => !context.isUsed,
+    isUsed: ({ context }) => context.isUsed,
+    isUntouched: ({ context }) => !context.mayBeStaged,
+    isUnsynced: ({ context }) => context.driver.spec === undefined,
+    isSynced: ({ context }) => context.driver.spec !== undefined,
+    mustBeAttached: ({ context }) => isAttachable(context.driver),
+    mustReport: ({ context }) => isAttachable(context.driver) && !context.isReported,
+    isReported: ({ context }) => context.isReported,
+    isUnregistered: ({ context }) => context.driver.endpoint === null,
+    isRegistered: ({ context }) => context.driver.endpoint !== null,
+    hasSecret: ({ context }) => stages(context.capabilities) && context.volume?.stageSecret != null,
+  },
+  delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
+});
+
+const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
+
+const takeOrder = s.assign(({ context, event }) => {
+  if (event.type !== 'device.known') return {};
+  const { type: _, ...known } = event;
+  return { ...known, volume: known.volume ?? context.volume };
+});
+
+const becameAttached = ({ context, event }: { context: Context; event: unknown }): boolean =>
+  (event as DeviceOrder).isAttached && !context.isAttached;
+
+/** What failed for want of the driver need not wait any longer. */
+const becameRegistered = ({ context, event }: { context: Context; event: unknown }): boolean =>
+  (event as DeviceOrder).driver.endpoint !== context.driver.endpoint;
+
+const noteCapabilities = s.assign(
+  ({ event }) => (event as unknown as { output: { capabilities: Capabilities } }).output,
+);
+const noteSecrets = s.assign(({ event }) => ({
+  secrets: (event as unknown as { output: { data?: Secrets } }).output.data ?? {},
+}));
+
+const attachmentIn = (event: unknown) => attachmentOf((event as { output: VolumeAttachment }).output);
+
+const noteAttachment = s.assign(({ event }) => {
+  const publishContext = attachmentIn(event);
+  return typeof publishContext === 'object' && publishContext !== null ? { publishContext, tries: 0 } : {};
+});
+
+const failing = (step: string, prefix: (context: Context) => string = () => '') =>
+  s.assign(({ context, event }) => ({ failure: { step, message: `${prefix(context)}${errorOf(event).message}` } }));
+
+const WAITING = 'MountVolume.WaitForAttach';
+const STAGING = 'MountVolume.MountDevice';
+
+const noteAttachError = s.assign(({ event }) => {
+  const message = attachmentIn(event);
+  return typeof message === 'string' ? { failure: { step: WAITING, message } } : {};
+});
+
+const noteUnregistered = s.assign(({ context }) => {
+  const what = 'kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient';
+  return { failure: { step: STAGING, message: `${what}: ${notRegistered(context.id.driver)}` } };
+});
+
+const getError = ({ id, nodeName }: Context): string =>
+  `volume ${id.handle} has GET error for volume attachment ${attachmentName(id, nodeName)}: `;
+const secretError = ({ volume }: Context): string =>
+  `fetching NodeStageSecretRef ${volume!.stageSecret?.namespace}/${volume!.stageSecret?.name} failed: `;
+
+const backOff = s.assign((args) => {
+  const { context } = args;
+  const delayMs = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.tries);
+  return { tries: context.tries + 1, untilMs: now(args) + delayMs };
+});
+
+const lookLater = s.assign((args) => {
+  const delayMs = Math.min(LOOK_MAX_MS, LOOK_BASE_MS * 2 ** args.context.tries);
+  return { tries: args.context.tries + 1, untilMs: now(args) + delayMs };
+});
+
+const tellFailure = s.enqueueActions(({ context, enqueue }) => {
+  const { key, failure } = context;
+  enqueue(line('warn', ['A volume cannot be staged', { volume: key, step: failure.step, err: failure.message }]));
+  enqueue(sendParent({ type: 'device.failed', key, ...failure } satisfies DeviceReport));
+});
+
+const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
+  const err = errorOf(event).message;
+  enqueue(line('error', ['UnmountVolume.UnmountDevice failed', { volume: context.key, err }]));
+});
+
+const directory = ({ root, id }: Context): string => deviceDirectory(root, id);
+
+const capabilities = { id: 'capabilities', src: 'csi.capabilities' as const };
+const endpointOf = ({ context }: { context: Context }) => ({ endpoint: context.driver.endpoint! });
+
+const attaching = s.createStateConfig({
+  invoke: {
+    id: 'attachment',
+    src: 'kube.get',
+    input: ({ context: { id, nodeName } }) => ({
+      client: 'kube',
+      apiVersion: 'storage.k8s.io/v1',
+      resource: 'volumeattachments',
+      name: attachmentName(id, nodeName),
+    }),
+    onDone: [
+      { guard: ({ event }) => attachmentIn(event) === null, target: 'detached', actions: lookLater },
+      { guard: ({ event }) => typeof attachmentIn(event) === 'string', target: 'failing', actions: noteAttachError },
+      { target: 'connecting', actions: noteAttachment },
+    ],
+    onError: [
+      { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: lookLater },
+      { target: 'failing', actions: failing(WAITING, getError) },
+    ],
+  },
+});
+
+const staging = s.createStateConfig({
+  meta: { waitsFor: 'the CSI driver to stage the volume' },
+  entry: s.assign({ mayBeStaged: true }),
+  invoke: {
+    id: 'stage',
+    src: 'csi.stage',
+    input: ({ context }) => ({
+      root: context.root,
+      directory: directory(context),
+      endpoint: context.driver.endpoint!,
+      data: deviceData(context.volume!),
+      request: stages(context.capabilities) ? stageRequest(context.volume!, directory(context), context) : null,
+    }),
+    onDone: { target: 'staged', actions: s.assign({ tries: 0 }) },
+    onError: { target: 'failing', actions: failing(STAGING) },
+  },
+});
+
+/** From nobody's use until nothing is left, or until somebody uses it again. */
+const leaving = s.createStateConfig({
+  initial: 'connecting',
+  states: {
+    connecting: {
+      meta: { waitsFor: 'the CSI driver to register' },
+      always: [
+        { guard: 'isUsed', target: '#csiDevice.deciding' },
+        { guard: 'isUntouched', target: '#csiDevice.gone' },
+        { guard: 'isRegistered', target: 'asking' },
+      ],
+    },
+    asking: {
+      invoke: {
+        ...capabilities,
+        input: endpointOf,
+        onDone: { target: 'unstaging', actions: noteCapabilities },
+        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+      },
+    },
+    unstaging: {
+      meta: { waitsFor: 'the CSI driver to unstage the volume' },
+      invoke: {
+        id: 'unstage',
+        src: 'csi.unstage',
+        input: ({ context }) => ({
+          root: context.root,
+          directory: directory(context),
+          endpoint: context.driver.endpoint!,
+          handle: context.id.handle,
+          isStaged: stages(context.capabilities),
+        }),
+        onDone: [
+          { guard: 'isUsed', target: '#csiDevice.deciding', actions: s.assign({ tries: 0, mayBeStaged: false }) },
+          { target: '#csiDevice.gone' },
+        ],
+        onError: { target: 'backingOff', actions: [sayStuck, backOff] },
+      },
+    },
+    backingOff: {
+      always: { guard: 'isUsed', target: '#csiDevice.deciding' },
+      after: { wait: 'connecting' },
+    },
+  },
+});
+
+export const csiDeviceMachine = s.createMachine({
+  id: 'csiDevice',
+  context: ({ input }) => ({
+    ...input,
+    publishContext: {},
+    capabilities: [],
+    secrets: {},
+    failure: { step: '', message: '' },
+    tries: 0,
+    untilMs: 0,
+  }),
+  initial: 'deciding',
+  on: { 'device.known': { actions: takeOrder } },
+  states: {
+    deciding: {
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isUnsynced', target: 'unsynced' },
+        { guard: 'mustReport', target: 'reporting' },
+        { guard: 'mustBeAttached', target: 'attaching' },
+        { target: 'connecting' },
+      ],
+    },
+    unsynced: {
+      meta: { waitsFor: 'the CSIDriver objects of the cluster' },
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isSynced', target: 'deciding' },
+      ],
+    },
+    reporting: {
+      meta: { waitsFor: 'the Node to list the volume as in use' },
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isReported', target: 'deciding' },
+      ],
+    },
+    attaching,
+    detached: {
+      meta: { waitsFor: 'the volume to be attached to this node' },
+      always: { guard: 'isUnused', target: 'leaving' },
+      on: {
+        'device.known': [{ guard: becameAttached, target: 'attaching', actions: takeOrder }, { actions: takeOrder }],
+      },
+      after: { wait: 'attaching' },
+    },
+    connecting: {
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'isUnregistered', target: 'failing', actions: noteUnregistered },
+        { target: 'asking' },
+      ],
+    },
+    asking: {
+      invoke: {
+        ...capabilities,
+        input: endpointOf,
+        onDone: { target: 'choosing', actions: noteCapabilities },
+        onError: { target: 'failing', actions: failing(STAGING) },
+      },
+    },
+    choosing: {
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'hasSecret', target: 'fetchingSecret' },
+        { target: 'staging', actions: s.assign({ secrets: {} }) },
+      ],
+    },
+    fetchingSecret: {
+      always: { guard: 'isUnused', target: 'leaving' },
+      invoke: {
+        id: 'secret',
+        src: 'kube.get',
+        input: ({ context: { volume } }) => ({
+          client: 'kube',
+          apiVersion: 'v1',
+          resource: 'secrets',
+          namespace: volume?.stageSecret?.namespace ?? '',
+          name: volume?.stageSecret?.name ?? '',
+        }),
+        onDone: { target: 'staging', actions: noteSecrets },
+        onError: { target: 'failing', actions: failing(STAGING, secretError) },
+      },
+    },
+    staging,
+    staged: {
+      entry: sendParent(
+        ({ context }): DeviceReport => ({
+          type: 'device.staged',
+          key: context.key,
+          device: {
+            stagingPath: stagingPath(directory(context), context.capabilities),
+            publishContext: context.publishContext,
+          },
+        }),
+      ),
+      always: { guard: 'isUnused', target: 'leaving' },
+    },
+    failing: { entry: [tellFailure, backOff], always: 'backingOff' },
+    backingOff: {
+      always: { guard: 'isUnused', target: 'leaving' },
+      on: {
+        'device.known': [{ guard: becameRegistered, target: 'deciding', actions: takeOrder }, { actions: takeOrder }],
+      },
+      after: { wait: 'deciding' },
+    },
+    leaving,
+    gone: { type: 'final' },
+  },
+});

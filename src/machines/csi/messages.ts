@@ -1,0 +1,120 @@
+/** What pods, `csiVolumes` and its actors say to each other about volumes of CSI drivers. */
+import type { CSIDriverSpec, SecretReference } from '../api/storage.ts';
+import type { ObjectReference } from '../pods/messages.ts';
+
+/** A volume of a pod that a CSI driver is to publish. */
+export interface CSIVolume {
+  /** In the pod. */
+  readonly name: string;
+  /** Of the PersistentVolume, or the same as `name`: its folder, and its name in events. */
+  readonly spec: string;
+  readonly driver: string;
+  readonly handle: string;
+  /** Written into the pod itself, and gone with it. */
+  readonly isEphemeral: boolean;
+  readonly readOnly: boolean;
+  readonly fsType: string;
+  readonly attributes: Readonly<Record<string, string>>;
+  readonly accessModes: readonly string[];
+  readonly mountOptions: readonly string[];
+  readonly stageSecret: SecretReference | null;
+  readonly publishSecret: SecretReference | null;
+  /** Of the pod; `null`: none. */
+  readonly fsGroup: number | null;
+  readonly fsGroupOnlyTop: boolean;
+}
+
+/** The pod for which volumes are published. */
+export interface CSIPod extends ObjectReference {
+  readonly uid: string;
+  readonly serviceAccount: string;
+}
+
+/** Everything of a driver that a pod uses; replaces what it wanted before, and takes nothing away. */
+export interface CSIWanted {
+  readonly type: 'csi.wanted';
+  readonly pod: CSIPod;
+  readonly volumes: readonly CSIVolume[];
+}
+
+/** Nothing of the pod runs any more: its volumes are to be unpublished, whoever published them. */
+export interface CSIReleased {
+  readonly type: 'csi.released';
+  readonly uid: string;
+}
+
+/** To pods. */
+export type CSIReport =
+  /** Names of the volumes that containers can use now. */
+  | { readonly type: 'csi.mounted'; readonly uid: string; readonly names: readonly string[] }
+  /** Nothing of a released pod is published any more. */
+  | { readonly type: 'csi.unmounted'; readonly uid: string }
+  /** Who wanted and released what was lost. */
+  | { readonly type: 'csi.started' };
+
+/** Of the plugin manager: where a driver listens. */
+export type CSIDriverNews =
+  | { readonly type: 'csi.driverListening'; readonly name: string; readonly endpoint: string }
+  | { readonly type: 'csi.driverGone'; readonly name: string };
+
+/** What the Node says of volumes, as the API server has it. */
+export interface NodeVolumes {
+  readonly type: 'node.volumes';
+  readonly inUse: readonly string[];
+  readonly attached: readonly string[];
+}
+
+/** What is known of a driver. */
+export interface Driver {
+  readonly endpoint: string | null;
+  /** Its CSIDriver; `null`: there is none. Absent: that is not known yet. */
+  readonly spec?: CSIDriverSpec | null;
+}
+
+/** Why a volume cannot be had, in the words of an event. */
+export interface CSIFailure {
+  readonly step: string;
+  readonly message: string;
+}
+
+/** What the driver made of a volume for the whole node. */
+export interface StagedDevice {
+  /** Empty: the driver does not stage. */
+  readonly stagingPath: string;
+  readonly publishContext: Readonly<Record<string, string>>;
+}
+
+/** To the actor of a device: replaces what it knew. */
+export type DeviceOrder = {
+  readonly type: 'device.known';
+  readonly driver: Driver;
+  /** What is to be staged; `null`: as before. */
+  readonly volume: CSIVolume | null;
+  /** It is published for somebody, or wanted. */
+  readonly isUsed: boolean;
+  /** The API server knows that the volume is in use here. */
+  readonly isReported: boolean;
+  readonly isAttached: boolean;
+};
+
+export type DeviceReport =
+  | { readonly type: 'device.staged'; readonly key: string; readonly device: StagedDevice }
+  | ({ readonly type: 'device.failed'; readonly key: string } & CSIFailure);
+
+/** To the actor of one volume of one pod: replaces what it knew. */
+export type MountOrder =
+  | {
+      readonly type: 'mount.known';
+      readonly driver: Driver;
+      readonly device: StagedDevice | null;
+      /** Another pod has a volume that only one pod may have. */
+      readonly isTaken: boolean;
+      readonly isReleased: boolean;
+    }
+  /** The device that it waits for cannot be had. */
+  | ({ readonly type: 'mount.deviceFailed' } & CSIFailure);
+
+export interface MountReport {
+  readonly type: 'mount.published';
+  readonly id: string;
+}

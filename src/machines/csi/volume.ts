@@ -1,0 +1,57 @@
+/** From the volume of a pod to what a CSI driver is asked for it. Pure. */
+import type { Pod, Volume } from '../api/pod.ts';
+import type { BoundVolume } from '../operations/volume.ts';
+import type { CSIVolume } from './messages.ts';
+import { ephemeralHandle } from './policy.ts';
+
+type Group = Pick<CSIVolume, 'fsGroup' | 'fsGroupOnlyTop'>;
+
+const groupOf = ({ spec: { securityContext } }: Pod): Group => ({
+  fsGroup: securityContext?.fsGroup ?? null,
+  fsGroupOnlyTop: securityContext?.fsGroupChangePolicy === 'OnRootMismatch',
+});
+
+/** `bound`: what lies behind a claim; `null` for a volume of the pod itself. Answers `null`: no driver is needed. */
+export function csiVolumeOf(volume: Volume, bound: BoundVolume | null, pod: Pod): CSIVolume | null {
+  if (bound) return persistent(volume, bound, pod);
+  return volume.csi ? ephemeral(volume.name, volume.csi, pod) : null;
+}
+
+function persistent(volume: Volume, { name, spec }: BoundVolume, pod: Pod): CSIVolume | null {
+  const { csi, accessModes = [], mountOptions = [] } = spec;
+  if (!csi) return null;
+  return {
+    name: volume.name,
+    spec: name,
+    driver: csi.driver,
+    handle: csi.volumeHandle,
+    isEphemeral: false,
+    readOnly: volume.persistentVolumeClaim?.readOnly ?? false,
+    fsType: csi.fsType ?? '',
+    attributes: csi.volumeAttributes ?? {},
+    accessModes,
+    mountOptions,
+    stageSecret: csi.nodeStageSecretRef ?? null,
+    publishSecret: csi.nodePublishSecretRef ?? null,
+    ...groupOf(pod),
+  };
+}
+
+function ephemeral(name: string, csi: NonNullable<Volume['csi']>, pod: Pod): CSIVolume {
+  const secret = csi.nodePublishSecretRef?.name;
+  return {
+    name,
+    spec: name,
+    driver: csi.driver,
+    handle: ephemeralHandle(pod.metadata.uid, name),
+    isEphemeral: true,
+    readOnly: csi.readOnly ?? false,
+    fsType: csi.fsType ?? '',
+    attributes: csi.volumeAttributes ?? {},
+    accessModes: [],
+    mountOptions: [],
+    stageSecret: null,
+    publishSecret: secret === undefined ? null : { name: secret, namespace: pod.metadata.namespace },
+    ...groupOf(pod),
+  };
+}

@@ -1,0 +1,113 @@
+/**
+ * What the node agent asks of CSI drivers, and keeps on disk about their volumes. Implemented by `src/actors/csi`.
+ *
+ * Requests are those of proto/csi, with handles where a driver is sent secrets; only the port opens them. Invariants:
+ * what is written lies below the pod's folder or below `<root>/plugins`; the record on disk is there before the driver
+ * is asked for anything, and as long as the driver may have done it. Upstream: pkg/volume/csi.
+ */
+import { idempotent, query, type SecretHandle } from '../../kernel/xstate.ts';
+import type { Content } from './volume.ts';
+
+/** `vol_data.json`, as every kubelet writes it: what the next agent has to know to take the volume away. */
+export type VolumeData = Readonly<Record<string, string>>;
+
+export interface VolumeCapability {
+  readonly mount: {
+    readonly fs_type: string;
+    readonly mount_flags: readonly string[];
+    /** Group that the driver hands the volume to; empty: none. */
+    readonly volume_mount_group: string;
+  };
+  readonly access_mode: { readonly mode: string };
+}
+
+interface VolumeRequest {
+  readonly volume_id: string;
+  readonly publish_context: Readonly<Record<string, string>>;
+  readonly staging_target_path: string;
+  readonly volume_capability: VolumeCapability;
+  readonly secrets: Readonly<Record<string, Content>>;
+  readonly volume_context: Readonly<Record<string, string>>;
+}
+
+export type NodeStageRequest = VolumeRequest;
+
+export interface NodePublishRequest extends VolumeRequest {
+  readonly target_path: string;
+  readonly readonly: boolean;
+}
+
+/** Of the pod's service account, for one audience. */
+export interface IssuedToken {
+  readonly token: SecretHandle;
+  readonly expirationTimestamp: string;
+}
+
+/** A volume of a pod whose record is on disk. */
+export interface FoundVolume {
+  readonly uid: string;
+  /** Folder of the volume below `kubernetes.io~csi`. */
+  readonly spec: string;
+  readonly driver: string;
+  readonly handle: string;
+  readonly isEphemeral: boolean;
+}
+
+/** A volume whose record says that it is, or may be, staged. */
+export interface FoundDevice {
+  readonly directory: string;
+  readonly driver: string;
+  readonly handle: string;
+}
+
+export interface CSIInventory {
+  readonly volumes: readonly FoundVolume[];
+  readonly devices: readonly FoundDevice[];
+  /** What could not be read, one sentence each. */
+  readonly errors: readonly string[];
+}
+
+/** `directory` holds the record; what is mounted lies in it under a fixed name. */
+interface Place {
+  readonly root: string;
+  readonly directory: string;
+}
+
+export const csiOperations = {
+  /** Names of `NodeServiceCapability.RPC.Type`. */
+  'csi.capabilities': query<{ readonly endpoint: string }, { readonly capabilities: readonly string[] }>(),
+  /** Writes the record and stages; a driver that cannot stage (`null`) is not asked. What is mounted already stays. */
+  'csi.stage': idempotent<
+    Place & { readonly endpoint: string; readonly data: VolumeData; readonly request: NodeStageRequest | null },
+    null
+  >(),
+  /** Unstages and removes the record; nothing there is fine. */
+  'csi.unstage': idempotent<
+    Place & { readonly endpoint: string; readonly handle: string; readonly isStaged: boolean },
+    null
+  >(),
+  /**
+   * Writes the record, publishes and hands the files to the group. What is mounted already is published only `again`;
+   * a driver that says for sure that it failed leaves nothing behind.
+   */
+  'csi.publish': idempotent<
+    Place & {
+      readonly endpoint: string;
+      readonly data: VolumeData;
+      readonly again: boolean;
+      readonly request: NodePublishRequest;
+      /** By audience. */
+      readonly tokens: Readonly<Record<string, IssuedToken>>;
+      readonly tokensIn: 'secrets' | 'volume_context';
+      /** `onlyTop`: files that belong to it already are not looked at. */
+      readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
+    },
+    null
+  >(),
+  /** Unbinds what containers saw of the pod's volumes, unpublishes this one and removes its record. */
+  'csi.unpublish': idempotent<
+    Place & { readonly podDirectory: string; readonly endpoint: string; readonly handle: string },
+    null
+  >(),
+  'csi.inventory': query<{ readonly root: string }, CSIInventory>(),
+};

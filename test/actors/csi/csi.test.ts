@@ -1,0 +1,243 @@
+/** `csi.*` against a driver on a real socket that really mounts: calls, records, what is left after each failure. */
+import { chownSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { status } from '@grpc/grpc-js';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { CSIVolume } from '../../../src/machines/csi/messages.ts';
+import {
+  deviceData,
+  deviceDirectory,
+  publishRequest,
+  stageRequest,
+  targetPath,
+  volumeData,
+  volumeFolder,
+} from '../../../src/machines/csi/policy.ts';
+import { needsMounts } from '../volume/support.ts';
+import { CsiRoom } from './support.ts';
+
+const CANARY = 'canary-3b1f0c55-do-not-tell';
+const volume: CSIVolume = {
+  name: 'data',
+  spec: 'pv1',
+  driver: 'csi.example.test',
+  handle: 'handle-1',
+  isEphemeral: false,
+  readOnly: false,
+  fsType: 'ext4',
+  attributes: { size: 'big' },
+  accessModes: ['ReadWriteOnce'],
+  mountOptions: ['noatime'],
+  stageSecret: null,
+  publishSecret: null,
+  fsGroup: null,
+  fsGroupOnlyTop: false,
+};
+const pod = { kind: 'Pod', namespace: 'default', name: 'p', uid: 'u1', serviceAccount: 'default' } as const;
+const CAPABILITIES = ['STAGE_UNSTAGE_VOLUME'];
+
+let room: CsiRoom;
+const device = () => deviceDirectory(room.root, volume);
+const folder = () => volumeFolder(room.podDirectory, volume.spec);
+const target = () => targetPath(room.podDirectory, volume.spec);
+const staged = () => ({ stagingPath: `${device()}/globalmount`, publishContext: { path: '/dev/x' } });
+
+const stage = (secrets = {}) =>
+  room.ask('csi.stage', {
+    directory: device(),
+    data: deviceData(volume),
+    request: stageRequest(volume, device(), {
+      capabilities: CAPABILITIES,
+      secrets,
+      publishContext: { path: '/dev/x' },
+    }),
+  });
+const publish = (more: object = {}, secrets = {}) =>
+  room.ask('csi.publish', {
+    directory: folder(),
+    data: volumeData(volume, 'node1'),
+    again: false,
+    request: publishRequest(volume, target(), {
+      pod,
+      spec: null,
+      capabilities: CAPABILITIES,
+      secrets,
+      device: staged(),
+    }),
+    tokens: {},
+    tokensIn: 'volume_context',
+    ownership: null,
+    ...more,
+  });
+const unpublish = () => room.ask('csi.unpublish', { directory: folder(), handle: volume.handle });
+const unstage = () => room.ask('csi.unstage', { directory: device(), handle: volume.handle, isStaged: true });
+const isLeft = () => existsSync(folder());
+
+describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
+  beforeEach(async () => {
+    room = await new CsiRoom().open();
+  });
+  afterEach(() => room.close());
+
+  test('is staged, published, unpublished and unstaged, with the requests of the protocol', async () => {
+    expect(await room.ask('csi.capabilities', {})).toEqual({ capabilities: CAPABILITIES });
+    await stage();
+    await publish();
+    expect(await room.mounts()).toEqual([target(), `${device()}/globalmount`]);
+    expect(room.driver.calls.map(({ request }) => request)).toEqual([
+      {
+        volume_id: 'handle-1',
+        publish_context: { path: '/dev/x' },
+        staging_target_path: `${device()}/globalmount`,
+        volume_capability: {
+          mount: { fs_type: 'ext4', mount_flags: ['noatime'], volume_mount_group: '' },
+          access_mode: { mode: 'SINGLE_NODE_WRITER' },
+        },
+        secrets: {},
+        volume_context: { size: 'big' },
+      },
+      {
+        volume_id: 'handle-1',
+        publish_context: { path: '/dev/x' },
+        staging_target_path: `${device()}/globalmount`,
+        target_path: target(),
+        volume_capability: {
+          mount: { fs_type: 'ext4', mount_flags: ['noatime'], volume_mount_group: '' },
+          access_mode: { mode: 'SINGLE_NODE_WRITER' },
+        },
+        readonly: false,
+        secrets: {},
+        volume_context: { size: 'big' },
+      },
+    ]);
+    await unpublish();
+    await unstage();
+    expect(await room.mounts()).toEqual([]);
+    expect([isLeft(), existsSync(device())]).toEqual([false, false]);
+    expect(room.driver.calls.slice(2).map(({ request }) => request)).toEqual([
+      { volume_id: 'handle-1', target_path: target() },
+      { volume_id: 'handle-1', staging_target_path: `${device()}/globalmount` },
+    ]);
+  });
+
+  test('has its records where every kubelet has them', async () => {
+    await stage();
+    await publish();
+    expect(room.record(device())).toEqual({ driverName: 'csi.example.test', volumeHandle: 'handle-1' });
+    expect(room.record(folder())).toEqual({
+      attachmentID: expect.stringMatching(/^csi-[0-9a-f]{64}$/),
+      driverName: 'csi.example.test',
+      nodeName: 'node1',
+      specVolID: 'pv1',
+      volumeHandle: 'handle-1',
+      volumeLifecycleMode: 'Persistent',
+    });
+    expect(await room.ask('csi.inventory', {})).toEqual({
+      volumes: [{ uid: 'u1', spec: 'pv1', driver: 'csi.example.test', handle: 'handle-1', isEphemeral: false }],
+      devices: [{ directory: device(), driver: 'csi.example.test', handle: 'handle-1' }],
+      errors: [],
+    });
+  });
+
+  test('that is there already is asked for neither twice nor anew, except to publish it again', async () => {
+    await stage();
+    await stage();
+    await publish();
+    await publish();
+    expect(room.methods()).toEqual(['NodeStageVolume', 'NodePublishVolume']);
+    await publish({ again: true });
+    expect(room.methods().slice(2)).toEqual(['NodePublishVolume']);
+    await unpublish();
+    await unpublish();
+    expect(room.methods().slice(3)).toEqual(['NodeUnpublishVolume']);
+  });
+
+  test('that surely failed leaves nothing; that may have been done leaves its record', async () => {
+    await stage();
+    room.driver.fault = () => ({ code: status.INTERNAL, details: 'no such disk' });
+    await expect(publish()).rejects.toThrow('rpc error: code = Internal desc = no such disk');
+    expect(isLeft()).toBe(false);
+    room.driver.fault = () => ({ code: status.ABORTED, details: 'busy', isDone: true });
+    await expect(publish()).rejects.toThrow('rpc error: code = Aborted desc = busy');
+    expect(room.record(folder())).toMatchObject({ volumeHandle: 'handle-1' });
+    room.driver.fault = () => undefined;
+    await unpublish();
+    expect(isLeft()).toBe(false);
+    expect(room.methods().at(-1)).toBe('NodeUnpublishVolume');
+  });
+
+  test('that the driver says to be gone, and that is mounted still, keeps its record', async () => {
+    await stage();
+    await publish();
+    room.driver.fault = () => ({ lies: true });
+    await expect(unpublish()).rejects.toThrow(/pv1\/mount is still mounted, though the driver says that it is not/);
+    expect(room.record(folder())).not.toBeNull();
+  });
+
+  test('gets its secrets and tokens, and no error tells them', async () => {
+    await stage();
+    const [secret, token] = [room.vault.seal(CANARY), room.vault.seal(`${CANARY}-token`)];
+    const tokens = { vault: { token, expirationTimestamp: '2026-01-01T00:00:00Z' } };
+    const bytes = { base64: room.vault.seal(Buffer.from('raw').toString('base64')) };
+    room.driver.fault = ({ request }) => ({ code: status.INTERNAL, details: `bad ${JSON.stringify(request)}` });
+    const failure = await publish({ tokens }, { password: { text: secret }, bytes }).catch((error: Error) => error);
+    expect((failure as Error).message).toContain('bad {');
+    expect((failure as Error).message).not.toContain(CANARY);
+    const { request } = room.driver.calls.at(-1)!;
+    expect(request.secrets).toEqual({ password: CANARY, bytes: 'raw' });
+    const shown =
+      '{"vault":{"token":"canary-3b1f0c55-do-not-tell-token","expirationTimestamp":"2026-01-01T00:00:00Z"}}';
+    expect(request.volume_context).toEqual({ size: 'big', 'csi.storage.k8s.io/serviceAccount.tokens': shown });
+    room.driver.fault = () => undefined;
+    await publish({ tokens, tokensIn: 'secrets' });
+    expect(room.driver.calls.at(-1)!.request.volume_context).toEqual({ size: 'big' });
+    expect(room.driver.calls.at(-1)!.request.secrets['csi.storage.k8s.io/serviceAccount.tokens']).toBe(shown);
+  });
+
+  test.each([
+    ['whatever its top is like', false, 2001],
+    ['only when its top is not', true, 0],
+  ])('is handed to the group of its pod: %s', async (_, onlyTop, group) => {
+    await stage();
+    await publish({ ownership: { groupId: 2001, onlyTop } });
+    expect(statSync(target()).gid).toBe(2001);
+    writeFileSync(join(target(), 'new'), '');
+    chownSync(join(target(), 'new'), 0, 0);
+    await publish({ again: true, ownership: { groupId: 2001, onlyTop } });
+    expect(statSync(join(target(), 'new')).gid).toBe(group);
+  });
+});
+
+describe.skipIf(needsMounts)('what is found on disk', () => {
+  beforeEach(async () => {
+    room = await new CsiRoom().open();
+  });
+  afterEach(() => room.close());
+
+  const write = (directory: string, text: string) => {
+    mkdirSync(directory, { recursive: true });
+    writeFileSync(join(directory, 'vol_data.json'), text);
+  };
+
+  test('is nothing on a new node', async () => {
+    expect(await room.ask('csi.inventory', {})).toEqual({ volumes: [], devices: [], errors: [] });
+  });
+
+  test('is believed only where it agrees with its folder', async () => {
+    const data = JSON.stringify({ driverName: 'd', volumeHandle: 'h', specVolID: 'other' });
+    write(volumeFolder(room.podDirectory, 'broken'), '{');
+    write(volumeFolder(room.podDirectory, 'moved'), data);
+    write(volumeFolder(room.podDirectory, 'big'), ' '.repeat(70_000));
+    write(join(room.root, 'plugins/kubernetes.io/csi/d/0123'), data);
+    const { volumes, devices, errors } = await room.ask('csi.inventory', {});
+    expect([volumes, devices]).toEqual([[], []]);
+    expect(errors.map((error) => error.replace(room.root, ''))).toEqual([
+      '/pods/u1/volumes/kubernetes.io~csi/big/vol_data.json cannot be read: ' +
+        `${folderOf('big')}/vol_data.json has 70000 bytes: not reading it`,
+      ...['broken', 'moved'].map((name) => `${shown(name)} is missing or says nothing of "${name}": it is left alone`),
+      '/plugins/kubernetes.io/csi/d/0123/vol_data.json is not of this folder: it is left alone',
+    ]);
+  });
+  const shown = (name: string) => `/pods/u1/volumes/kubernetes.io~csi/${name}/vol_data.json`;
+  const folderOf = (name: string) => volumeFolder(room.podDirectory, name);
+});

@@ -1,0 +1,110 @@
+/** What a driver is asked for a volume, row by row, and the names that follow from it. */
+import { createHash } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import type { Pod, PodSpec, Volume } from '../../../src/machines/api/pod.ts';
+import type { PersistentVolumeSpec } from '../../../src/machines/api/storage.ts';
+import type { CSIVolume } from '../../../src/machines/csi/messages.ts';
+import { ephemeralHandle, ownershipOf, stageRequest } from '../../../src/machines/csi/policy.ts';
+import { sha256 } from '../../../src/machines/csi/sha256.ts';
+import { csiVolumeOf } from '../../../src/machines/csi/volume.ts';
+import { podOf, volumeOf } from './support.ts';
+
+describe('a hash', () => {
+  it.each(['', 'abc', 'ä€😀', 'x'.repeat(55), 'x'.repeat(56), 'x'.repeat(64), 'y'.repeat(1_000)])(
+    'of %j is SHA-256',
+    (text) => expect(sha256(text)).toBe(createHash('sha256').update(text).digest('hex')),
+  );
+});
+
+describe('the access mode', () => {
+  const modeOf = (accessModes: string[], capabilities: string[]) =>
+    stageRequest(volumeOf({ accessModes }), '/d', { capabilities, secrets: {}, publishContext: {} }).volume_capability
+      .access_mode.mode;
+
+  it.each([
+    [[], 'SINGLE_NODE_WRITER', 'SINGLE_NODE_MULTI_WRITER'],
+    [['ReadWriteOnce'], 'SINGLE_NODE_WRITER', 'SINGLE_NODE_MULTI_WRITER'],
+    [['ReadWriteOncePod'], 'SINGLE_NODE_WRITER', 'SINGLE_NODE_SINGLE_WRITER'],
+    [['ReadOnlyMany'], 'MULTI_NODE_READER_ONLY', 'MULTI_NODE_READER_ONLY'],
+    [['ReadWriteMany', 'ReadWriteOnce'], 'MULTI_NODE_MULTI_WRITER', 'MULTI_NODE_MULTI_WRITER'],
+    [['Whatever'], 'UNKNOWN', 'UNKNOWN'],
+  ])('of %j', (accessModes, plain, precise) => {
+    expect(modeOf(accessModes, [])).toBe(plain);
+    expect(modeOf(accessModes, ['SINGLE_NODE_MULTI_WRITER'])).toBe(precise);
+  });
+});
+
+describe('the group of the pod', () => {
+  const own = { isEphemeral: true, accessModes: [] };
+  it.each<[string, Partial<CSIVolume>, object | null, string[], boolean]>([
+    ['no group', { fsGroup: null, fsType: 'ext4' }, null, [], false],
+    ['no CSIDriver, a file system, one node', { fsType: 'ext4' }, null, [], true],
+    ['no CSIDriver, no file system', {}, null, [], false],
+    ['no CSIDriver, several nodes', { fsType: 'ext4', accessModes: ['ReadWriteMany'] }, null, [], false],
+    ['one pod', { fsType: 'ext4', accessModes: ['ReadWriteOncePod'] }, {}, [], true],
+    ['of the pod itself', { ...own, fsType: 'ext4' }, {}, [], true],
+    ['File', { accessModes: ['ReadWriteMany'] }, { fsGroupPolicy: 'File' }, [], true],
+    ['None', { fsType: 'ext4' }, { fsGroupPolicy: 'None' }, [], false],
+    ['read-only', { fsType: 'ext4', readOnly: true }, { fsGroupPolicy: 'File' }, [], false],
+    ['the driver does it', { fsType: 'ext4' }, { fsGroupPolicy: 'File' }, ['VOLUME_MOUNT_GROUP'], false],
+  ])('%s', (_, volume, spec, capabilities, isGiven) => {
+    const expected = isGiven ? { groupId: 7, onlyTop: false } : null;
+    expect(ownershipOf(volumeOf({ fsGroup: 7, ...volume }), spec as never, capabilities)).toEqual(expected);
+  });
+
+  it('is in the request of a driver that hands the volume to it', () => {
+    const more = { secrets: {}, publishContext: {} };
+    const groupOf = (capabilities: string[]) =>
+      stageRequest(volumeOf({ fsGroup: 7 }), '/d', { capabilities, ...more }).volume_capability.mount
+        .volume_mount_group;
+    expect([groupOf(['VOLUME_MOUNT_GROUP']), groupOf([])]).toEqual(['7', '']);
+  });
+});
+
+describe('a volume of a pod', () => {
+  const of = (volume: Omit<Volume, 'name'>, bound: Partial<PersistentVolumeSpec> | null = null, spec = {}) => {
+    const pod = { metadata: podOf('u1'), spec: { containers: [], ...spec } as PodSpec } as unknown as Pod;
+    const behind = bound && { name: 'pv1', spec: bound, owner: '', nodeMismatch: '' };
+    return csiVolumeOf({ name: 'data', ...volume }, behind, pod);
+  };
+  const claim = (readOnly: boolean) => ({ persistentVolumeClaim: { claimName: 'c', readOnly } });
+
+  it('of another kind needs no driver', () => {
+    expect(of({ emptyDir: {} })).toBeNull();
+    expect(of(claim(false), { hostPath: { path: '/x' } })).toBeNull();
+  });
+
+  it('behind a claim is what its PersistentVolume says', () => {
+    const secret = { name: 's', namespace: 'n' };
+    const csi = {
+      driver: 'd',
+      volumeHandle: 'h',
+      fsType: 'xfs',
+      volumeAttributes: { a: 'b' },
+      nodeStageSecretRef: secret,
+      nodePublishSecretRef: secret,
+    };
+    const bound = { csi, accessModes: ['ReadOnlyMany'], mountOptions: ['ro'] };
+    const security = { securityContext: { fsGroup: 5, fsGroupChangePolicy: 'OnRootMismatch' } };
+    expect(of(claim(true), bound, security)).toEqual({
+      ...volumeOf({ driver: 'd', handle: 'h', readOnly: true, fsType: 'xfs', attributes: { a: 'b' } }),
+      accessModes: ['ReadOnlyMany'],
+      mountOptions: ['ro'],
+      stageSecret: secret,
+      publishSecret: secret,
+      fsGroup: 5,
+      fsGroupOnlyTop: true,
+    });
+  });
+
+  it('written into the pod has a handle of its own, and secrets of the pod’s namespace', () => {
+    const csi = { driver: 'd', readOnly: true, nodePublishSecretRef: { name: 's' } };
+    expect(of({ csi })).toEqual({
+      ...volumeOf({ spec: 'data', driver: 'd', handle: ephemeralHandle('u1', 'data'), isEphemeral: true }),
+      readOnly: true,
+      accessModes: [],
+      publishSecret: { name: 's', namespace: 'default' },
+    });
+    expect(ephemeralHandle('u1', 'data')).toBe(`csi-${createHash('sha256').update('u1data').digest('hex')}`);
+  });
+});

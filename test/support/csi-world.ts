@@ -1,0 +1,56 @@
+/** CSI drivers and what is on disk of their volumes, as the pods' room sees them: the operations `csi.*`, in memory. */
+import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
+import type { csiOperations, FoundDevice, FoundVolume } from '../../src/machines/operations/csi.ts';
+
+type Operations = typeof csiOperations;
+type Handlers = {
+  readonly [Name in keyof Operations]: (input: InputOf<Operations[Name]>) => OutputOf<Operations[Name]>;
+};
+
+export class CsiWorld {
+  capabilities: readonly string[] = ['STAGE_UNSTAGE_VOLUME'];
+  /** By folder of its record. */
+  readonly volumes = new Map<string, FoundVolume>();
+  readonly devices = new Map<string, FoundDevice>();
+  /** What drivers were asked, in order. */
+  readonly calls: string[] = [];
+  readonly published: InputOf<Operations['csi.publish']>[] = [];
+  readonly staged: InputOf<Operations['csi.stage']>[] = [];
+  private readonly folders: Set<string>;
+
+  constructor(folders: Set<string>) {
+    this.folders = folders;
+  }
+
+  readonly handlers: Handlers = {
+    'csi.capabilities': () => ({ capabilities: this.capabilities }),
+    'csi.stage': (input) => {
+      const { directory, data, request } = input;
+      this.staged.push(input);
+      if (request && !this.devices.has(directory)) this.calls.push(`stage ${request.volume_id}`);
+      this.devices.set(directory, { directory, driver: data['driverName']!, handle: data['volumeHandle']! });
+      return null;
+    },
+    'csi.unstage': ({ directory, handle, isStaged }) => {
+      if (this.devices.delete(directory) && isStaged) this.calls.push(`unstage ${handle}`);
+      return null;
+    },
+    'csi.publish': (input) => {
+      const { directory, data, again, request } = input;
+      this.published.push(input);
+      if (again || !this.volumes.has(directory)) this.calls.push(`publish ${request.volume_id}`);
+      const [, uid = '', spec = ''] = /pods\/([^/]+)\/volumes\/[^/]+\/([^/]+)$/.exec(directory) ?? [];
+      const [driver, handle] = [data['driverName']!, data['volumeHandle']!];
+      const isEphemeral = data['volumeLifecycleMode'] === 'Ephemeral';
+      this.volumes.set(directory, { uid, spec, driver, handle, isEphemeral });
+      this.folders.add(request.target_path);
+      return null;
+    },
+    'csi.unpublish': ({ directory, handle }) => {
+      if (this.volumes.delete(directory)) this.calls.push(`unpublish ${handle}`);
+      this.folders.delete(`${directory}/mount`);
+      return null;
+    },
+    'csi.inventory': () => ({ volumes: [...this.volumes.values()], devices: [...this.devices.values()], errors: [] }),
+  };
+}
