@@ -9,7 +9,11 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { createWebSocketStream, WebSocket } from 'ws';
 import { ApiServer } from '../../src/actors/server/http/api-server.ts';
 import type { NodePod, NodeView } from '../../src/actors/server/node-view.ts';
-import { type StreamUrls, streamingEndpoints } from '../../src/actors/server/streaming/endpoints.ts';
+import {
+  type StreamingOptions,
+  type StreamUrls,
+  streamingEndpoints,
+} from '../../src/actors/server/streaming/endpoints.ts';
 import { TUNNEL_PROTOCOL } from '../../src/actors/server/streaming/port-forward.ts';
 import { SpdyClient } from '../../src/actors/server/streaming/spdy.ts';
 
@@ -44,9 +48,10 @@ export class StreamClients {
   }
 
   /** A front for the one pod whose container is called `app`. */
-  static async open(pod: NodePod, urls: StreamUrls): Promise<StreamClients> {
+  static async open(pod: NodePod, urls: StreamUrls, options: StreamingOptions = {}): Promise<StreamClients> {
     const view = { pods: () => [pod] } as unknown as NodeView;
-    const api = await new ApiServer({ endpoints: streamingEndpoints(view, urls), gate: async () => null }).open();
+    const endpoints = streamingEndpoints(view, urls, options);
+    const api = await new ApiServer({ endpoints, gate: async () => null }).open();
     const front = createServer((socket) => api.accept(socket));
     front.listen(0, '127.0.0.1');
     await once(front, 'listening');

@@ -3,6 +3,7 @@
  * port. One table, so that no endpoint is where it does not belong.
  */
 import type { ApiSettings } from '../../machines/operations/server.ts';
+import { millisecondsOf } from '../../machines/startup/configuration/duration.ts';
 import { type CheckpointContainer, checkpointEndpoints } from './endpoints/checkpoint.ts';
 import { containerLogsEndpoints } from './endpoints/container-logs.ts';
 import { debugEndpoints } from './endpoints/debug.ts';
@@ -88,7 +89,10 @@ function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies
     ...containerLogsEndpoints(view, settings.splitStreams),
     ...logs,
     ...runEndpoints(view, execSync),
-    ...streamingEndpoints(view, streams, requests.streamed),
+    ...streamingEndpoints(view, streams, {
+      onWebSocket: requests.streamed,
+      idleMs: () => millisecondsOf(view.configuration().streamingConnectionIdleTimeout),
+    }),
     ...checkpointEndpoints({ view, rootDir, checkpoint }),
     ...debugEndpoints({
       setVerbosity,

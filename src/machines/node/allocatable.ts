@@ -145,9 +145,10 @@ const amounts = (map: StringMap): Amounts =>
 const texts = (map: Amounts): StringMap =>
   Object.fromEntries(Object.entries(map).map(([name, amount]) => [name, format(name, amount)]));
 
-/** Bytes as upstream reports them: `24684096Ki`; disks and everything else as plain numbers. */
+/** Bytes as upstream reports them: `24684096Ki`, or plain where that is not whole; everything else as plain numbers. */
 function format(name: string, amount: Nano): string {
-  if (name !== 'memory' && !name.startsWith(HUGE_PAGES)) return formatDecimal(amount);
+  const isBytes = ['memory', 'ephemeral-storage'].includes(name) || name.startsWith(HUGE_PAGES);
+  if (!isBytes) return formatDecimal(amount);
   const bytes = divideUp(amount < 0n ? -amount : amount, NANO);
   return `${amount < 0n ? '-' : ''}${formatBinary(fromWhole(bytes))}`;
 }

@@ -52,6 +52,8 @@ const s = setup({
     isOver: ({ context: { wanted, seen, ending } }) => wanted === null && seen === null && ending.length === 0,
     mustDelete: ({ context }) => context.seen !== null && mustGo(context, context.seen),
     mustCreate: ({ context: { wanted, seen } }) => wanted !== null && seen === null,
+    /** The watch was faster than the answer to the call. */
+    isUnseen: ({ context }) => context.seen === null,
     isUnwanted: ({ context }) => context.wanted === null,
     hasNode: ({ event }) => {
       const { metadata } = (event as unknown as { output: { metadata: Record<string, unknown> } }).output;
@@ -225,8 +227,12 @@ export const mirrorPodMachine = s.createMachine({
           gracePeriodSeconds: 0,
           preconditions: { uid: context.seen?.uid ?? '' },
         }),
-        onDone: { target: 'showing', actions: s.assign({ failures: 0 }) },
+        onDone: [
+          { guard: 'isUnseen', target: 'deciding', actions: s.assign({ failures: 0 }) },
+          { target: 'showing', actions: s.assign({ failures: 0 }) },
+        ],
         onError: [
+          { guard: 'isUnseen', target: 'deciding' },
           { guard: 'isGone', target: 'showing' },
           { target: 'backingOff', actions: [noteFailure, complain('Failed deleting a mirror pod')] },
         ],

@@ -2,8 +2,11 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import type { NodePod } from '../../../src/actors/server/node-view.ts';
+import type { StreamingOptions } from '../../../src/actors/server/streaming/endpoints.ts';
 import { openSpdy } from '../../../src/actors/server/streaming/runtime-stream.ts';
 import { runtimeStreamUrls } from '../../../src/actors/server/streaming/stream-urls.ts';
 import type { ContainerConfig } from '../../../src/machines/api/cri.ts';
@@ -12,14 +15,17 @@ import { commandOf, forwarded, StreamClients, V5 } from '../../support/stream-cl
 import { eventually, isProcess, Node } from './harness.ts';
 
 const MIB = 1024 * 1024;
+/** Longer than a busy machine takes to start a command. */
+const IDLE_MS = 2_000;
 const node = new Node();
 const fronts: StreamClients[] = [];
 let main: StreamClients;
 let mainId: string;
+let mainPod: NodePod;
 
 beforeAll(async () => {
   await node.start();
-  ({ front: main, id: mainId } = await podOf('trap "exit 0" TERM; while :; do sleep 1; done'));
+  ({ front: main, id: mainId, pod: mainPod } = await podOf('trap "exit 0" TERM; while :; do sleep 1; done'));
 }, 30_000);
 afterEach(() => {
   for (const front of fronts) front.endClients();
@@ -30,7 +36,7 @@ afterAll(async () => {
 });
 
 /** A running container `app` of a pod of its own, and the front for it. */
-async function podOf(script: string, config: Partial<ContainerConfig> = {}) {
+async function podOf(script: string, config: Partial<ContainerConfig> = {}, options: StreamingOptions = {}) {
   const sandbox = await node.pod();
   const id = await node.create(sandbox, { command: ['/bin/sh', '-c', script], ...config });
   await node.client.call('StartContainer', { container_id: id });
@@ -38,11 +44,19 @@ async function podOf(script: string, config: Partial<ContainerConfig> = {}) {
     containers: [{ metadata: { name: 'app' }, id, state: 'CONTAINER_RUNNING' }],
     sandboxes: [{ id: sandbox, state: 'SANDBOX_READY' }],
   };
-  const pod = { uid: 'u', namespace: 'default', name: 'p', pod: {} as Pod, status: null, runtime, mounted: [] };
+  const pod = {
+    uid: 'u',
+    namespace: 'default',
+    name: 'p',
+    pod: {} as Pod,
+    status: null,
+    runtime,
+    mounted: [],
+  } as unknown as NodePod;
   const call = (name: string, request: object) => node.client.call(name, request);
-  const front = await StreamClients.open(pod as never, runtimeStreamUrls(call as never));
+  const front = await StreamClients.open(pod, runtimeStreamUrls(call as never), options);
   fronts.push(front);
-  return { front, id, sandbox };
+  return { front, id, pod };
 }
 
 const run = (query: string, protocols = V5) => main.collect(main.connect(query, protocols));
@@ -243,4 +257,44 @@ test('a place is for one client, and for one that speaks a protocol of it', asyn
   expect((await fetch(new URL('/attach/nothing', other))).status).toBe(404);
   await expect(ask('Exec', { container_id: mainId, cmd: ['true'] })).rejects.toThrow('one of stdin, stdout, or stderr');
   await expect(ask('Exec', { container_id: 'nope', cmd: ['true'], stdout: true })).rejects.toThrow('not found');
+});
+
+test.each([
+  ['by WebSocket', V5],
+  ["by the runtime's protocol", ['v4.channel.k8s.io']],
+])('a stream on which nothing is said ends after its time, %s', async (_how, protocols) => {
+  const { front } = await podOf('sleep 1000', {}, { idleMs: () => IDLE_MS });
+  const silent = front.connect(`${commandOf('sleep', '1000')}&input=1&output=1`, protocols);
+  const before = performance.now();
+  await once(silent, 'close');
+  expect(performance.now() - before).toBeGreaterThan(IDLE_MS * 0.9);
+  const talking = front.connect(
+    `${commandOf('sh', '-c', 'for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done')}&output=1`,
+    V5,
+  );
+  expect((await front.collect(talking)).channels[3]).toBe(success);
+});
+
+test('a runtime that sends its clients elsewhere is not believed', async () => {
+  const elsewhere = createHttpServer((_request, response) => {
+    response.writeHead(302, { location: 'http://10.0.0.1/secret' }).end();
+  }).listen(0, '127.0.0.1');
+  await once(elsewhere, 'listening');
+  const url = `http://127.0.0.1:${(elsewhere.address() as { port: number }).port}/`;
+  const front = await StreamClients.open(mainPod, {
+    exec: async () => url,
+    attach: async () => url,
+    portForward: async () => url,
+  });
+  fronts.push(front);
+  for (const [kind, protocols] of [
+    ['exec', V5],
+    ['exec', ['v4.channel.k8s.io']],
+    ['portForward', ['v4.channel.k8s.io']],
+  ] as const) {
+    const client = front.connect('command=true&output=1&port=80', [...protocols], kind);
+    const [, response] = (await once(client, 'unexpected-response')) as [unknown, IncomingMessage];
+    expect([response.statusCode, response.headers.location]).toEqual([502, undefined]);
+  }
+  elsewhere.close();
 });

@@ -45,7 +45,7 @@ describe('what is left for pods', () => {
       cpu: '2',
       memory: '24684096Ki',
       'hugepages-2Mi': '0',
-      'ephemeral-storage': '1M',
+      'ephemeral-storage': '1000000',
       pods: '110',
     });
     expect(allocatable).toEqual({ ...capacity, memory: '24581696Ki' });
@@ -58,7 +58,7 @@ describe('what is left for pods', () => {
       systemReserved: { cpu: '300m', 'ephemeral-storage': '100k' },
       evictionHard: { 'memory.available': '10%', 'nodefs.available': '15%' },
     });
-    expect(allocatable).toMatchObject({ cpu: '1500m', 'ephemeral-storage': '750k' });
+    expect(allocatable).toMatchObject({ cpu: '1500m', 'ephemeral-storage': '750000' });
     // A tenth as a float of 32 bits is a little more than a tenth.
     expect(allocatable['memory']).toBe('21675121012');
     expect(podsLimit).toMatchObject({ cpu: '1500m', memory: '23635520Ki', pid: '32668' });

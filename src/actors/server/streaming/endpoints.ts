@@ -33,20 +33,29 @@ const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
 /** Largest message of a client; kubectl sends up to 32 KiB. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
-/** `onWebSocket` hears of each request that comes by WebSocket, before anything is looked at. */
+export interface StreamingOptions {
+  /** Hears of each request that comes by WebSocket, before anything is looked at. */
+  readonly onWebSocket?: (kind: Kind) => void;
+  /** Milliseconds after which a stream on which nothing is said ends; 0: never. */
+  readonly idleMs?: () => number;
+}
+
 export function streamingEndpoints(
   view: NodeView,
   urls: StreamUrls,
-  onWebSocket: (kind: Kind) => void = () => {},
+  { onWebSocket = () => {}, idleMs = () => 0 }: StreamingOptions = {},
 ): Endpoint[] {
   const common = { methods: METHODS, subresources: ['proxy'] } as const;
   const nowhere = (path: string): Endpoint => ({ ...common, path, methods: 'any', answer: pageNotFound });
   const stream = (kind: Kind, path: string): Endpoint => ({
     ...common,
     path: `/${kind}/:namespace/:pod${path}`,
-    answer: (request) => {
+    answer: async (request) => {
       if (isWebSocket(request.raw)) onWebSocket(kind);
-      return serveStream(kind, view, urls, request);
+      const answer = await serveStream(kind, view, urls, request);
+      const { socket } = request.raw;
+      if (answer === TAKEN) socket.setTimeout(idleMs(), () => socket.destroy());
+      return answer;
     },
   });
   return [
@@ -173,6 +182,11 @@ function passedOn(kind: Kind, { response }: Opened): Answer {
   if (kind === 'portForward' && statusCode === 200) {
     response.destroy();
     return refusal(500, `invalid upgrade response: status code ${statusCode}`);
+  }
+  // An API server would follow it with its own credentials (CVE-2020-8559).
+  if (statusCode >= 300 && statusCode < 400) {
+    response.destroy();
+    return text(502, 'the backend attempted to redirect this request, which is not permitted');
   }
   const { connection: _connection, 'transfer-encoding': _encoding, ...kept } = headers;
   return { status: statusCode, headers: { ...present(kept), ...acceptedProtocols(response) }, body: response };

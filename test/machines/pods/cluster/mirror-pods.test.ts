@@ -76,7 +76,7 @@ describe('a static pod', () => {
     expect(node.world.runtime.started).toHaveLength(1);
     kube.delete('pods', 'web-node', 30);
     const { uid: second } = mirror().metadata;
-    node.until('a third one', () => mirror() !== undefined && mirror().metadata.uid !== second, 10_000);
+    node.until('a third one, soon', () => mirror() !== undefined && mirror().metadata.uid !== second, 3_000);
     expect(node.world.runtime.started).toHaveLength(1);
   });
 
