@@ -143,7 +143,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
   const kube = connectKube({ vault, onRequest: (seen) => server.onRequest(seen) });
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
-  const stats = new StatsReader({ call: runtime.call });
+  const stats = new StatsReader({ call: runtime.call, onVolume: (...measured) => server.onVolume(...measured) });
   const server = nodeServer({
     call: runtime.call,
     review: kube.review,

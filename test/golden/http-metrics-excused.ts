@@ -1,32 +1,75 @@
-/**
- * Families of the recorded kubelet that this node does not have, by a pattern of their names, each with its reason.
- * `docs/node-api.md` lists the same for readers.
- */
-export const NOT_HERE: readonly (readonly [families: RegExp, reason: string])[] = [
-  [/^go_/, 'the runtime of Go; what Node.js says of itself is under `nodejs_`'],
-  [
-    /^(aggregator_|apiserver_(audit|envelope|storage|validation|webhooks)_)/,
-    "libraries of the API server that upstream's program is linked with, and a kubelet never moves",
-  ],
-  [
-    /^(cardinality_enforcement_|disabled_metrics|hidden_metrics)/,
-    "the inside of upstream's metrics library: nothing here is hidden, disabled, or cut down",
-  ],
-  [/^workqueue_/, 'there are no work queues: what waits is in the journal, see `statelet_requests_under_way`'],
-  [/^rest_client_(exec_plugin|transport)_/, 'the inside of client-go: caches of transports and of credential plugins'],
-  [/^dra_/, 'no resource claim is prepared by this node'],
-  [
-    /^(reconstruct_volume|force_cleaned_failed_volume|kubelet_orphan_pod_cleaned)/,
-    'nothing is reconstructed or swept: the actor of a pod takes its own volumes away, also after a restart',
-  ],
-  [/^kubelet_imagemanager_inmemory_/, 'records of pulls are files without a cache in memory'],
-  [/^kubelet_volume_metric/, 'the folders of volumes are measured together with the disk that they are on'],
-  [/^kubelet_pleg_discard_events$/, 'no event of the runtime is discarded: a hint leads to a look, however late'],
-  [/^kubelet_pod_watch_events_/, "the API that agents watch pods with is upstream's gate `PodsAPI`, which is off"],
-  [
-    /^container_(cpu_load_d?_?average_10s|tasks_state)$/,
-    "upstream's kubelet has its reader of load switched off, so that these are always 0",
-  ],
-  [/^container_health_state$/, 'no container runtime says it by CRI; probes are under `/metrics/probes`'],
-  [/^machine_nvm_/, "needs a library for persistent memory that upstream's kubelet is not built with: always 0 there"],
+/** Families of the recorded kubelet that this node does not have, each with its reason; `docs/node-api.md` has them too. */
+export interface NotHere {
+  readonly families: RegExp;
+  /** As people write them. */
+  readonly names: string;
+  readonly reason: string;
+}
+
+export const NOT_HERE: readonly NotHere[] = [
+  {
+    families: /^go_/,
+    names: '`go_*`',
+    reason: 'The runtime of Go. What Node.js says of itself is under `nodejs_*`.',
+  },
+  {
+    families: /^(aggregator_|apiserver_(audit|envelope|storage|validation|webhooks)_)/,
+    names: '`aggregator_*`, `apiserver_{audit,envelope,storage,validation,webhooks}_*`',
+    reason: "Libraries of the API server that upstream's program is linked with; no kubelet moves them.",
+  },
+  {
+    families: /^(cardinality_enforcement_|disabled_metrics|hidden_metrics)/,
+    names: '`cardinality_enforcement_*`, `disabled_metrics_total`, `hidden_metrics_total`',
+    reason: "The inside of upstream's metrics library: nothing here is hidden, disabled or cut down.",
+  },
+  {
+    families: /^workqueue_/,
+    names: '`workqueue_*`',
+    reason: 'There are no work queues. What waits is in the journal: `statelet_queue_length`, `statelet_requests_under_way`.',
+  },
+  {
+    families: /^rest_client_(exec_plugin|transport)_/,
+    names: '`rest_client_exec_plugin_*`, `rest_client_transport_*`',
+    reason: 'Each identity has one transport and there is no cache of them; a library runs credential plugins.',
+  },
+  {
+    families: /^dra_/,
+    names: '`dra_*`',
+    reason: 'This node prepares no resource claims.',
+  },
+  {
+    families: /^force_cleaned_failed_volume/,
+    names: '`force_cleaned_failed_volume_*`',
+    reason: 'What cannot be read of a volume is said and left alone; nothing is cleaned by force.',
+  },
+  {
+    families: /^kubelet_imagemanager_inmemory_/,
+    names: '`kubelet_imagemanager_inmemory_*`',
+    reason: 'Records of pulls are files without a cache in memory.',
+  },
+  {
+    families: /^kubelet_pleg_discard_events$/,
+    names: '`kubelet_pleg_discard_events`',
+    reason: 'No event of the runtime is discarded: each leads to a look at its pod.',
+  },
+  {
+    families: /^kubelet_pod_watch_events_/,
+    names: '`kubelet_pod_watch_events_dropped_total`',
+    reason: 'The API by which agents watch pods is behind the gate `PodsAPI`, which is off and has no effect here.',
+  },
+  {
+    families: /^container_(cpu_load_d?_?average_10s|tasks_state)$/,
+    names: '`container_cpu_load_*`, `container_tasks_state`',
+    reason: "Upstream's kubelet switches its reader of load off: there they are always 0.",
+  },
+  {
+    families: /^container_health_state$/,
+    names: '`container_health_state`',
+    reason: 'CRI has no word for it. Probes are under `/metrics/probes`.',
+  },
+  {
+    families: /^machine_nvm_/,
+    names: '`machine_nvm_*`',
+    reason: "Needs a library that upstream's kubelet is not built with: there they are always 0.",
+  },
 ];

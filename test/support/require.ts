@@ -12,6 +12,7 @@ export type Requirement =
   | 'containerd'
   | 'faketime'
   | 'kubectl'
+  | 'promtool'
   | 'registry'
   | 'root'
   | 'logind';

@@ -13,6 +13,7 @@ import type { OnRuntime } from '../cri/seen.ts';
 import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
 import type { OnAttempt } from '../probe/index.ts';
+import type { OnVolume } from '../stats/pod-folders.ts';
 import type { StatsReader } from '../stats/reader.ts';
 import { flagValues } from './flag-values.ts';
 import { serverPorts } from './index.ts';
@@ -22,6 +23,7 @@ import { nodeMetrics } from './metrics/node-metrics.ts';
 import { Recorder } from './metrics/recorder.ts';
 import { RequestMetrics } from './metrics/request-metrics.ts';
 import { RuntimeMetrics } from './metrics/runtime-metrics.ts';
+import { VolumeMeasuring } from './metrics/volume-stats.ts';
 import { KernelView } from './node-view.ts';
 import { runtimeCalls } from './runtime-calls.ts';
 import { runtimeStreamUrls } from './streaming/stream-urls.ts';
@@ -49,6 +51,8 @@ export interface NodeServer {
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Hears of each call of the runtime and each look at its pods. */
   readonly onRuntime: OnRuntime;
+  /** Hears of each volume that was measured. */
+  readonly onVolume: OnVolume;
   /** Hears of each attempt of a probe. */
   readonly onAttempt: OnAttempt;
   /** Hears of each exchange with the API server. */
@@ -85,6 +89,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   });
   return {
     ports,
+    onVolume: new VolumeMeasuring(recorder.registry).measured,
     onRuntime: new RuntimeMetrics(recorder.registry).seen,
     onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),
     onRequest: new ApiClientMetrics(recorder.registry).seen,

@@ -37,14 +37,23 @@ export interface PodPlace {
 
 const names = (path: string): Promise<string[]> => readdir(path).catch(() => []);
 
-export async function podVolumes({ rootDir, uid }: PodPlace, signal?: AbortSignal): Promise<VolumeUsage[]> {
+/** Hears how long it took to measure one volume; `plugin` as in its path. */
+export type OnVolume = (plugin: string, durationMs: number) => void;
+
+export async function podVolumes(
+  { rootDir, uid }: PodPlace,
+  signal?: AbortSignal,
+  onVolume?: OnVolume,
+): Promise<VolumeUsage[]> {
   const folder = await realpath(`${rootDir}/pods/${uid}/volumes`).catch(() => null);
   if (folder === null) return [];
   const elsewhere = new Set(await mountsBelow(folder));
   const found: VolumeUsage[] = [];
   for (const plugin of await names(folder)) {
     for (const name of await names(`${folder}/${plugin}`)) {
+      const beganMs = performance.now();
       const usage = await volumeUsage(`${folder}/${plugin}`, name, { elsewhere, ...(signal ? { signal } : {}) });
+      onVolume?.(plugin, performance.now() - beganMs);
       if (usage !== null) found.push({ name, plugin, ...usage });
     }
   }

@@ -24,7 +24,7 @@ import { readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks } from './machine-disks.ts';
 import { nodeInterfaces, processInterfaces } from './network.ts';
 import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
-import { etcHosts, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
+import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import { Rates } from './rates.ts';
 import {
   fileSystemStats,
@@ -46,6 +46,7 @@ export interface StatsOptions {
   readonly root?: string;
   readonly call: RuntimeCall;
   readonly now?: () => number;
+  readonly onVolume?: OnVolume;
 }
 
 export interface SummaryOptions {
@@ -77,12 +78,14 @@ export class StatsReader {
   readonly root: string;
   readonly now: () => number;
   readonly #call: RuntimeCall;
+  readonly #onVolume: OnVolume;
   readonly #rates = new Rates();
   readonly #folders = pLimit(FOLDERS_AT_ONCE);
   #hierarchy: Promise<Hierarchy> | null = null;
   #levels: Readonly<Record<'books' | 'drawers', number>> | null = null;
 
-  constructor({ root = '', call, now = Date.now }: StatsOptions) {
+  constructor({ root = '', call, now = Date.now, onVolume = () => {} }: StatsOptions) {
+    this.#onVolume = onVolume;
     this.root = root;
     this.#call = call;
     this.now = now;
@@ -134,7 +137,7 @@ export class StatsReader {
   /** What one pod keeps on the node's disk. Asks the runtime only for writable layers. */
   async podStorage(place: PodPlace, withLayers: boolean, signal: AbortSignal): Promise<PodStorage> {
     const [volumes, logs, hosts, layers] = await Promise.all([
-      podVolumes(place, signal),
+      podVolumes(place, signal, this.#onVolume),
       podLogs(place),
       etcHosts(place),
       withLayers ? podLayers(this.#call, place.uid, signal) : new Map<string, bigint>(),
@@ -296,7 +299,7 @@ export class StatsReader {
     const place = { ...stats.podRef, rootDir: node.rootDir, podLogsDir: node.podLogsDir };
     const pod = running.pods.find(({ uid }) => uid === stats.podRef.uid);
     const [volumes, logs, hosts] = await Promise.all([
-      podVolumes(place, options.signal),
+      podVolumes(place, options.signal, this.#onVolume),
       podLogs(place),
       etcHosts(place),
     ]);

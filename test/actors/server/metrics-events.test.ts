@@ -269,6 +269,23 @@ describe('what is kept for single containers', () => {
   });
 });
 
+test('what an earlier agent left of volumes is counted once after the start', async () => {
+  const { contexts, turn, value } = recording();
+  turn(0, asked(1, 'volume.podFolders', 'kubelet/pods/podFolders'), asked(2, 'csi.inventory', 'kubelet/csi/inventory'));
+  turn(1, answered(1, { uids: ['u1', 'u2'] }), answered(2, { volumes: [{}, {}], devices: [], errors: ['x'] }));
+  expect(await value('reconstruct_volume_operations_total')).toBe(3);
+  expect(await value('reconstruct_volume_operations_errors_total')).toBe(1);
+  contexts[POD] = { uid: 'u1', pod: null };
+  contexts['kubelet/pods/pod-u2'] = { uid: 'u2', pod: { spec: {} } };
+  const tearDown = (id: number, pod: string) => asked(id, 'volume.tearDown', `${pod}/tearDown`);
+  turn(2, tearDown(3, POD), tearDown(4, 'kubelet/pods/pod-u2'));
+  turn(3, failed(3), answered(4), tearDown(5, POD));
+  expect(await value('kubelet_orphan_pod_cleaned_volumes_errors')).toBe(1);
+  turn(4, answered(5));
+  expect(await value('kubelet_orphan_pod_cleaned_volumes')).toBe(1);
+  expect(await value('kubelet_orphan_pod_cleaned_volumes_errors')).toBe(0);
+});
+
 test('a runtime that does not say its driver is one that the next release will not take', async () => {
   const { turn, value } = recording();
   turn(0, asked(1, 'cri.runtimeConfig', 'kubelet/runtimeService/runtimeConfig'));

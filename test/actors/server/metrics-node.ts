@@ -13,6 +13,7 @@ import { type NodeMetrics, nodeMetrics } from '../../../src/actors/server/metric
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
 import { RuntimeMetrics } from '../../../src/actors/server/metrics/runtime-metrics.ts';
+import { VolumeMeasuring } from '../../../src/actors/server/metrics/volume-stats.ts';
 import { KernelView } from '../../../src/actors/server/node-view.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
@@ -82,6 +83,7 @@ export async function measuredNode(): Promise<MeasuredNode> {
   ask(new ApiClientMetrics(recorder.registry));
   await serve(new RequestMetrics(recorder.registry));
   lookAt(new RuntimeMetrics(recorder.registry).seen);
+  new VolumeMeasuring(recorder.registry).measured('kubernetes.io~empty-dir', 3);
   const measurements = measure(view, runtime, directory);
   const version = 'v1.36.2+statelet.0.1.0';
   const short = Object.assign(Object.create(view) as KernelView, { evictions: () => ({ 'memory.available': 2 }) });

@@ -1,4 +1,5 @@
 /** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Family, toProtobuf, toText } from '../../../src/actors/server/metrics/family.ts';
 import type { NodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
@@ -28,7 +29,8 @@ const SAMPLED: Readonly<Record<string, keyof NodeMetrics>> = {
   '/metrics/probes': 'probes',
   '/metrics/slis': 'slis',
 };
-const reasonOf = (name: string): string | undefined => NOT_HERE.find(([pattern]) => pattern.test(name))?.[1];
+const DOCUMENT = new URL('../../../docs/node-api.md', import.meta.url);
+const reasonOf = (name: string): string | undefined => NOT_HERE.find(({ families }) => families.test(name))?.reason;
 
 let node: MeasuredNode;
 
@@ -40,6 +42,20 @@ afterAll(() => node.close());
 
 const labelsOf = ({ samples }: Family): string[] =>
   [...new Set(samples.flatMap(({ labels }) => Object.keys(labels)))].toSorted();
+
+/** What is otherwise than it was recorded. */
+function faults(wanted: RecordedFamily, family: Family): string[] {
+  const { name, type, labels, stability, help, timestamps = false } = wanted;
+  const missing = labels.filter((label) => !labelsOf(family).includes(label));
+  const text = `${stability === null ? '' : `[${stability}] `}${help ?? ''}`;
+  const isTimed = family.samples.every(({ timestampMs }) => timestampMs !== undefined);
+  return [
+    ...(family.type === type ? [] : [`${name} is a ${family.type}, not a ${type}`]),
+    ...(missing.length === 0 ? [] : [`${name} lacks ${missing.join(', ')}`]),
+    ...(family.help === text ? [] : [`${name}: ${family.help} / ${text}`]),
+    ...(isTimed === timestamps ? [] : [`${name} ${isTimed ? 'has' : 'lacks'} times`]),
+  ];
+}
 
 test('evictions are counted by signal, from the first one on', async () => {
   const counts = async (from: NodeMetrics) => (await from.node()).find(({ name }) => name === 'kubelet_evictions');
@@ -60,33 +76,35 @@ describe('families', () => {
 
   test.each(Object.entries(SAMPLED))('of %s are those that were recorded', async (path, collect) => {
     const here = new Map((await node.metrics[collect]()).map((family) => [family.name, family]));
-    const wrong: string[] = [];
-    const absent: string[] = [];
-    for (const { name, type, labels, stability, help } of recorded[path]!.families) {
-      const family = here.get(name);
-      if (!family || family.samples.length === 0) {
-        absent.push(name);
-        continue;
-      }
-      const missing = labels.filter((label) => !labelsOf(family).includes(label));
-      const wanted = `${stability === null ? '' : `[${stability}] `}${help ?? ''}`;
-      if (family.type !== type) wrong.push(`${name} is a ${family.type}, not a ${type}`);
-      if (missing.length > 0) wrong.push(`${name} lacks ${missing.join(', ')}`);
-      if (family.help !== wanted && !name.startsWith('process_')) wrong.push(`${name}: ${family.help} / ${wanted}`);
-    }
+    const families = recorded[path]!.families;
+    const absent = families.map(({ name }) => name).filter((name) => (here.get(name)?.samples.length ?? 0) === 0);
+    const wrong = families
+      .filter(({ name }) => !absent.includes(name))
+      .flatMap((each) => faults(each, here.get(each.name)!));
     expect(wrong).toEqual([]);
     expect(absent.filter((name) => reasonOf(name) === undefined)).toEqual([]);
-    const present = recorded[path]!.families.length - absent.length;
+    const [present, all] = [families.length - absent.length, families.length];
     process.stdout.write(
-      `${path}: ${present} of ${recorded[path]!.families.length} families, ${absent.length} excused\n`,
+      `${path}: ${present} of ${all} families as recorded, ${absent.length} listed with a reason, ${wrong.length} wrong\n`,
     );
+  });
+
+  test('that are not here are listed for readers, with their number', () => {
+    const names = Object.values(recorded).flatMap(({ families }) => families.map(({ name }) => name));
+    const rows = NOT_HERE.map(({ families, names: text, reason }) => {
+      return `| ${text} | ${names.filter((name) => families.test(name)).length} | ${reason} |`;
+    });
+    const [, listed = ''] = readFileSync(DOCUMENT, 'utf8').split(
+      '| Not here | Families | Why |\n| --- | --- | --- |\n',
+    );
+    expect(listed.split('\n\n')[0]!.trimEnd().split('\n')).toEqual(rows);
   });
 
   test('have a reason only when they are not here', async () => {
     const here = (await Promise.all(Object.values(SAMPLED).map((collect) => node.metrics[collect]()))).flat();
     const present = here.filter(({ samples }) => samples.length > 0).map(({ name }) => name);
     const names = Object.values(recorded).flatMap(({ families }) => families.map(({ name }) => name));
-    expect(NOT_HERE.filter(([pattern]) => !names.some((name) => pattern.test(name)))).toEqual([]);
+    expect(NOT_HERE.filter(({ families }) => !names.some((name) => families.test(name)))).toEqual([]);
     expect(present.filter((name) => names.includes(name) && reasonOf(name) !== undefined)).toEqual([]);
   });
 });

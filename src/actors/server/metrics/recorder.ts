@@ -31,6 +31,7 @@ import { Resizes } from './resizes.ts';
 import { ResourceManagerWork } from './resource-managers.ts';
 import { RuntimeSupport } from './runtime-support.ts';
 import { StorageMetrics } from './storage.ts';
+import { VolumeLeftovers } from './volume-leftovers.ts';
 
 /** From a message that one actor hears to a start with hundreds of pods. */
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
@@ -84,6 +85,7 @@ export class Recorder {
     new ResourceManagerWork(this.registry),
     new RuntimeSupport(this.registry),
     new StorageMetrics(this.registry),
+    new VolumeLeftovers(this.registry),
   ];
 
   constructor({ journalBytes }: RecorderOptions) {

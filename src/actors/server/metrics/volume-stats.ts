@@ -1,7 +1,14 @@
-/** How full the volumes of claims are, each claim once. A volume that is gone meanwhile says nothing. */
+/**
+ * How full the volumes of claims are, each claim once, and how long volumes take to be measured. A volume that is gone
+ * or does not answer says nothing.
+ */
+import type { Histogram, Registry } from 'prom-client';
+import { withStranger } from '../../host/strangers.ts';
 import { type FileSystemUsage, fileSystemUsage } from '../../stats/disk-usage.ts';
 import type { NodePod } from '../node-view.ts';
 import { type Family, gaugeOf, type Sample } from './family.ts';
+import { histogram } from './instruments.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND } from './projection.ts';
 
 const FAMILIES: readonly (readonly [name: string, help: string, read: (usage: FileSystemUsage) => bigint])[] = [
   ['capacity_bytes', 'Capacity in bytes of the volume', ({ capacity }) => capacity],
@@ -20,7 +27,10 @@ export async function volumeStats(pods: readonly NodePod[]): Promise<Family[]> {
     }
   }
   const measured = await Promise.all(
-    [...claims.values()].map(async ({ labels, path }) => ({ labels, usage: await fileSystemUsage(path) })),
+    [...claims.values()].map(async ({ labels, path }) => ({
+      labels,
+      usage: await withStranger(path, () => fileSystemUsage(path)).catch(() => null),
+    })),
   );
   return FAMILIES.map(([name, help, read]) =>
     gaugeOf(
@@ -29,4 +39,23 @@ export async function volumeStats(pods: readonly NodePod[]): Promise<Family[]> {
       measured.flatMap(({ labels, usage }) => (usage === null ? [] : [{ labels, value: Number(read(usage)) }])),
     ),
   );
+}
+
+export class VolumeMeasuring {
+  readonly #durations: Histogram<'metric_source'>;
+
+  constructor(registry: Registry) {
+    this.#durations = histogram(
+      registry,
+      'kubelet_volume_metric_collection_duration_seconds',
+      '[ALPHA] Duration in seconds to calculate volume stats',
+      DEFAULT_BUCKETS,
+      ['metric_source'],
+    );
+  }
+
+  /** In paths `~` stands for the slash of a plugin's name. */
+  readonly measured = (plugin: string, durationMs: number): void => {
+    this.#durations.observe({ metric_source: plugin.replace('~', '/') }, durationMs / MS_PER_SECOND);
+  };
 }
