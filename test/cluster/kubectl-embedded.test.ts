@@ -8,9 +8,10 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApiServer } from '../fakes/api-server/index.ts';
-import { eventually, freePort, STATELET, TestNode } from '../support/daemon.ts';
+import { eventually, freePort, TestNode } from '../support/daemon.ts';
 import { requirement } from '../support/require.ts';
 
+const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 const missing = ['kubectl', 'script'].find((tool) => spawnSync('which', [tool]).status !== 0);
 const skip = requirement('kubectl', missing === undefined ? null : `there is no ${missing}`).skip;
 

@@ -56,7 +56,10 @@ export class NodeProxy {
           return;
         }
         const headers = Object.entries(answer.headers).filter(([name]) => !HOP_BY_HOP.has(name));
-        response.writeHead(statusCode, Object.fromEntries(headers) as Record<string, string>);
+        // What the kubelet says of places in itself is said of places behind the proxy.
+        const { location } = answer.headers;
+        const moved = location?.startsWith('/') ? { location: `/api/v1/nodes/${place.name}/proxy${location}` } : {};
+        response.writeHead(statusCode, { ...Object.fromEntries(headers), ...moved } as Record<string, string>);
         answer.pipe(response);
       },
     );
@@ -92,7 +95,7 @@ export class NodeProxy {
   private target(place: Place, rest: string, query: URLSearchParams): { address: KubeletAddress; path: string } {
     if (place.kind.resource === 'nodes') {
       const path = withQuery(`/${rest}`, query);
-      return { address: this.addressOf(place.name.split(':')[0]!), path };
+      return { address: this.addressOf(nodeNameIn(place.name)), path };
     }
     const pod = this.options.store.find(place.kind, place.namespace, place.name);
     if (!pod) throw notFound(place.kind, place.name);
@@ -122,6 +125,12 @@ export class NodeProxy {
     }
     return { host, port };
   }
+}
+
+/** `node1`, `node1:10250`, `https:node1:`. */
+function nodeNameIn(name: string): string {
+  const parts = name.split(':');
+  return parts[parts.length === 3 ? 1 : 0]!;
 }
 
 const unreachable = ({ message }: Error): string =>

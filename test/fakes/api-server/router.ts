@@ -44,7 +44,8 @@ export function targetOf(path: string): Target {
   if (!kind) throw unknownPath();
   if (subresource !== undefined && !kind.subresources.includes(subresource)) throw unknownPath();
   if (kind.namespaced && name !== undefined && namespace === undefined) throw unknownPath();
-  return { kind, namespace, name, subresource, rest: rest.join('/') };
+  const end = rest.length > 0 && path.endsWith('/') ? '/' : '';
+  return { kind, namespace, name, subresource, rest: rest.join('/') + end };
 }
 
 interface RouterParts {

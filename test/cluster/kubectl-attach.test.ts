@@ -1,0 +1,56 @@
+/**
+ * What was recorded of kubectl attach and run once more, by WebSocket and by SPDY, against a daemon with a real
+ * containerd and through the test API server.
+ */
+import { spawnSync } from 'node:child_process';
+import { afterAll, beforeAll, describe, test } from 'vitest';
+import { containerdAvailable } from '../support/containerd.ts';
+import { eventually } from '../support/daemon.ts';
+import { Scene } from '../support/kubectl-scene.ts';
+import { protocol, transcripts } from '../support/kubectl-transcripts.ts';
+import { requirement } from '../support/require.ts';
+
+const missing = ['kubectl', 'script'].find((tool) => spawnSync('which', [tool]).status !== 0);
+const skip =
+  requirement('kubectl', missing === undefined ? null : `there is no ${missing}`).skip ||
+  requirement('containerd', containerdAvailable()).skip;
+
+/** Its input ends with the first client that attaches. */
+const once = (image: string): object => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name: 'once' },
+  spec: {
+    nodeName: 'node1',
+    restartPolicy: 'Never',
+    terminationGracePeriodSeconds: 1,
+    automountServiceAccountToken: false,
+    containers: [
+      { name: 'once', image, stdin: true, stdinOnce: true, command: ['sh', '-c', 'cat; echo EOF seen; exit 5'] },
+    ],
+  },
+});
+
+describe.skipIf(skip).each([true, false])('kubectl attach, by WebSocket: %s', (isWebSocket) => {
+  const suffix = isWebSocket ? 'websocket' : 'spdy';
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await Scene.open({
+      pods: ['web', 'lines', 'waiting', 'done', 'shell2'],
+      more: (image) => [once(image)],
+      settled: ['web Running 2', 'lines Running 1', 'done Succeeded 0', 'shell2 Running 2', 'once Running 1'],
+    });
+    // It says its last a while after it is ready.
+    await eventually('the lines are written', async () => {
+      const { stdout } = await scene.kubectl.run({ argv: ['logs', 'lines'] });
+      return String(stdout).includes('eline 20');
+    });
+  }, 120_000);
+  afterAll(() => scene?.close(), 60_000);
+
+  test(
+    'attach',
+    () => scene.play(transcripts('attach-websocket', { name: `attach-${suffix}`, env: protocol(isWebSocket) }), 1),
+    120_000,
+  );
+});

@@ -1,0 +1,121 @@
+/** A node with a real containerd in a cluster of the test API server, with pods of the recorded corpus on it. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
+import { startApiServer } from '../fakes/api-server/index.ts';
+import { EXCUSED, LUCK } from '../golden/kubectl-excused.ts';
+import { type Containerd, startContainerd } from './containerd.ts';
+import { eventually, TestNode } from './daemon.ts';
+import { differences, fixtures, Kubectl, type Transcript } from './kubectl-transcripts.ts';
+
+const STARTING_MS = 60_000;
+
+/** How long something may take to be as recorded. */
+const SETTLING_MS = 6_000;
+const LOOK_EVERY_MS = 300;
+
+const isLook = ({ id, argv, exitCode, ended }: Transcript): boolean =>
+  !(id in EXCUSED) && exitCode === 0 && ended === undefined && ['get', 'describe', 'logs'].includes(argv[0] ?? '');
+
+export interface SceneOptions {
+  /** Pods of the corpus that it needs. */
+  readonly pods: readonly string[];
+  /** Further pods of its own. */
+  readonly more?: (image: string) => readonly object[];
+  /** Lines of `<pod> <phase> <ready containers>` that say that it can begin. */
+  readonly settled: readonly string[];
+}
+
+export class Scene {
+  readonly directory = mkdtempSync(join(tmpdir(), 'statelet-kubectl-'));
+  containerd!: Containerd;
+  server!: Awaited<ReturnType<typeof startApiServer>>;
+  node!: TestNode;
+  kubectl!: Kubectl;
+
+  static async open(options: SceneOptions): Promise<Scene> {
+    const scene = new Scene();
+    await scene.start(options).catch(async (error: unknown) => {
+      await scene.close();
+      throw error;
+    });
+    return scene;
+  }
+
+  private async start({ pods, more, settled }: SceneOptions): Promise<void> {
+    [this.containerd, this.server] = await Promise.all([startContainerd(), startApiServer()]);
+    const { containerd, server } = this;
+    this.kubectl = new Kubectl(await server.kubeconfig('admin'), this.directory, containerd.image);
+    this.node = new TestNode({
+      endpoint: containerd.endpoint,
+      flags: [`--client-ca-file=${server.caFile}`],
+      configuration: 'enableControllerAttachDetach: false\nevictionHard: { memory.available: 100Mi }',
+    });
+    for (const object of fixtures(containerd.image)) {
+      if (object.kind !== 'Pod' || pods.includes(object.metadata.name)) server.create(object);
+    }
+    for (const object of more?.(containerd.image) ?? []) server.create(object);
+    await this.node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
+    await eventually('the pods', () => settled.every((each) => this.phases().includes(each)), STARTING_MS);
+  }
+
+  /** `<pod> <phase> <ready containers>`. */
+  phases(): string[] {
+    return this.server.store.list('v1', 'pods', 'default').map(({ metadata, status }) => {
+      const { phase, containerStatuses = [] } = status as { phase?: string; containerStatuses?: { ready: boolean }[] };
+      return `${metadata.name} ${phase} ${containerStatuses.filter(({ ready }) => ready).length}`;
+    });
+  }
+
+  async close(): Promise<void> {
+    // The node takes the volumes down that would be left mounted.
+    for (const { metadata } of this.server?.store.list('v1', 'pods', 'default') ?? []) {
+      this.server.delete('v1', 'pods', metadata.name, 'default', 1);
+    }
+    if (this.node?.isRunning) {
+      await eventually('the pods are gone', () => this.server.store.list('v1', 'pods', 'default').length === 0);
+    }
+    await this.node?.close();
+    await this.server?.close();
+    await this.containerd?.close();
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  /** What only looks is asked again for a while: the recorder looked when everything had settled. */
+  private async found(recorded: Transcript): Promise<string[]> {
+    const end = performance.now() + (isLook(recorded) ? SETTLING_MS : 0);
+    for (;;) {
+      const found = differences(recorded, await this.kubectl.run(recorded), this.kubectl);
+      if (found.length === 0 || performance.now() > end) return found;
+      await sleep(LOOK_EVERY_MS);
+    }
+  }
+
+  /** Plays the commands, so many at once, and holds them against the recording and what is excused of it. */
+  async play(recorded: readonly Transcript[], atOnce: number): Promise<void> {
+    const wrong = new Map<string, string>();
+    const queue = [...recorded];
+    const work = async () => {
+      for (let next = queue.shift(); next; next = queue.shift()) {
+        const found = await this.found(next);
+        if (found.length > 0) wrong.set(next.id, `${next.argv.join(' ')}: ${found.join('; ')}`);
+      }
+    };
+    await Promise.all(Array.from({ length: atOnce }, work));
+    judge(recorded, wrong);
+  }
+}
+
+/** Says how many are equal; fails for those that are not and are not excused, and for excuses that nobody needs. */
+export function judge(recorded: readonly Pick<Transcript, 'id'>[], wrong: ReadonlyMap<string, string>): void {
+  const unexcused = [...wrong].filter(([id]) => !(id in EXCUSED) && !(id in LUCK)).map(([id, why]) => `${id} ${why}`);
+  const file = recorded[0]!.id.split('#')[0]!;
+  process.stdout.write(
+    `kubectl ${file}: ${recorded.length - wrong.size} of ${recorded.length} equal, ` +
+      `${wrong.size - unexcused.length} excused, wrong=${unexcused.length}\n`,
+  );
+  expect(unexcused).toEqual([]);
+  expect(recorded.filter(({ id }) => id in EXCUSED && !wrong.has(id)).map(({ id }) => id)).toEqual([]);
+}
