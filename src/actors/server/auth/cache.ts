@@ -9,6 +9,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 export interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
   readonly maxEntries: number;
+  /** Milliseconds of a clock that nobody sets. */
   readonly now?: () => number;
   readonly seen?: CacheSeen;
 }
@@ -34,10 +35,14 @@ export class AnswerCache<Value> {
     this.options = options;
   }
 
+  private now(): number {
+    return this.options.now?.() ?? performance.now();
+  }
+
   async get(question: string, ask: () => Promise<Value>): Promise<Value> {
     const key = createHmac('sha256', this.secret).update(question).digest('base64');
     const known = this.kept.get(key);
-    if (known && known.until > (this.options.now ?? Date.now)()) {
+    if (known && known.until > this.now()) {
       this.options.seen?.answered('hit', 0);
       return known.value;
     }
@@ -75,7 +80,7 @@ export class AnswerCache<Value> {
 
   private keep(key: string, value: Value): Value {
     const ttlMs = this.options.ttlMs(value);
-    if (ttlMs > 0) this.kept.set(key, { value, until: (this.options.now ?? Date.now)() + ttlMs });
+    if (ttlMs > 0) this.kept.set(key, { value, until: this.now() + ttlMs });
     if (this.kept.size > this.options.maxEntries) this.kept.delete(this.kept.keys().next().value!);
     return value;
   }
