@@ -1,6 +1,6 @@
 /**
  * The recorded commands of kubectl once more, against a daemon with a real containerd and through the test API server:
- * exec and cp by WebSocket and by SPDY, and logs. What differs is excused one by one in `test/golden/kubectl-excused.ts`.
+ * exec and cp by WebSocket and by SPDY, and logs. What differs is excused in `test/golden/kubectl-excused.ts`.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

@@ -1,7 +1,7 @@
 /** Recorded commands of kubectl that end differently here, each with its reason; by file and place in it. */
 const IMAGE = 'another image: its PATH and its users are those of its busybox, and it has a root of its own';
 const NO_SERVICE = `${IMAGE}; and the test API server has no Service \`kubernetes\``;
-const PRINTED = 'the API server prints the columns: the test API server prints fewer of them, and its own words for a phase';
+const PRINTED = 'the API server prints the columns: the test API server prints fewer, and its own words for a phase';
 const TAINTED = 'the API server taints a node that is new: the test API server does not';
 const OTHER_PODS = 'other pods were there when it was recorded, some of them for a second time';
 const UNLIMITED = 'what a group of cgroup v1 without a limit says is not told as a limit of the pod';
@@ -36,7 +36,7 @@ export const EXCUSED: Readonly<Record<string, string>> = {
   'get-raw#31': REFUSED,
   'debug#1': IMAGE,
   'debug#2': 'the API server fills in what is left out: the test API server does not',
-  'debug#13': 'an ephemeral container that comes after its pod has ended is shown as one that was not found, instead of not at all',
+  'debug#13': 'an ephemeral container that comes after the end of its pod is shown as not found, instead of not at all',
   'debug#14': 'kubectl sends this pod in protobuf, which the test API server does not read',
   'delete-wait#16': OTHER_PODS,
   'delete-wait#17': OTHER_PODS,
@@ -44,7 +44,7 @@ export const EXCUSED: Readonly<Record<string, string>> = {
 
 const ORDER = 'kubectl asks for the logs of several containers in any order, and ends with the first refusal';
 const REMOVED = 'the container had just been removed when this was recorded; here it may still be there';
-const TYPED = 'what is typed before kubectl listens is shown by the terminal as it comes; the shell asks where its cursor is';
+const TYPED = 'what is typed before kubectl listens is shown as it comes, and the shell asks where its cursor is';
 const REPORTED = 'whether the end of the container is reported yet when kubectl asks';
 const LAST_WORDS = 'whether a client whose input has ended still hears the answer to it is a race inside the runtime';
 

@@ -1,7 +1,7 @@
 /**
  * PortForward: connections to ports of a pod, which are those of the host here, many of them over one connection.
  *
- * Decides: one request of the client is two streams with the same `requestid`, one for data and one for what went wrong.
+ * Decides: a request of the client is two streams with the same `requestid`, one for data and one for what went wrong.
  * Invariants: a connection ends with its two streams, and the other way round; what has only one of them is dropped.
  */
 import { connect, type Socket } from 'node:net';

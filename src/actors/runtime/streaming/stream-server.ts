@@ -1,5 +1,5 @@
 /**
- * The streaming server of the embedded runtime: where exec, attach and port forward happen once CRI has named the place.
+ * The streaming server of the embedded runtime: where exec, attach and port forward happen once CRI named the place.
  *
  * Owns: a listener on a loopback port, opened with the first stream that somebody asks for, and the tickets to it.
  * Decides who may come: whoever holds a ticket, once, soon. Invariants:
