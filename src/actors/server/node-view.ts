@@ -2,7 +2,7 @@
  * What the node's API may say of the node: a read model of the kernel, looked into when somebody asks.
  *
  * Owns nothing but the kernel that it looks at, and when its sync loop last went round. Hears `onTurn`. Requests read
- * between turns, so that they see the state at a turn's end; no request becomes an input, and none keeps a turn waiting.
+ * between turns, so that they see the state at a turn's end; none becomes an input, and none keeps a turn waiting.
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';

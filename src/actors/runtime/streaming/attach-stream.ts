@@ -16,7 +16,7 @@ export function checkAttach(container: Container): void {
     throw wrongState(`failed to attach to container: container is in ${stateOf(container)} state`);
 }
 
-/** Resolves when the attachment is over. Rejects when there is no way to the container, and when the client is cut off. */
+/** Resolves when the attachment is over. Rejects when there is no way to the container, and for one who is cut off. */
 export async function attachStreams(container: Container, streams: CommandStreams): Promise<void> {
   checkAttach(container);
   let isWhole = false;
