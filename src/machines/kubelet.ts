@@ -114,6 +114,9 @@ const subsystems = {
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
   eviction: subsystem('eviction', settings),
+  deviceManager: subsystem('deviceManager', ({ context }) => ({
+    folder: `${context.settings!.rootDir}/device-plugins`,
+  })),
   pluginManager: subsystem('pluginManager', ({ context }) => ({
     path: `${context.settings!.rootDir}/plugins_registry`,
     inCluster: context.clients!.mode === 'cluster',
@@ -187,11 +190,11 @@ export const kubeletMachine = kubeletSetup.createMachine({
     flags: null,
     config: null,
     endpointNamed: false,
+    pullsByServiceAccount: false,
     requestTimeoutMs: 0,
     node: null,
     clients: null,
     runtime: null,
-    pullsByServiceAccount: false,
     machineInfo: null,
     cgroups: null,
     resources: null,

@@ -45,13 +45,13 @@ test('alone: a driver is registered, and the journal replays', async () => {
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 });
 
-test('alone: a device plugin is told that there is nobody for it', async () => {
+test('alone: a resource driver is told that there is nobody for it', async () => {
   await node.start();
   const socket = join(await registry(), 'device.sock');
-  driver = await startCsiDriver({ socket, type: 'DevicePlugin' });
+  driver = await startCsiDriver({ socket, type: 'DRAPlugin' });
   expect(await told(driver)).toEqual({
     plugin_registered: false,
-    error: `RegisterPlugin error -- no handler registered for plugin type: DevicePlugin at socket ${socket}`,
+    error: `RegisterPlugin error -- no handler registered for plugin type: DRAPlugin at socket ${socket}`,
   });
 });
 

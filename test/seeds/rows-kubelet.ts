@@ -272,8 +272,12 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S198',
     'resource allocation admission',
-    ['src/machines/pods/admission/admit.ts#admit'],
-    ['test/machines/pods/admission.test.ts'],
+    [
+      'src/machines/pods/admission/admit.ts#admit',
+      'src/machines/pods/admission/resource-assignment.ts#assign',
+      'src/machines/pods/admission/device-manager.ts#allocateDevices',
+    ],
+    ['test/machines/pods/admission.test.ts', 'test/machines/pods/device-manager.test.ts'],
   ),
   built(
     'S199',

@@ -132,8 +132,8 @@ export const LOOP_ROWS: readonly Row[] = [
   built(
     'S241',
     'plugin manager starts',
-    ['kubelet: alive.pluginManager.running', 'src/machines/node/plugin-policy.ts#judge'],
-    'test/node/plugins.test.ts',
+    ['kubelet: alive.pluginManager.running', 'src/machines/node/plugin-policy.ts#judge', 'deviceManager: ready'],
+    ['test/node/plugins.test.ts', 'test/node/devices.test.ts'],
   ),
   built('S242', 'channels of the sync loop', ['syncLoop: syncing', `${RUN}.synchronizing`], [observation, kubelet]),
   built('S243', 'changes of pods', 'src/machines/pods/pod-source.ts#differences', [TESTS.subsystems, TESTS.pod]),

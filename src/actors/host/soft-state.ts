@@ -66,15 +66,23 @@ const isContainerState = (state: ContainerState): boolean =>
 const isPulledState = ({ backoffMs, untilMs, message }: PulledState): boolean =>
   [backoffMs, untilMs].every((value) => Number.isFinite(value) && value >= 0) && typeof message === 'string';
 
-const isGrant = ({ demand, allocation, cpus = {}, memory = {} }: Grant): boolean =>
+const isGrant = ({ demand, allocation, cpus = {}, memory = {}, devices = {} }: Grant): boolean =>
   Array.isArray(demand.ports) &&
   Object.values(demand.requests).every((amount) => /^\d+$/.test(amount)) &&
   Object.values(cpus).every((list) => /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(list)) &&
   Object.values(memory).flat().every(isBlock) &&
+  Object.values(devices).every((resources) => Object.values(resources).every(isDeviceHolding)) &&
   isAllocation(allocation);
 
 const isBlock = ({ numaAffinity, type, size }: NonNullable<Grant['memory']>[string][number]): boolean =>
   numaAffinity.every(Number.isInteger) && typeof type === 'string' && /^\d+$/.test(size);
+
+const isDeviceHolding = ({ nodes, response }: NonNullable<Grant['devices']>[string][string]): boolean =>
+  Object.values(nodes)
+    .flat()
+    .every((id) => typeof id === 'string') &&
+  typeof response?.envs === 'object' &&
+  [response.mounts, response.devices, response.cdiDevices].every(Array.isArray);
 
 const isAllocation = (allocation: Grant['allocation']): boolean =>
   Object.values(allocation).every((resources) => typeof resources === 'object');

@@ -1,22 +1,23 @@
 /**
  * The plugin manager: one actor for each plugin that put a socket into the plugin folder.
  *
- * Decides: which plugins are taken (CSI drivers, one a name; no device plugins, no resource drivers).
+ * Decides: which plugins are taken (CSI drivers, one a name; device plugins; no resource drivers).
  * Owns: the sockets that are there, and which driver registered on which.
  * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows.
  * Asks: `plugins.watch`; its actors ask the plugins.
- * Tells: in a cluster, `csiNode` which drivers this node has and has no more; `csiVolumes` where they listen.
+ * Tells: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and has no more; `csiVolumes` where they listen.
  * Invariants: M1 a driver is registered exactly as long as its socket is the one it registered on. M2 one plugin that
  * hangs, lies or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 import { type AnyActorRef, line, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
 import type { CSIDriverNews } from '../csi/messages.ts';
+import type { DevicePlugin } from '../operations/devices.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../operations/plugins.ts';
 import type { Ended } from '../pods/messages.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
-import { endpointOf, judge } from './plugin-policy.ts';
+import { endpointOf, judge, type Verdict } from './plugin-policy.ts';
 
 /** Before a watch that broke, or the actor of a plugin that crashed, begins again. */
 const RETRY_MS = 5_000;
@@ -43,6 +44,8 @@ interface Plugin {
   readonly identity: string;
   /** The driver that was taken; `null` while none was. */
   readonly driver: Taken | null;
+  /** The device plugin that was connected; `null` while none was. */
+  readonly device: DevicePlugin | null;
 }
 
 interface Context extends PluginManagerInput {
@@ -70,13 +73,17 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;
   enqueue.spawnChild('plugin', { id, input: { socket: path } });
-  const plugins = { ...context.plugins, [path]: { id, identity, driver: null } };
+  const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null } };
   return { ...context, plugins, spawned: context.spawned + 1 };
 }
 
 /** Ends the actor of a socket, and the driver that registered there. */
-function end(enqueue: Enqueue, context: Context, path: string, { id, driver }: Plugin): void {
+function end(enqueue: Enqueue, context: Context, path: string, { id, driver, device }: Plugin): void {
   enqueue.stopChild(id);
+  if (device) {
+    const { resource, endpoint } = device;
+    enqueue.sendTo(to('deviceManager'), { type: 'devices.withdrawn', resource, endpoint });
+  }
   if (!driver) return;
   enqueue(line('info', ['DeRegisterPlugin called', { pluginName: driver.name, socket: path }]));
   withdraw(enqueue, context, id, driver.name);
@@ -119,13 +126,25 @@ const decide = s.enqueueActions(({ context, event, enqueue }) => {
   if (!plugin) return;
   const taken = Object.values(context.plugins).flatMap(({ driver }) => (driver ? [driver] : []));
   const verdict = judge(info, socket, new Map(taken.map(({ name, version }) => [name, version])));
-  const answer: PluginVerdict =
-    'error' in verdict ? { type: 'plugin.refused', error: verdict.error } : { type: 'plugin.accepted' };
-  enqueue.sendTo<AnyActorRef>(plugin.id, answer);
-  if ('error' in verdict) return;
+  enqueue.sendTo<AnyActorRef>(plugin.id, answerTo(verdict));
+  if (!('version' in verdict)) return;
   const endpoint = endpointOf(info, socket);
   const driver = { name: info.name, version: verdict.version, endpoint, isRegistered: false };
   enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver } } });
+});
+
+function answerTo(verdict: Verdict): PluginVerdict {
+  if ('error' in verdict) return { type: 'plugin.refused', error: verdict.error };
+  return { type: 'version' in verdict ? 'plugin.accepted' : 'plugin.acceptedDevice' };
+}
+
+const connectDevice = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.deviceConnected') return;
+  const { socket, device } = event;
+  const plugin = context.plugins[socket];
+  if (!plugin) return;
+  enqueue.sendTo(to('deviceManager'), { type: 'devices.registered', ...device });
+  enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, device } } });
 });
 
 const register = s.enqueueActions(({ context, event, enqueue }) => {
@@ -170,7 +189,7 @@ const bury = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = (event as unknown as { error: PlainError }).error;
   enqueue(line('error', ['The actor of a plugin crashed and starts again', { socket: path, err: message }]));
   end(enqueue, context, path, plugin);
-  enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null } } });
+  enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null, device: null } } });
   enqueue.raise({ type: 'plugin.respawn', path, id }, { delay: RETRY_MS, id: `respawn-${id}` });
 });
 
@@ -195,6 +214,7 @@ export const pluginManagerMachine = s.createMachine({
     'plugins.changed': { actions: follow },
     'plugin.introduced': { actions: decide },
     'plugin.registered': { actions: register },
+    'plugin.deviceConnected': { actions: connectDevice },
     'plugin.failed': { actions: forget },
     'csi.driversWritten': { actions: answer },
     'csi.driversUnwritten': { actions: answer },

@@ -6,8 +6,10 @@
 import type { CSINodeInfo, PluginInfo } from '../operations/plugins.ts';
 import { isDnsSubdomain } from '../pods/validation/field.ts';
 import type { CSIDriver } from './csi-node.ts';
+import { announcementProblem } from './devices/device-policy.ts';
 
 const CSI_PLUGIN = 'CSIPlugin';
+const DEVICE_PLUGIN = 'DevicePlugin';
 /** What a CSINode takes: it has the drivers of the whole node, so one bad entry would keep the others out. */
 const DRIVER_NAME_MAX_CHARACTERS = 63;
 const NODE_ID_MAX_BYTES = 256;
@@ -18,7 +20,8 @@ type Version = readonly bigint[];
 /** By name of a driver: the highest version of CSI that it speaks. */
 export type DriverVersions = ReadonlyMap<string, string>;
 
-export type Verdict = { readonly version: string } | { readonly error: string };
+/** A CSI driver by its version, a device plugin, or neither. */
+export type Verdict = { readonly version: string } | { readonly isDevice: true } | { readonly error: string };
 
 function parsed(text: string): Version | string {
   const numbers = /^\s*v?([0-9]+(?:\.[0-9]+)*)/.exec(text)?.[1]?.split('.');
@@ -57,7 +60,11 @@ export function highestSupported(versions: readonly string[]): Version | string 
 
 const goList = (texts: readonly string[]): string => `[${texts.join(' ')}]`;
 
-function validated({ name, versions }: PluginInfo, endpoint: string, drivers: DriverVersions): Verdict {
+function validated(
+  { name, versions }: PluginInfo,
+  endpoint: string,
+  drivers: DriverVersions,
+): Exclude<Verdict, { readonly isDevice: true }> {
   const of = `kubernetes.io/csi: ValidatePlugin for CSI driver ${JSON.stringify(name)} failed.`;
   if (versions.length === 0) return { error: `${of} Plugin returned an empty list for supported versions` };
   const highest = highestSupported(versions);
@@ -82,6 +89,11 @@ export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => 
 /** Whether the plugin that listens on `socket` is taken; `error` is the sentence that the plugin is told. */
 export function judge(info: PluginInfo, socket: string, drivers: DriverVersions): Verdict {
   const { type, name } = info;
+  if (type === DEVICE_PLUGIN) {
+    const problem = announcementProblem(info.versions, name);
+    if (problem === '') return { isDevice: true };
+    return { error: `RegisterPlugin error -- plugin validation failed with err: ${problem}` };
+  }
   if (type !== CSI_PLUGIN) {
     const what = `no handler registered for plugin type: ${type} at socket ${socket}`;
     return { error: `RegisterPlugin error -- ${what}` };

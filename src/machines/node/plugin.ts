@@ -2,9 +2,10 @@
  * One plugin: the handshake with the socket that it put into the plugin folder.
  *
  * Decides: when it is asked again, and what it is told. Owns: what the plugin says of itself.
- * Hears: `plugin.accepted`, `plugin.refused`, `plugin.announced`, `plugin.unannounced` of the plugin manager.
- * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `plugins.notifyRegistrationStatus`.
- * Tells: the plugin manager `plugin.introduced`, then `plugin.registered` or `plugin.failed`.
+ * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced` of the plugin manager.
+ * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `devices.getOptions`, `plugins.notifyRegistrationStatus`.
+ * Tells: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or
+ *   `plugin.failed`.
  * Invariants:
  *   G1 a plugin is told that it is registered only when the cluster was told of it, too.
  *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
@@ -12,6 +13,7 @@
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { type DevicePlugin, deviceOperations } from '../operations/devices.ts';
 import { type CSINodeInfo, type PluginInfo, pluginOperations } from '../operations/plugins.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
@@ -30,10 +32,12 @@ export interface PluginInput {
 export type PluginReport =
   | { readonly type: 'plugin.introduced'; readonly socket: string; readonly info: PluginInfo }
   | { readonly type: 'plugin.registered'; readonly socket: string; readonly driver: CSIDriver }
+  | { readonly type: 'plugin.deviceConnected'; readonly socket: string; readonly device: DevicePlugin }
   | { readonly type: 'plugin.failed'; readonly socket: string };
 
 export type PluginVerdict =
   | { readonly type: 'plugin.accepted' }
+  | { readonly type: 'plugin.acceptedDevice' }
   | { readonly type: 'plugin.refused'; readonly error: string }
   /** The cluster knows of the driver, or there is no cluster. */
   | { readonly type: 'plugin.announced' }
@@ -49,7 +53,10 @@ interface Context {
 
 const s = setup({
   types: { input: {} as PluginInput, context: {} as Context, events: {} as PluginVerdict },
-  actors: pick(pluginOperations, 'plugins.getInfo', 'plugins.csiNodeGetInfo', 'plugins.notifyRegistrationStatus'),
+  actors: {
+    ...pick(pluginOperations, 'plugins.getInfo', 'plugins.csiNodeGetInfo', 'plugins.notifyRegistrationStatus'),
+    ...pick(deviceOperations, 'devices.getOptions'),
+  },
   delays: { retry: ({ context }) => context.retryMs },
 });
 
@@ -107,7 +114,32 @@ export const pluginMachine = s.createMachine({
       meta: { waitsFor: 'the plugin manager to take the plugin or not' },
       on: {
         'plugin.accepted': 'identifying',
+        'plugin.acceptedDevice': 'connecting',
         'plugin.refused': { target: 'refused', actions: assign({ error: ({ event }) => event.error }) },
+      },
+    },
+    connecting: {
+      meta: { waitsFor: 'the device plugin to say how it wants to be asked' },
+      invoke: {
+        id: 'options',
+        src: 'devices.getOptions',
+        input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
+        onDone: {
+          target: 'accepted',
+          actions: sendParent(({ context, event }) => ({
+            type: 'plugin.deviceConnected',
+            socket: context.socket,
+            device: {
+              resource: context.info!.name,
+              endpoint: endpointOf(context.info!, context.socket),
+              options: event.output,
+            },
+          })),
+        },
+        onError: {
+          target: 'failed',
+          actions: fail((event) => `failed to get device plugin options: ${messageOf(event)}`),
+        },
       },
     },
     identifying: {

@@ -4,6 +4,7 @@ import { certificateOperations } from './certificate.ts';
 import { cgroupOperations } from './cgroup.ts';
 import { criOperations } from './cri.ts';
 import { csiOperations } from './csi.ts';
+import { deviceOperations } from './devices.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
 import { kubeOperations } from './kube.ts';
@@ -22,6 +23,7 @@ export const operations = {
   ...certificateOperations,
   ...criOperations,
   ...csiOperations,
+  ...deviceOperations,
   ...hostOperations,
   ...imageOperations,
   ...logOperations,

@@ -4,140 +4,52 @@
  * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
  * or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
- * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node.
+ * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node,
+ *   `devices.changed` of `deviceManager`, `devices.*` of its actors that talk with plugins.
  * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what
- *   must outlive the agent, `containerManager` the sums by QoS class and what
- *   single containers hold.
+ *   must outlive the agent, `containerManager` the sums by QoS class and what single
+ *   containers hold, `deviceManager` which devices they have.
  * Invariants:
  *   A1 what was taken once stays taken over a restart of the agent, and what was refused stays refused.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
  *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
- *   seen.
+ *   seen, and a pod with devices until their plugins have answered.
  */
-import { line, now, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { line, now, type PlainError, sendTo, to } from '../../kernel/xstate.ts';
 import type { Node } from '../api/node.ts';
-import { NO_DEMAND, type QOSDemand } from '../node/cgroups/node-groups.ts';
-import type { NodeSettings } from '../node-settings.ts';
-import type { SoftState } from '../operations/host.ts';
-import { type EventText, podEvents, podMessages, podReasons } from '../reasons.ts';
+import { NO_DEMAND } from '../node/cgroups/node-groups.ts';
+import { podEvents, podMessages, podReasons } from '../reasons.ts';
 import { admit, byUrgency, resize } from './admission/admit.ts';
-import type { AllocationMessage, AllocationReport, Grant } from './admission/messages.ts';
-import type { NodeView, Rejection, Taint } from './admission/predicates.ts';
-import type { Candidate } from './admission/preemption.ts';
-import type { AdmissionRequest, Allocation } from './admission/request.ts';
-import { assignedTo, demandOf, heldBy, pinnedResize, podShares } from './admission/resource-grants.ts';
-import { eventRecorded, type PodKillWanted } from './messages.ts';
+import { type DeviceAnswers, unasked, unexpected, withAnswer, withResponses } from './admission/device-manager.ts';
+import type { AllocationReport, Grant } from './admission/messages.ts';
+import type { Rejection } from './admission/predicates.ts';
+import type { AdmissionRequest } from './admission/request.ts';
+import type { Assignment, Holding } from './admission/resource-assignment.ts';
+import { assignedTo, devicesHeldBy, heldBy, pinnedResize, podShares } from './admission/resource-grants.ts';
+import {
+  type Arranging,
+  allocationSetup,
+  type Context,
+  candidates,
+  isSame,
+  keeping,
+  reply,
+  tellEvent,
+  viewOf,
+  type Wish,
+  type Work,
+  without,
+} from './allocation-setup.ts';
+import type { DeviceCallsInput } from './device-calls.ts';
+import type { PodKillWanted } from './messages.ts';
+
+const s = allocationSetup;
 
 /** Upstream's period of looking again at what waits for more; ends of pods come first. */
 const RETRY_MS = 180_000;
 /** A pod that is displaced and does not end by then holds up a critical one no longer. */
 const PREEMPTION_WAIT_MS = 60_000;
-
-export interface AllocationInput {
-  readonly settings: NodeSettings;
-  readonly softState: SoftState | null;
-}
-
-interface Waiting {
-  readonly request: AdmissionRequest;
-  readonly allocation: Allocation;
-  readonly victims: readonly string[];
-}
-
-type Wish = Pick<Waiting, 'request' | 'allocation'>;
-
-interface PendingResize {
-  readonly request: AdmissionRequest;
-  readonly allocation: Allocation;
-  readonly sinceMs: number;
-}
-
-interface Context {
-  readonly settings: NodeSettings;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly taints: readonly Taint[];
-  readonly pressures: readonly string[];
-  readonly isShuttingDown: boolean;
-  /** Labels and taints are settled: the Node was seen, or there is no cluster that could have one. */
-  readonly isNodeKnown: boolean;
-  /** The runtime keeps a pod's groups to those of its specification. */
-  readonly strictGroups: boolean;
-  readonly grants: Readonly<Record<string, Grant>>;
-  readonly rejections: Readonly<Record<string, Rejection>>;
-  readonly waiting: Readonly<Record<string, Waiting>>;
-  /** Those that the Node may be right for once it is known. */
-  readonly unjudged: Readonly<Record<string, Wish>>;
-  readonly resizes: Readonly<Record<string, PendingResize>>;
-  readonly demand: QOSDemand;
-}
-
-type Event =
-  | AllocationMessage
-  | { readonly type: 'memory.loaded'; readonly state: SoftState }
-  | { readonly type: 'allocation.waited'; readonly uid: string };
-
-const s = setup({
-  types: { input: {} as AllocationInput, context: {} as Context, events: {} as Event },
-  guards: {
-    hasPending: ({ context }) => Object.keys(context.resizes).length > 0,
-    hasNoPending: ({ context }) => Object.keys(context.resizes).length === 0,
-  },
-});
-
-type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
-
-/** What changes while one message is worked on; it becomes the context at the end, all at once. */
-type Books = { -readonly [Key in 'grants' | 'rejections' | 'waiting' | 'unjudged' | 'resizes']: Context[Key] };
-
-interface Work {
-  readonly args: Args;
-  readonly books: Books;
-}
-
-/** Does the work, then keeps the books and tells what follows from them. */
-const keeping = (work: (w: Work) => void) =>
-  s.enqueueActions((args) => {
-    const { context, enqueue } = args;
-    const { grants, rejections, waiting, unjudged, resizes } = context;
-    const books: Books = { grants, rejections, waiting, unjudged, resizes };
-    work({ args, books });
-    const demand = demandOf(books.grants);
-    if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
-    const [before, held] = [heldBy(context.settings, grants), heldBy(context.settings, books.grants)];
-    if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
-    const { shared } = held;
-    if (shared !== before.shared) reply({ args, books }, { type: 'allocation.shared', shared });
-    enqueue.assign({ ...books, demand });
-  });
-
-const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-
-const reply = ({ args }: Work, message: AllocationReport): void => args.enqueue.sendTo(to('pods'), message);
-
-function tellEvent({ args }: Work, { uid, namespace, name }: AdmissionRequest, text: EventText): void {
-  args.enqueue.sendTo(to('eventRecorder'), eventRecorded({ kind: 'Pod', namespace, name, uid }, text));
-}
-
-const viewOf = ({ settings, labels, taints, pressures, isShuttingDown, strictGroups }: Context): NodeView => ({
-  ...settings.admission!,
-  nodeName: settings.nodeName,
-  labels,
-  taints,
-  pressures,
-  isShuttingDown,
-  strictGroups,
-});
-
-const candidates = ({ grants, waiting }: Books): readonly Candidate[] => [
-  ...Object.entries(grants).map(([uid, { demand }]) => ({ uid, demand })),
-  ...Object.values(waiting).map(({ request }) => ({ uid: request.uid, demand: request.demand })),
-];
-
-const without = <Value>(table: Readonly<Record<string, Value>>, uid: string): Readonly<Record<string, Value>> => {
-  const { [uid]: _gone, ...rest } = table;
-  return rest;
-};
 
 // ---- who wants something --------------------------------------------------------------------------------------------
 
@@ -148,7 +60,7 @@ const judge = keeping((w) => {
   const rejection = w.books.rejections[uid];
   if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
   else if (w.books.grants[uid]) keep(w, event);
-  else if (!w.books.waiting[uid]) take(w, event);
+  else if (!w.books.waiting[uid] && !w.books.arranging[uid]) take(w, event);
 });
 
 /** A new pod. */
@@ -181,24 +93,70 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
 /** Upstream gives out single CPUs and memory before it counts, and so that refusal is the one that a pod has. */
 function ownShortage(w: Work, { request }: Wish, { reason }: Rejection): Rejection | null {
   if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
-  const answer = assignedTo(w.args.context.settings, request, w.books.grants);
+  const answer = assigned(w, request, {});
   return 'rejection' in answer ? answer.rejection : null;
 }
 
-function give(w: Work, { request, allocation }: Wish): void {
-  const { uid, demand } = request;
-  const answer = assignedTo(w.args.context.settings, request, w.books.grants);
-  if ('rejection' in answer) {
-    w.books.waiting = without(w.books.waiting, uid);
-    return refuse(w, request, answer.rejection);
-  }
-  const grant: Grant = { demand, allocation, ...answer };
-  w.books.grants = { ...w.books.grants, [uid]: grant };
+function assigned(w: Work, request: AdmissionRequest, answers: DeviceAnswers): Assignment {
+  const { settings, devices } = w.args.context;
+  const { [request.uid]: _own, ...others } = w.books.arranging;
+  const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
+  return assignedTo(settings, request, { grants: w.books.grants, promised, devices, answers });
+}
+
+/** It is taken: at once, or when the plugins of its devices have answered. */
+function give(w: Work, { request, allocation }: Wish, answers: DeviceAnswers = {}): void {
+  const { uid } = request;
   w.books.waiting = without(w.books.waiting, uid);
+  w.books.arranging = without(w.books.arranging, uid);
+  const answer = assigned(w, request, answers);
+  if ('rejection' in answer) return refuse(w, request, answer.rejection);
+  if ('question' in answer) {
+    return talk(w, { request, allocation, holding: null, answers }, { uid, question: answer.question, calls: [] });
+  }
+  const calls = unasked(answer.devices ?? {});
+  if (calls.length === 0) return grant(w, { request, allocation }, answer);
+  talk(w, { request, allocation, holding: answer, answers }, { uid, question: null, calls });
+}
+
+function talk(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInput): void {
+  const id = `devices-${w.books.talks}`;
+  w.books.talks += 1;
+  w.books.arranging = { ...w.books.arranging, [input.uid]: { ...arranging, talk: id } };
+  w.args.enqueue.spawnChild('deviceCalls', { id, input });
+}
+
+function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding: Holding): void {
+  const given: Grant = { demand, allocation, ...holding };
+  w.books.grants = { ...w.books.grants, [uid]: given };
   w.books.resizes = without(w.books.resizes, uid);
-  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant });
+  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: given });
   reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
 }
+
+/** What plugins said of a pod that is still there. */
+const hearPlugins = keeping((w) => {
+  const { event } = w.args;
+  if (!('uid' in event) || !event.type.startsWith('devices.')) return;
+  const arranging = w.books.arranging[event.uid];
+  if (arranging === undefined) return;
+  if (event.type === 'devices.preferred') {
+    return give(w, arranging, withAnswer(arranging.answers, event.question, event.ids));
+  }
+  w.books.arranging = without(w.books.arranging, event.uid);
+  if (event.type === 'devices.refused') return refuse(w, arranging.request, unexpected(event.error));
+  if (event.type !== 'devices.allocated' || arranging.holding === null) return;
+  grant(w, arranging, withResponses(arranging.holding, event.answers));
+});
+
+const bury = keeping((w) => {
+  const id = w.args.event.type.slice('xstate.error.actor.'.length);
+  const found = Object.values(w.books.arranging).find((each) => each.talk === id);
+  if (found === undefined) return;
+  w.books.arranging = without(w.books.arranging, found.request.uid);
+  const { message } = (w.args.event as unknown as { error: PlainError }).error;
+  refuse(w, found.request, unexpected(message));
+});
 
 function displace({ args: { enqueue } }: Work, uid: string, critical: string, shortOf = ''): void {
   const { preempting: reason } = podReasons;
@@ -263,6 +221,9 @@ const free = keeping((w) => {
   w.books.waiting = without(w.books.waiting, uid);
   w.books.unjudged = without(w.books.unjudged, uid);
   w.books.resizes = without(w.books.resizes, uid);
+  const arranging = w.books.arranging[uid];
+  if (arranging !== undefined) w.args.enqueue.stopChild(arranging.talk);
+  w.books.arranging = without(w.books.arranging, uid);
   if (event.type === 'allocation.released') w.books.rejections = without(w.books.rejections, uid);
   if (!held) return;
   admitWaiting(w, uid);
@@ -342,6 +303,9 @@ export const allocationMachine = s.createMachine({
     waiting: {},
     unjudged: {},
     resizes: {},
+    arranging: {},
+    devices: {},
+    talks: 0,
     demand: NO_DEMAND,
   }),
   entry: s.enqueueActions(({ enqueue }) => {
@@ -349,6 +313,7 @@ export const allocationMachine = s.createMachine({
     enqueue.sendTo(to('pods'), { type: 'allocation.started' } satisfies AllocationReport);
     enqueue.sendTo(to('runtimeState'), { type: 'runtimeState.wanted' });
     enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
+    enqueue.sendTo(to('deviceManager'), { type: 'devices.wanted' });
   }),
   on: {
     'memory.loaded': { actions: remember },
@@ -357,6 +322,14 @@ export const allocationMachine = s.createMachine({
     'allocation.released': { actions: free },
     'allocation.waited': { actions: stopWaiting },
     'pods.known': { actions: forgetOthers },
+    'devices.preferred': { actions: hearPlugins },
+    'devices.allocated': { actions: hearPlugins },
+    'devices.refused': { actions: hearPlugins },
+    'devices.changed': { actions: s.assign(({ event }) => (event.type === 'devices.changed' ? { devices: event.devices } : {})) },
+    'devices.heldWanted': {
+      actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),
+    },
+    'xstate.error.actor.*': { actions: bury },
     'resources.wanted': {
       actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, context.grants)),
     },

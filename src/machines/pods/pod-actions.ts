@@ -107,6 +107,7 @@ export const permit = s.enqueueActions((args) => {
     initialised,
     writing: [],
     unbound: {},
+    unprepared: {},
     actuated: context.actuated === null ? null : actuated,
   });
 });

@@ -52,7 +52,11 @@ export const takeGrant = s.enqueueActions((args) => {
   settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
 
-const sharesOf = ({ cpus, memoryNodes = {} }: PodShares) => ({ cpus: cpus ?? null, memoryNodes });
+const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
+  cpus: cpus ?? null,
+  memoryNodes,
+  devices,
+});
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 

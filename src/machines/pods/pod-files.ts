@@ -116,6 +116,7 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     handler: runtimeHandler(context) ?? '',
     cpus: cpusOf(context.cpus, container.name),
     memoryNodes: context.memoryNodes[container.name] ?? '',
+    devices: context.devices[container.name]?.setup ?? null,
   };
 }
 
@@ -168,7 +169,9 @@ const refusal = (message: string): Refusal => ({
 /** What a container is created from, or why it cannot be. */
 export function permission(context: PodContext, member: Member): Permission | Refusal {
   const { name } = member.container;
-  if (Object.hasOwn(context.unbound, name)) return refusal(context.unbound[name] ?? '');
+  for (const failed of [context.unprepared, context.unbound]) {
+    if (Object.hasOwn(failed, name)) return refusal(failed[name] ?? '');
+  }
   const target = targetOf(podOrName(context), name);
   if (target !== '' && factsOf(context.runtime, target) === null) {
     return refusal(`unable to find target container ${target}`);

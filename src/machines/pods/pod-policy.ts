@@ -10,6 +10,7 @@ import type { ResizeRefusal } from './admission/admit.ts';
 import type { PodCpus } from './admission/cpu-manager.ts';
 import type { Rejection } from './admission/predicates.ts';
 import type { Allocation } from './admission/request.ts';
+import type { ContainerDevices } from './admission/resource-grants.ts';
 import type { ContainerInput } from './container-policy.ts';
 import type {
   ContainerFacts,
@@ -86,6 +87,10 @@ export interface PodContext extends PodInput {
   readonly cpus: PodCpus | null;
   /** By container, the NUMA nodes that its memory comes from: `0,1`. */
   readonly memoryNodes: Readonly<Record<string, string>>;
+  /** By container, its devices. */
+  readonly devices: Readonly<Record<string, ContainerDevices>>;
+  /** Containers that cannot begin with their devices: why. */
+  readonly unprepared: Readonly<Record<string, string>>;
   /** By instance, the CPUs that the runtime was told last. */
   readonly pinned: Readonly<Record<string, string>>;
   /** What the runtime is told now. */
@@ -154,6 +159,8 @@ export const initialPod = (input: PodInput): PodContext => ({
   allocation: null,
   cpus: null,
   memoryNodes: {},
+  devices: {},
+  unprepared: {},
   pinned: {},
   pin: null,
   rejection: null,

@@ -45,6 +45,7 @@ import {
 } from './pod-allocation.ts';
 import { pinning, takeShared } from './pod-cpus.ts';
 import { buryCredential } from './pod-credentials.ts';
+import { preparingDevices } from './pod-devices.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askImage, askImagesAgain, forwardImage } from './pod-images.ts';
@@ -254,6 +255,7 @@ const sync = s.createStateConfig({
         src: 'host.preparePod',
         input: ({ context }) => turnFiles(context),
         onDone: [
+          { guard: 'hasDevices', target: 'preparingDevices' },
           { guard: 'hasSubPaths', target: 'bindingSubPaths' },
           { target: 'active', actions: [permit, rememberPod] },
         ],
@@ -263,6 +265,8 @@ const sync = s.createStateConfig({
         },
       },
     },
+    /** Waits for the plugins of their devices. */
+    preparingDevices,
     /** Waits for the parts of volumes that these containers see. */
     bindingSubPaths: {
       always: { guard: 'lacksSandbox', target: 'deciding' },

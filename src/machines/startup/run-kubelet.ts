@@ -172,6 +172,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
             raise({ type: 'create.podConfig' }),
             raise({ type: 'create.images' }),
             raise({ type: 'create.status' }),
+            raise({ type: 'create.deviceManager' }),
             raise({ type: 'create.allocation' }),
             raise({ type: 'create.pods' }),
             raise({ type: 'create.done' }),

@@ -5,6 +5,7 @@
 import { type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
 import { csiVolumesMachine } from '../csi/csi-volumes.ts';
 import { csiNodeMachine } from '../node/csi-node.ts';
+import { deviceManagerMachine } from '../node/devices/device-manager.ts';
 import { evictionMachine } from '../node/eviction/eviction.ts';
 import { healthzMachine } from '../node/healthz.ts';
 import { leaseMachine } from '../node/lease.ts';
@@ -67,6 +68,7 @@ export const SUBSYSTEMS = [
   'podConfig',
   'images',
   'status',
+  'deviceManager',
   'allocation',
   'pods',
   'pleg',
@@ -132,6 +134,7 @@ export const kubeletSetup = setup({
     podConfig: podConfigMachine as AnyStateMachine,
     images: imagesMachine as AnyStateMachine,
     status: statusMachine as AnyStateMachine,
+    deviceManager: deviceManagerMachine as AnyStateMachine,
     allocation: allocationMachine as AnyStateMachine,
     pods: podsMachine as AnyStateMachine,
     pleg: plegMachine as AnyStateMachine,

@@ -34,7 +34,7 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
       },
       ...answers,
     },
-    ['csiNode'],
+    ['csiNode', 'deviceManager'],
   );
   const say = (...sockets: (readonly [string, string])[]) => {
     world.say('plugins.watch', there(...sockets));
@@ -91,7 +91,38 @@ test('without an API server nobody but the plugin is told', () => {
   expect(world.said()).toEqual(expect.arrayContaining(['Registered CSI driver', 'DeRegisterPlugin called']));
 });
 
-test.each(['DevicePlugin', 'DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer pauses', (type) => {
+const gpu = info({ type: 'DevicePlugin', name: 'example.com/gpu', endpoint: '', versions: ['v1beta1'] });
+
+test('a device plugin is connected where it says how it wants to be asked, and taken back with its socket', () => {
+  const options = { preStart: true, prefers: false };
+  const world = run(ok(gpu), { 'devices.getOptions': ok(options) });
+  const toDevices = () => world.told().filter(({ to }) => to === 'parent/deviceManager');
+  world.say([SOCKET, '1']);
+  const plugin = { resource: 'example.com/gpu', endpoint: SOCKET };
+  const connected = { to: 'parent/deviceManager', type: 'devices.registered', ...plugin, options };
+  expect(toDevices()).toEqual([connected]);
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: true, error: '' }]);
+  world.say();
+  expect(toDevices()).toEqual([connected, { to: 'parent/deviceManager', type: 'devices.withdrawn', ...plugin }]);
+  expect(world.toCluster()).toEqual([]);
+  expect(world.divergence()).toBeNull();
+});
+
+test.each([
+  [gpu, fail('rpc error'), 'registration failed with err: failed to get device plugin options: rpc error'],
+  [
+    { ...gpu, versions: ['v2'] },
+    ok({}),
+    'validation failed with err: manager version, v1beta1, is not among plugin supported versions [v2]',
+  ],
+])('a device plugin that will not do is told why', (plugin, options, reason) => {
+  const world = run(ok(plugin), { 'devices.getOptions': options });
+  world.say([SOCKET, '1']);
+  const error = `RegisterPlugin error -- plugin ${reason}`;
+  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+});
+
+test.each(['DRAPlugin', 'Whatever'])('a %s is refused, and asked again with longer pauses', (type) => {
   const world = run(ok(info({ type })));
   world.say([SOCKET, '1']);
   const error = `RegisterPlugin error -- no handler registered for plugin type: ${type} at socket ${SOCKET}`;

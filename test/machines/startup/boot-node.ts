@@ -121,6 +121,8 @@ export const HEALTHY: Answers = {
   'logind.watchShutdown': 'stream',
   'host.watchOom': 'stream',
   'plugins.watch': 'stream',
+  'devices.serveRegistration': 'stream',
+  'devices.writeCheckpoint': ok(null),
   'stats.watchStorage': 'stream',
   'server.selfSign': ok({ certFile: '/pki/kubelet.crt', keyFile: '/pki/kubelet.key' }),
   'server.serve': 'stream',

@@ -45,6 +45,9 @@ export interface NodeReports {
   readonly pidPressure: boolean;
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
+  /** The same of the devices that plugins offer. */
+  readonly deviceCapacity: Readonly<Record<string, string>>;
+  readonly deviceAllocatable: Readonly<Record<string, string>>;
   /** Largest first, as {@link import('./images.ts').nodeImages} lists them. */
   readonly images: readonly NodeImage[];
   readonly runtimeHandlers: readonly NodeRuntimeHandler[];
@@ -72,6 +75,8 @@ export const NOTHING_REPORTED: NodeReports = {
   pidPressure: false,
   capacity: {},
   allocatable: {},
+  deviceCapacity: {},
+  deviceAllocatable: {},
   images: [],
   runtimeHandlers: [],
   features: null,

@@ -24,8 +24,8 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
   const { volumesInUse: _inUse, ...others } = before;
   return {
     ...others,
-    capacity: extended(before.capacity, reports.capacity),
-    allocatable: extended(before.allocatable, reports.allocatable),
+    capacity: extended(before.capacity, { ...reports.capacity, ...reports.deviceCapacity }),
+    allocatable: extended(before.allocatable, { ...reports.allocatable, ...reports.deviceAllocatable }),
     conditions: nodeConditions(reports, before.conditions ?? [], nowMs),
     // With an external cloud its controller owns the addresses once it has set them.
     addresses: facts.externalCloud && before.addresses?.length ? before.addresses : facts.addresses,

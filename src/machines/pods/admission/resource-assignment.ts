@@ -1,7 +1,9 @@
 /**
- * What the containers of one pod are given for themselves, container by container, as they begin: CPUs, then memory.
- * Pure. Invariant: a pod is given all of it or nothing.
+ * What the containers of one pod are given for themselves, container by container, as they begin: devices, CPUs, then
+ * memory. Pure. Invariant: a pod is given all of it or nothing.
  */
+
+import type { DeviceQuestion } from '../../operations/devices.ts';
 import {
   allocateCpus,
   type CpuManagerSettings,
@@ -9,6 +11,14 @@ import {
   cpuHints,
   type ExclusiveCpus,
 } from './cpu-manager.ts';
+import {
+  allocateDevices,
+  type DeviceAnswers,
+  type DeviceBooks,
+  type DeviceProgress,
+  deviceHints,
+} from './device-manager.ts';
+import type { DeviceHoldings, Devices } from './device-state.ts';
 import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
 import type { MemoryBlocks, MemoryManagerSettings } from './memory-state.ts';
 import type { NumaHint } from './numa.ts';
@@ -30,50 +40,76 @@ export interface Holding {
   readonly cpus?: ExclusiveCpus;
   /** Memory that its containers have from chosen nodes. */
   readonly memory?: MemoryBlocks;
+  readonly devices?: DeviceHoldings;
 }
 
-export type Assignment = Holding | Refused;
+/** What is known of devices; nothing where there are no plugins. */
+export interface DeviceKnowledge {
+  readonly devices: Devices;
+  readonly answers: DeviceAnswers;
+}
+
+type Asking = { readonly question: DeviceQuestion };
+
+/** What it is given, why it is not, or what a plugin has to be asked first. */
+export type Assignment = Holding | Refused | Asking;
 
 interface Progress {
+  readonly devices: DeviceProgress;
   readonly cpu: CpuProgress;
   readonly memory: MemoryProgress;
 }
 
-const NOTHING: Progress = { cpu: { cpus: {}, reusable: [] }, memory: { blocks: {}, inits: [] } };
+const NOTHING: Progress = {
+  devices: { given: {}, reusable: {} },
+  cpu: { cpus: {}, reusable: [] },
+  memory: { blocks: {}, inits: [] },
+};
 
 /** Nobody says where it should come from. */
 const ANYWHERE: NumaHint = { nodes: null, preferred: false };
 
 type Refused = { readonly rejection: Rejection };
 
+/** What is there for the pod that is decided about. */
+interface Node extends ResourceManagers {
+  readonly grants: readonly Holding[];
+  readonly books: DeviceBooks;
+}
+
+const NO_DEVICES: DeviceKnowledge = { devices: {}, answers: {} };
+
 export function assign(
   managers: ResourceManagers,
   wishes: readonly ContainerWish[],
   grants: readonly Holding[],
+  { devices, answers }: DeviceKnowledge = NO_DEVICES,
 ): Assignment {
-  const ofPod = managers.topology?.scope === 'pod' ? hintFor(managers, grants, NOTHING, podWish(wishes)) : null;
+  const others = grants.flatMap((grant) => (grant.devices === undefined ? [] : [grant.devices]));
+  const node = { ...managers, grants, books: { devices, answers, others, nodes: managers.topology?.nodes ?? [] } };
+  const ofPod = managers.topology?.scope === 'pod' ? hintFor(node, NOTHING, podWish(wishes)) : null;
   let progress = NOTHING;
   for (const wish of wishes) {
-    const hint = ofPod ?? hintFor(managers, grants, progress, wish);
+    const hint = ofPod ?? hintFor(node, progress, wish);
     if ('rejection' in hint) return hint;
-    const step = give(managers, grants, progress, wish, hint);
-    if ('rejection' in step) return step;
+    const step = give(node, progress, wish, hint);
+    if (!('cpu' in step)) return step;
     progress = step;
   }
-  const { cpus } = progress.cpu;
-  const { blocks } = progress.memory;
-  return {
-    ...(Object.keys(cpus).length === 0 ? {} : { cpus }),
-    ...(Object.keys(blocks).length === 0 ? {} : { memory: blocks }),
-  };
+  return holdingOf(progress);
 }
 
-type Wanted = Pick<ContainerWish, 'cpus' | 'memory'>;
+const holdingOf = ({ devices: { given }, cpu: { cpus }, memory: { blocks } }: Progress): Holding => ({
+  ...(Object.keys(cpus).length === 0 ? {} : { cpus }),
+  ...(Object.keys(blocks).length === 0 ? {} : { memory: blocks }),
+  ...(Object.keys(given).length === 0 ? {} : { devices: given }),
+});
+
+type Wanted = Pick<ContainerWish, 'cpus' | 'memory' | 'devices'>;
 
 function hintFor(
-  { topology, cpuManager, memoryManager }: ResourceManagers,
-  grants: readonly Holding[],
-  { cpu, memory }: Progress,
+  { topology, cpuManager, memoryManager, grants, books }: Node,
+  { devices, cpu, memory }: Progress,
   wanted: Wanted,
 ): NumaHint | Refused {
   if (topology === undefined) return ANYWHERE;
@@ -82,6 +118,7 @@ function hintFor(
       ? {}
       : { cpu: cpuHints(cpuManager, grants, cpu, wanted.cpus) };
   return align(topology, [
+    wanted.devices === undefined ? {} : deviceHints(books, devices, wanted.devices),
     cpus,
     memoryManager === undefined || wanted.memory === undefined
       ? {}
@@ -106,20 +143,23 @@ function podWish(wishes: readonly ContainerWish[]): Wanted {
   };
   const types = [...new Set(wishes.flatMap(({ memory = {} }) => Object.keys(memory)))].toSorted();
   const cpus = most((wish) => BigInt(wish.cpus ?? 0));
+  const names = [...new Set(wishes.flatMap(({ devices = {} }) => Object.keys(devices)))].toSorted();
+  const devices = names.map((name) => [name, Number(most((wish) => BigInt(wish.devices?.[name] ?? 0)))]);
   const memory = types.map((type) => [type, String(most((wish) => BigInt(wish.memory?.[type] ?? '0')))]);
   return {
     ...(cpus === 0n ? {} : { cpus: Number(cpus) }),
     ...(types.length === 0 ? {} : { memory: Object.fromEntries(memory) }),
+    ...(names.length === 0 ? {} : { devices: Object.fromEntries(devices) }),
   };
 }
 
-function give(
-  { cpuManager, memoryManager }: ResourceManagers,
-  grants: readonly Holding[],
-  progress: Progress,
-  wish: ContainerWish,
-  hint: NumaHint,
-): Progress | Refused {
+function give(node: Node, progress: Progress, wish: ContainerWish, hint: NumaHint): Progress | Refused | Asking {
+  const { cpuManager, memoryManager, grants, books } = node;
+  const devices =
+    wish.devices === undefined
+      ? progress.devices
+      : allocateDevices(books, progress.devices, { ...wish, devices: wish.devices }, hint);
+  if (!('given' in devices)) return devices;
   const cpu =
     cpuManager === undefined || wish.cpus === undefined
       ? progress.cpu
@@ -129,5 +169,5 @@ function give(
     memoryManager === undefined || wish.memory === undefined
       ? progress.memory
       : allocateMemory(memoryManager, grants, progress.memory, wish, wish.memory, hint);
-  return 'rejection' in memory ? memory : { cpu, memory };
+  return 'rejection' in memory ? memory : { devices, cpu, memory };
 }

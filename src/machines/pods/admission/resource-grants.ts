@@ -1,14 +1,17 @@
 /** What `allocation` has given to single containers, where the node keeps resources apart. Pure. */
+
 import type { QOSDemand } from '../../node/cgroups/node-groups.ts';
 import type { ResourcesHeld } from '../../node/state-files/held.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { DeviceResponse } from '../../operations/devices.ts';
 import type { QOSClass } from '../spec/qos.ts';
 import { infeasible, type ResizeRefusal } from './admit.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
+import { deviceSetup, idsOf } from './device-state.ts';
 import type { MemoryBlock } from './memory-state.ts';
 import type { Grant } from './messages.ts';
 import type { AdmissionRequest, Allocation } from './request.ts';
-import { type Assignment, assign } from './resource-assignment.ts';
+import { type Assignment, assign, type DeviceKnowledge, type Holding } from './resource-assignment.ts';
 
 type Settings = Pick<NodeSettings, 'admission'>;
 type Grants = Readonly<Record<string, Grant>>;
@@ -43,19 +46,38 @@ export function heldBy(settings: Settings, grants: Grants): ResourcesHeld {
   };
 }
 
+/** What is of others, and what is known of devices. */
+interface Given extends DeviceKnowledge {
+  readonly grants: Grants;
+  /** To pods whose plugins are still asked. */
+  readonly promised: readonly Holding[];
+}
+
 /** What a pod that is taken is given; what it has it keeps. */
 export function assignedTo(
   { admission }: Settings,
   { uid, containers = [] }: AdmissionRequest,
-  grants: Grants,
+  { grants, promised, devices, answers }: Given,
 ): Assignment {
   const before = grants[uid];
-  if (before !== undefined) {
-    const { cpus, memory } = before;
-    return { ...(cpus === undefined ? {} : { cpus }), ...(memory === undefined ? {} : { memory }) };
-  }
-  return admission === undefined ? {} : assign(admission, containers, Object.values(grants));
+  if (before !== undefined) return holdingIn(before);
+  const others = [...Object.values(grants), ...promised];
+  return admission === undefined ? {} : assign(admission, containers, others, { devices, answers });
 }
+
+const holdingIn = ({ cpus, memory, devices }: Grant): Holding => ({
+  ...(cpus === undefined ? {} : { cpus }),
+  ...(memory === undefined ? {} : { memory }),
+  ...(devices === undefined ? {} : { devices }),
+});
+
+/** Who has which devices. */
+export const devicesHeldBy = (grants: Grants) => ({
+  type: 'devices.held' as const,
+  held: Object.fromEntries(
+    Object.entries(grants).flatMap(([uid, { devices }]) => (devices === undefined ? [] : [[uid, devices] as const])),
+  ),
+});
 
 /** What a pod is told of it. */
 export interface PodShares {
@@ -63,15 +85,31 @@ export interface PodShares {
   readonly cpus?: PodCpus;
   /** By container, the NUMA nodes of its memory: `0,1`. Absent: none has chosen ones. */
   readonly memoryNodes?: Readonly<Record<string, string>>;
+  /** By container, its devices. Absent: none has any. */
+  readonly devices?: Readonly<Record<string, ContainerDevices>>;
+}
+
+export interface ContainerDevices {
+  /** By resource. */
+  readonly ids: Readonly<Record<string, readonly string[]>>;
+  readonly setup: DeviceResponse;
 }
 
 export function podShares(settings: Settings, grants: Grants, uid: string): PodShares {
-  const { cpus = {}, memory } = grants[uid] ?? {};
+  const { cpus = {}, memory, devices } = grants[uid] ?? {};
   return {
     ...(settings.admission?.cpuManager === undefined
       ? {}
       : { cpus: { exclusive: cpus, shared: sharedBy(settings, grants) } }),
     ...(memory === undefined ? {} : { memoryNodes: mapValues(memory, nodesOf) }),
+    ...(devices === undefined
+      ? {}
+      : {
+          devices: mapValues(devices, (resources) => ({
+            ids: mapValues(resources, idsOf),
+            setup: deviceSetup(resources),
+          })),
+        }),
   };
 }
 

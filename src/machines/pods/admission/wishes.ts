@@ -1,7 +1,8 @@
-/** What the containers of a pod are to have for themselves: whole CPUs, memory of chosen nodes. Pure. */
-import type { Pod } from '../../api/pod.ts';
+/** What the containers of a pod are to have for themselves: whole CPUs, memory of chosen nodes, devices. Pure. */
+import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { podContainers } from '../spec/qos.ts';
+import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { exclusiveCount } from './cpu-manager.ts';
 import { pinnedMemory } from './memory-manager.ts';
@@ -14,6 +15,8 @@ export interface ContainerWish {
   readonly cpus?: number;
   /** Bytes by resource (`memory`, `hugepages-2Mi`) that come from chosen nodes; absent: from anywhere. */
   readonly memory?: Readonly<Record<string, string>>;
+  /** Devices by resource, if a plugin has them; absent: none. */
+  readonly devices?: Readonly<Record<string, number>>;
 }
 
 /** In the order in which they begin, those that are to have something. */
@@ -22,14 +25,30 @@ export function containerWishes(pod: Pod, { admission }: Pick<NodeSettings, 'adm
   return podContainers(pod).flatMap((container) => {
     const cpus = exclusiveCount(pod, container);
     const memory = admission?.memoryManager === undefined ? null : pinnedMemory(pod, container);
-    if (cpus === 0 && memory === null) return [];
+    const devices = extendedResources(container);
+    const hasDevices = Object.keys(devices).length > 0;
+    if (cpus === 0 && memory === null && !hasDevices) return [];
     return [
       {
         container: container.name,
         isInit: inits.includes(container) && !isSidecar(container),
         ...(cpus === 0 ? {} : { cpus }),
         ...(memory === null ? {} : { memory }),
+        ...(hasDevices ? { devices } : {}),
       },
     ];
   });
 }
+
+/** Not of Kubernetes, but of some vendor: those that plugins may have. Upstream: IsExtendedResourceName. */
+export const isExtendedResource = (name: string): boolean =>
+  name.includes('/') && !name.includes('kubernetes.io/') && !name.startsWith('requests.');
+
+/** They are never overcommitted: the limit is the request. */
+const extendedResources = ({ resources }: Container): Readonly<Record<string, number>> =>
+  Object.fromEntries(
+    Object.entries(resources?.limits ?? {})
+      .filter(([name]) => isExtendedResource(name))
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, amount]) => [name, Number(wholeUnits(parseQuantity(amount)))]),
+  );

@@ -7,6 +7,7 @@
 import type { ContainerConfig, Image, KeyValue, LinuxContainerSecurityContext, Mount } from '../../api/cri.ts';
 import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { DeviceResponse } from '../../operations/devices.ts';
 import type { UserMapping } from '../../operations/users.ts';
 import type { SubPath } from '../../operations/volume.ts';
 import { waitingReasons } from '../../reasons.ts';
@@ -47,6 +48,8 @@ export interface ContainerConfigInput {
   readonly cpus?: string;
   /** The NUMA nodes that its memory comes from, `0,1`; empty: all. */
   readonly memoryNodes?: string;
+  /** What the plugins of its devices say that it needs; `null`: it has none. */
+  readonly devices?: DeviceResponse | null;
 }
 
 export type ContainerConfigResult =
@@ -72,7 +75,7 @@ const configError = (message: string): ContainerConfigResult => ({
 });
 
 function buildConfig(input: ContainerConfigInput): ContainerConfig {
-  const { pod, container, restartCount, node } = input;
+  const { pod, container, restartCount, node, devices = null } = input;
   const envs = environment(input);
   const variables = new Map(envs.map(({ key, value }) => [key, value]));
   const expanded = (words: readonly string[]): readonly string[] =>
@@ -85,10 +88,11 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     ...(command.length === 0 ? {} : { command }),
     ...(args.length === 0 ? {} : { args }),
     ...(container.workingDir === undefined ? {} : { working_dir: container.workingDir }),
-    envs,
+    envs: [...Object.entries(devices?.envs ?? {}).map(([key, value]) => ({ key, value })), ...envs],
     mounts: mounts(input, (name) => variables.get(name)),
     labels: { ...podLabels(pod), [CONTAINER_NAME_LABEL]: container.name },
-    annotations: containerAnnotations(pod, container, restartCount),
+    annotations: { ...devices?.annotations, ...containerAnnotations(pod, container, restartCount) },
+    ...deviceFields(devices),
     log_path: containerLogPath(container.name, restartCount),
     ...terminal(container),
     ...stopSignal(container),
@@ -105,6 +109,28 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     },
   };
 }
+
+const deviceMounts = (setup: DeviceResponse | null = null): readonly Mount[] =>
+  (setup?.mounts ?? []).map(({ containerPath, hostPath, readOnly }) => ({
+    container_path: containerPath,
+    host_path: hostPath,
+    ...(readOnly ? { readonly: true } : {}),
+  }));
+
+const deviceFields = (setup: DeviceResponse | null): Pick<ContainerConfig, 'devices' | 'CDI_devices'> => ({
+  ...(setup === null || setup.devices.length === 0
+    ? {}
+    : {
+        devices: setup.devices.map(({ containerPath, hostPath, permissions }) => ({
+          container_path: containerPath,
+          host_path: hostPath,
+          permissions,
+        })),
+      }),
+  ...(setup === null || setup.cdiDevices.length === 0
+    ? {}
+    : { CDI_devices: setup.cdiDevices.map((name) => ({ name })) }),
+});
 
 /** Only where the containers of the pod do not see each other's processes anyway. */
 function targeted(
@@ -128,6 +154,7 @@ function mounts(input: ContainerConfigInput, lookup: (name: string) => string | 
   const path = container.terminationMessagePath ?? DEFAULT_TERMINATION_MESSAGE_PATH;
   const messages: readonly Mount[] = path === '' ? [] : [{ container_path: path, host_path: input.terminationLogFile }];
   return [
+    ...deviceMounts(input.devices),
     ...volumeMounts({ pod, container, node, volumes: input.volumes, lookup, ...abilities(input) }),
     ...hosts,
     ...messages,
