@@ -1,0 +1,41 @@
+/** What today's verbs say of the journal of a node that a released version recorded. */
+import { join } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { replayCommand } from '../../src/bin/commands/replay.ts';
+import { criticalChain, describeChain, type Goal, goalOf } from '../../src/bin/insight/critical-chain.ts';
+import { startupTime } from '../../src/bin/insight/startup-time.ts';
+import { Story } from '../../src/bin/insight/story.ts';
+import { describeWhy, type Why, why } from '../../src/bin/insight/why.ts';
+import { readJournal } from '../../src/kernel/journal/index.ts';
+
+const JOURNAL = join(import.meta.dirname, '../golden/journals/v1/node');
+
+it('time, why and critical-chain tell what they told then', () => {
+  const story = new Story(readJournal(JOURNAL));
+  const times = { totalMs: 50, healthzMs: 37, synchronizingMs: 50 };
+  const firstPod = { name: 'default/web-node-1', runningMs: 597 };
+  expect(startupTime(story)).toMatchObject({ complete: true, incarnation: '000001', ...times, firstPod });
+  const container = why(story, 'pod/web/app', undefined) as Why;
+  expect(container.summary).toBe('default/web-node-1/app is Running');
+  expect(container.states).toMatchObject([{ actor: 'pod/web-node-1/app', state: 'running', sinceMs: 596 }]);
+  expect(describeWhy(container)).toContain('running\n      ← cri.startContainer answered\n');
+  const chain = describeChain(criticalChain(story, goalOf(story, 'pod/web') as Goal));
+  expect(chain).toMatch(/^pod default\/web-node-1 is Running after 597 ms, working \d+ ms/);
+  expect(chain).toContain('cri.startContainer answered');
+});
+
+it('replay says the same, or what differs and who recorded it', () => {
+  let said = '';
+  const write = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+    said += String(text);
+    return true;
+  });
+  onTestFinished(() => write.mockRestore());
+  const code = replayCommand([JOURNAL], { format: 'text' });
+  if (code === 0) expect(said).toMatch(/: same \(incarnation 000001; \d+ records/);
+  else {
+    expect(code).toBe(1);
+    expect(said).toMatch(/first difference at record \d+ of turn \d+: (different|missing|extra)\n/);
+    expect(said).toMatch(/recorded by Statelet 0\.1\.0 \(XState 5\.33\.3, Node v26\.10\.0\); this is Statelet /);
+  }
+});
