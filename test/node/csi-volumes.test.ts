@@ -1,0 +1,223 @@
+/**
+ * Volumes of a CSI driver in a real pod of a cluster: attached, staged and published by real calls and real mounts,
+ * over a crash of the agent, and gone without a trace. The test plays the controller that attaches.
+ */
+import { type Dirent, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { status } from '@grpc/grpc-js';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { systemCalls } from '../../src/actors/host/syscall.ts';
+import { mountsBelow } from '../../src/actors/volume/mounter.ts';
+import { attachmentName } from '../../src/machines/csi/policy.ts';
+import { needsMounts } from '../actors/volume/support.ts';
+import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
+import { type CsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';
+import { eventually, TestNode } from '../support/daemon.ts';
+import { type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { requirement } from '../support/require.ts';
+
+const DRIVER = 'csi.example.test';
+const UNIQUE = `kubernetes.io/csi/${DRIVER}^handle-1`;
+const CANARY = 'canary-91c40c7e-do-not-write-me';
+const STORAGE = 'storage.k8s.io/v1';
+
+let runtime: RuntimeInUse;
+let server: ApiServer;
+let node: TestNode;
+let driver: CsiDriver;
+
+async function listen(): Promise<void> {
+  const registry = join(node.rootDir, 'plugins_registry');
+  await eventually('the folder of plugins', () => existsSync(registry));
+  const own = join(node.rootDir, `plugins/${DRIVER}`);
+  mkdirSync(own, { recursive: true });
+  driver = await startCsiDriver({
+    socket: join(registry, `${DRIVER}-reg.sock`),
+    endpoint: join(own, 'csi.sock'),
+    capabilities: ['STAGE_UNSTAGE_VOLUME'],
+  });
+}
+
+async function boot(spec: object): Promise<void> {
+  server = await startApiServer({ tokenMinSeconds: 1 });
+  const endpoint = runtime.endpoint === undefined ? {} : { endpoint: runtime.endpoint };
+  node = new TestNode({ ...endpoint, flags: [`--kubeconfig=${await server.kubeconfig('system:node:node1')}`] });
+  server.create({ apiVersion: STORAGE, kind: 'CSIDriver', metadata: { name: DRIVER }, spec });
+  await node.start();
+  await listen();
+}
+
+function createClaim(csi: object = {}): void {
+  const source = { driver: DRIVER, volumeHandle: 'handle-1', volumeAttributes: { size: 'big' }, ...csi };
+  const create = (kind: string, name: string, more: object) =>
+    server.create({ apiVersion: 'v1', kind, metadata: { name }, ...more });
+  const accessModes = ['ReadWriteOnce'];
+  create('PersistentVolume', 'pv1', { spec: { capacity: { storage: '1Gi' }, accessModes, csi: source } });
+  create('PersistentVolumeClaim', 'data', { spec: { accessModes, volumeName: 'pv1' }, status: { phase: 'Bound' } });
+}
+
+const createPod = (name: string, volume: object) =>
+  server.create({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name },
+    spec: {
+      nodeName: 'node1',
+      terminationGracePeriodSeconds: 1,
+      automountServiceAccountToken: false,
+      volumes: [{ name: 'v', ...volume }],
+      containers: [
+        {
+          name: 'app',
+          image: runtime.image,
+          command: ['sh', '-c', "echo written > /data/it; trap 'exit 0' TERM; sleep 3600 & wait"],
+          volumeMounts: [{ name: 'v', mountPath: '/data' }],
+        },
+      ],
+    },
+  });
+const claim = { persistentVolumeClaim: { claimName: 'data' } };
+
+// oxlint-disable-next-line typescript/no-explicit-any -- objects of any kind
+const get = (apiVersion: string, resource: string, name: string, namespace?: string): any =>
+  server.store.get(apiVersion, resource, name, namespace);
+const pod = (name: string) => get('v1', 'pods', name, 'default');
+const running = (name: string) => eventually(`${name} runs`, () => pod(name)?.status?.phase === 'Running');
+const gone = async (name: string) => {
+  server.delete('v1', 'pods', name);
+  await eventually(`${name} is gone`, () => pod(name) === undefined);
+};
+const methods = () => driver.calls.map(({ method }) => method);
+const inUse = () => get('v1', 'nodes', 'node1')?.status?.volumesInUse ?? [];
+const messages = () => server.store.list('v1', 'events', 'default').map(({ message }) => String(message));
+const mounts = () => mountsBelow(node.rootDir);
+const target = (name: string, spec: string) =>
+  join(node.rootDir, `pods/${pod(name).metadata.uid}/volumes/kubernetes.io~csi/${spec}/mount`);
+const isSame = (incarnation: string[] = []) =>
+  expect(node.statelet('replay', node.journal, ...incarnation)).toMatchObject({ code: 0 });
+
+/** As the controller of the cluster does when the Node says that it uses the volume. */
+function attach(): void {
+  const name = attachmentName({ driver: DRIVER, handle: 'handle-1' }, 'node1');
+  const spec = { attacher: DRIVER, nodeName: 'node1', source: { persistentVolumeName: 'pv1' } };
+  server.create({ apiVersion: STORAGE, kind: 'VolumeAttachment', metadata: { name }, spec });
+  const attached = { attached: true, attachmentMetadata: { device: '/dev/x' } };
+  server.patch(
+    { apiVersion: STORAGE, resource: 'volumeattachments', name, subresource: 'status' },
+    { status: attached },
+  );
+  const volumesAttached = [{ name: UNIQUE, devicePath: '' }];
+  server.patch(
+    { apiVersion: 'v1', resource: 'nodes', name: 'node1', subresource: 'status' },
+    { status: { volumesAttached } },
+  );
+}
+
+function written(): string {
+  const entries: Dirent[] = readdirSync(node.directory, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  return files.map((path) => readFileSync(path, 'latin1')).join('\n');
+}
+
+for (const choice of runtimes) {
+  const { skip } = requirement('containerd', choice.unavailable);
+  describe.skipIf(skip || needsMounts)(`CSI volumes on ${choice.name}`, () => {
+    beforeAll(async () => {
+      runtime = await choice.start();
+    });
+    afterAll(() => runtime.close());
+    afterEach(async () => {
+      driver.fault = () => undefined;
+      if (!node.isRunning) await node.start();
+      for (const { metadata } of server.store.list('v1', 'pods')) server.delete('v1', 'pods', metadata.name);
+      await eventually('no pod is left', () => server.store.list('v1', 'pods').length === 0).catch(() => {});
+      driver.close();
+      for (const point of await mounts()) systemCalls()!.unmount(point);
+      await node.close();
+      await server.close();
+    });
+    cases();
+  });
+}
+
+function cases(): void {
+  test('a claim’s volume is attached, mounted and used, over a crash of the agent, and leaves nothing', async () => {
+    await boot({ attachRequired: true, podInfoOnMount: true });
+    createClaim({ nodePublishSecretRef: { name: 'key', namespace: 'default' } });
+    const stringData = { password: CANARY };
+    server.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'key', namespace: 'default' }, stringData });
+    createPod('web', claim);
+    await eventually('the Node lists the volume', () => inUse().includes(UNIQUE));
+    expect(methods()).toEqual([]);
+    attach();
+    await running('web');
+    const path = target('web', 'pv1');
+    expect(methods()).toEqual(['NodeStageVolume', 'NodePublishVolume']);
+    const [stage, publish] = driver.calls.map(({ request }) => request);
+    expect(stage).toMatchObject({ volume_id: 'handle-1', publish_context: { device: '/dev/x' }, secrets: {} });
+    expect(publish).toMatchObject({ target_path: path, secrets: { password: CANARY } });
+    expect(publish.volume_context).toMatchObject({ size: 'big', 'csi.storage.k8s.io/pod.name': 'web' });
+    expect((await mounts()).filter((point) => point === path)).toHaveLength(1);
+    if (runtime.endpoint) await eventually('the file', () => readFileSync(join(path, 'it'), 'utf8') === 'written\n');
+
+    await node.stop('SIGKILL');
+    await node.start();
+    await eventually('the agent knows it', () => node.log.includes('Registered CSI driver'));
+    await running('web');
+    expect(methods()).toHaveLength(2);
+
+    await gone('web');
+    expect(methods().slice(2)).toEqual(['NodeUnpublishVolume', 'NodeUnstageVolume']);
+    await eventually('the Node lists nothing', () => inUse().length === 0);
+    expect(await mounts()).toEqual([]);
+    expect(existsSync(path)).toBe(false);
+    expect(written()).not.toContain(CANARY);
+    await node.stop();
+    isSame();
+  });
+
+  test('a volume of the pod itself: its driver’s failures are the pod’s events, and end when it heals', async () => {
+    await boot({ attachRequired: false, volumeLifecycleModes: ['Ephemeral'], tokenRequests: [{ audience: 'vault' }] });
+    driver.fault = ({ method }) =>
+      method === 'NodePublishVolume' ? { code: status.INTERNAL, details: 'no such secret' } : undefined;
+    createPod('own', { csi: { driver: DRIVER, volumeAttributes: { a: 'b' } } });
+    const event = 'MountVolume.SetUp failed for volume "v" : rpc error: code = Internal desc = no such secret';
+    await eventually('the event', () => messages().includes(event));
+    expect(existsSync(target('own', 'v'))).toBe(false);
+    driver.fault = () => undefined;
+    await running('own');
+    const { request } = driver.calls.at(-1)!;
+    const tokens = JSON.parse(request.volume_context['csi.storage.k8s.io/serviceAccount.tokens']);
+    expect(tokens).toEqual({ vault: { token: expect.stringMatching(/^ey/), expirationTimestamp: expect.any(String) } });
+    expect(written()).not.toContain(tokens.vault.token);
+    await gone('own');
+    expect(methods().at(-1)).toBe('NodeUnpublishVolume');
+    await node.stop();
+    isSame();
+  });
+
+  test('a pod that goes while the agent is away is taken away by the next one, though its driver cannot at first', async () => {
+    await boot({ attachRequired: false });
+    createClaim();
+    createPod('web', claim);
+    await running('web');
+    await node.stop('SIGKILL');
+    server.delete('v1', 'pods', 'web', 'default', 0);
+    driver.fault = ({ method }) =>
+      method === 'NodeUnpublishVolume' ? { code: status.UNAVAILABLE, details: 'not yet' } : undefined;
+    await node.start();
+    await eventually('it is tried', () => node.log.includes('UnmountVolume.TearDown failed'));
+    createPod('other', { emptyDir: {} });
+    await running('other');
+    expect(await mounts()).not.toEqual([]);
+    driver.fault = () => undefined;
+    await eventually('nothing is mounted', async () => (await mounts()).length === 0);
+    expect(methods().slice(-1)).toEqual(['NodeUnstageVolume']);
+    await eventually(
+      'no record is left',
+      () => readdirSync(join(node.rootDir, `plugins/kubernetes.io/csi/${DRIVER}`)).length === 0,
+    );
+    await node.stop();
+    isSame();
+  });
+}
