@@ -1,7 +1,9 @@
 /** Logs of containers: following over rotation to the end, odd lines, and where the last lines begin. */
+import { createHash } from 'node:crypto';
 import { appendFileSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { containerLog, type LogOptions } from '../../../src/actors/server/logs/container-log.ts';
@@ -47,6 +49,31 @@ describe('following', () => {
     isRunning = false;
     await reading;
     expect(seen.at(-1)).toBe('last words\n');
+  });
+
+  test('gives a hundred MiB whole while they are written and rotated', { timeout: 60_000 }, async () => {
+    writeFileSync(path, '');
+    let isRunning = true;
+    const got = createHash('sha256');
+    const reading = (async () => {
+      const log = containerLog(path, ALL, { signal: new AbortController().signal, isRunning: () => isRunning });
+      for await (const chunk of log) got.update(chunk);
+    })();
+    const sent = createHash('sha256');
+    for (let mib = 0; mib < 100; mib++) {
+      const lines = Array.from({ length: 1_024 }, (_, nth) => `${mib}/${nth} `.padEnd(1_023, 'l'));
+      for (const text of lines) sent.update(`${text}\n`);
+      appendFileSync(path, lines.map((text) => line(text)).join(''));
+      if (mib % 25 === 24) {
+        renameSync(path, `${path}.${mib}`);
+        writeFileSync(path, '');
+        // The runtime rotates again only after its next period.
+        await pause(1_500);
+      }
+    }
+    isRunning = false;
+    await reading;
+    expect(got.digest('hex')).toBe(sent.digest('hex'));
   });
 
   test('ends when nobody follows any more', { timeout: 10_000 }, async () => {
