@@ -10,6 +10,7 @@
  *   U2 every write names the uid that it is meant for: a namesake is never touched.
  *   U3 the object is deleted only when it is being deleted, has a terminal phase, and the node has nothing of it left.
  *   U4 what somebody else wrote over the pod's own fields is written back.
+ *   U5 what the API server took but did not keep (a field that is newer than it, or behind a gate) is not asked for again.
  */
 import { now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
 import type { PodStatus } from '../api/pod.ts';
@@ -33,6 +34,10 @@ interface Context extends PodRef {
   readonly stage: PodStage;
   readonly isReclaimed: boolean;
   readonly seen: SeenPod | null;
+  /** The patch that was left over when the last one was taken, as text; `''`: the API server kept everything. */
+  readonly unkept: string;
+  /** While a patch is under way: is it older than `own`? */
+  readonly isOutdated: boolean;
   /** The uid of the object that was deleted for good; it may stay for its finalizers. */
   readonly deletedUid: string;
   /** Since when there is something to write; `null`: there is nothing. */
@@ -45,7 +50,7 @@ const s = setup({
   types: { input: {} as PublisherInput, context: {} as Context, events: {} as StatusMessage | Ended },
   actors: pick(kubeOperations, 'kube.patch', 'kube.delete'),
   guards: {
-    hasPatch: ({ context }) => patchOf(context) !== null,
+    hasPatch: ({ context }) => !['', context.unkept].includes(patchText(context)),
     mayDelete: ({ context: { own, seen, stage, isReclaimed, deletedUid } }) =>
       seen !== null &&
       !seen.isMirror &&
@@ -66,6 +71,11 @@ const s = setup({
 
 const patchOf = ({ own, seen, stage }: Context) =>
   own === null || seen === null ? null : statusPatch(own, seen, stage);
+
+const patchText = (context: Context): string => {
+  const patch = patchOf(context);
+  return patch === null ? '' : JSON.stringify(patch);
+};
 
 const dueMs = ({ own, seen, stage, sinceMs }: Context): number =>
   (sinceMs ?? 0) + (own === null || seen === null ? 0 : PATIENCE_MS[urgencyOf(own, seen, stage)]);
@@ -111,7 +121,9 @@ const noteWritten = s.assign(({ context, event }) => {
     isDeleting: metadata.deletionTimestamp !== undefined,
     status: status ?? {},
   };
-  return { seen: newest(context.seen, answer), sinceMs: null, failures: 0 };
+  const seen = newest(context.seen, answer);
+  const unkept = context.isOutdated ? '' : patchText({ ...context, seen });
+  return { seen, unkept, sinceMs: null, failures: 0 };
 });
 
 const noteFailure = s.assign((args) => {
@@ -141,6 +153,8 @@ export const statusPublisherMachine = s.createMachine({
     stage: 'sync',
     isReclaimed: false,
     seen: null,
+    unkept: '',
+    isOutdated: false,
     deletedUid: '',
     sinceMs: null,
     failures: 0,
@@ -178,6 +192,8 @@ export const statusPublisherMachine = s.createMachine({
       },
     },
     patching: {
+      entry: s.assign({ isOutdated: false }),
+      on: { 'status.changed': { actions: [take, s.assign({ isOutdated: true })] } },
       invoke: {
         id: 'patch',
         src: 'kube.patch',
