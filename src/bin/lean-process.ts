@@ -7,8 +7,8 @@
  */
 
 /**
- * A small nursery, for turns are short and few of their values outlive them; one thread that collects; and nothing to be
- * gained by collecting the old before the program is loaded, all of which stays.
+ * A small nursery, for turns are short and few of their values outlive them; one thread that collects; and nothing to
+ * be gained by collecting the old before the program is loaded, all of which stays.
  */
 const V8_FLAGS = [
   '--max-semi-space-size=2',

@@ -19,7 +19,7 @@ const PERSISTENT = 'Persistent';
 const EPHEMERAL = 'Ephemeral';
 
 /** Both of a volume's folders have the record and, under this name, the mount. */
-export const TARGET = 'mount';
+const TARGET = 'mount';
 const STAGING_TARGET = 'globalmount';
 
 // ---- names ----------------------------------------------------------------------------------------------------------

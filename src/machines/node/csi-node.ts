@@ -6,7 +6,9 @@
  * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
  * Tells: `nodeStatus` why storage is not usable, and that it is; the plugin manager which drivers are written, and
  * which cannot be.
- * Invariants: C1 it never gives up, and never asks twice at once for what the server does not take. C2 an entry of a driver is written before pods may use that driver.
+ * Invariants:
+ *   C1 it never gives up, and never asks twice at once for what the server does not take.
+ *   C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 import type { Json } from '../../kernel/json.ts';

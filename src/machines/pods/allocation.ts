@@ -325,7 +325,9 @@ export const allocationMachine = s.createMachine({
     'devices.preferred': { actions: hearPlugins },
     'devices.allocated': { actions: hearPlugins },
     'devices.refused': { actions: hearPlugins },
-    'devices.changed': { actions: s.assign(({ event }) => (event.type === 'devices.changed' ? { devices: event.devices } : {})) },
+    'devices.changed': {
+      actions: s.assign(({ event }) => (event.type === 'devices.changed' ? { devices: event.devices } : {})),
+    },
     'devices.heldWanted': {
       actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),
     },
