@@ -112,6 +112,19 @@ test('a terminal is one: it has a size, a name, and Ctrl-C', async () => {
   expect(channels[3]).toContain('exit code 4');
 });
 
+test('thousands of sizes, and what is no size, leave the last one that was', async () => {
+  const client = main.connect(`${commandOf('sh', '-c', 'read go; stty size')}&input=1&output=1&tty=1`, V5);
+  const collected = main.collect(client);
+  await once(client, 'open');
+  for (let nth = 0; nth < 5_000; nth++) client.send(Buffer.from(`\x04{"Width":${nth},"Height":${nth % 70}}`));
+  for (const odd of ['', '{', 'null', '{"Width":-1,"Height":1e9}', '{"Width":"x"}', 'x'.repeat(70_000)]) {
+    client.send(Buffer.from(`\x04${odd}`));
+  }
+  client.send(Buffer.from('\x04{"Width":81,"Height":41}'));
+  client.send(Buffer.from('\0\r'));
+  expect((await collected).channels[1]).toMatch(/41 81\r\n$/);
+});
+
 test('a hundred MiB come whole', async () => {
   const client = main.connect(`${commandOf('dd', 'if=/dev/zero', 'bs=1M', 'count=100')}&output=1`, V5);
   const hash = createHash('sha256');

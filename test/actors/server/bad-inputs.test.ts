@@ -8,6 +8,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HEADER_MAX_BYTES } from '../../../src/actors/server/http/api-server.ts';
 import { targetOf } from '../../../src/actors/server/http/target.ts';
+import { CONNECTIONS_MAX } from '../../../src/actors/server/tls/listener.ts';
 import { Authority } from '../../fakes/api-server/pki.ts';
 import { connect, exchange, exchangeRaw, headerOf, parseReply } from './exchange.ts';
 import { GoldenNode } from './golden-node.ts';
@@ -235,6 +236,20 @@ describe('too much', () => {
     const { sent, answer } = await flood(socket, `10000\r\n${'a'.repeat(65_536)}\r\n`, 200_000_000);
     expect(answer).toMatch(/^HTTP\/1\.1 405 Method Not Allowed\r\n/);
     expect(sent).toBeLessThan(20_000_000);
+  });
+
+  test('more connections than there may be are closed at once, and make room again', { timeout: 60_000 }, async () => {
+    const sockets: Socket[] = [];
+    let closed = 0;
+    for (let nth = 0; nth < CONNECTIONS_MAX + 50; nth++) {
+      const socket = await connect({ port: secure, isPlain: true });
+      socket.on('error', () => {}).once('close', () => closed++);
+      sockets.push(socket);
+    }
+    // Those that are let in may say who they are for a while: `HANDSHAKE_TIMEOUT_MS`.
+    await expect.poll(() => closed, { timeout: 5_000 }).toBeGreaterThanOrEqual(50);
+    for (const socket of sockets) socket.destroy();
+    await expect.poll(isAlive, { timeout: 5_000 }).toBe(true);
   });
 
   test('HTTP/2 is refused before any stream of it', async () => {

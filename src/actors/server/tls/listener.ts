@@ -14,7 +14,7 @@ import { protocolOf, type TlsOptions } from './protocol.ts';
 /** From connecting to the end of the handshake. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** Connections at once: many times what an API server, a scraper and people need, and few enough for a small node. */
-const CONNECTIONS_MAX = 2_000;
+export const CONNECTIONS_MAX = 2_000;
 const TLS_HANDSHAKE = 0x16;
 const PLAIN_ANSWER = 'HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n';
 
