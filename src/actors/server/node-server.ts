@@ -67,7 +67,8 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   const view = new KernelView();
   const recorder = new Recorder({ journalBytes: () => bytesBelow(journalDir) });
   const measurements = {
-    summary: (asked: { readonly onlyCpuAndMemory: boolean }) => stats.summary(view.statsPlace(), asked),
+    summary: (asked: { readonly onlyCpuAndMemory: boolean }) =>
+      stats.summary(view.statsPlace(), { ...asked, claims: view.claims() }),
     cgroups: () => stats.cgroups(view.statsPlace()),
     disks: () => stats.disks(),
     levels: () => stats.levels(),

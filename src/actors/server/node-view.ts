@@ -16,6 +16,7 @@ import { allocatableCpus, type ExclusiveCpus } from '../../machines/pods/admissi
 import type { PodContext } from '../../machines/pods/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/types.ts';
+import type { ClaimPlaces } from '../stats/claim-stats.ts';
 import { SyncLoopCheck } from './sync-loop-check.ts';
 
 /** A pod of this node: wanted, or only found in the runtime. */
@@ -34,8 +35,6 @@ export interface NodePod {
   /** By volume that is set up, the claim behind it and where it lies. Absent: none. */
   readonly claims?: ClaimPlaces;
 }
-
-export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; readonly path: string }>>;
 
 /** By name of a check, why it fails, or `null` while all is well. */
 export type Checks = Readonly<Record<string, () => string | null>>;
@@ -128,6 +127,11 @@ export class KernelView implements NodeView {
     const { settings } = this.root;
     if (!settings) throw new Error('the node has not started yet: ask again in a moment');
     return statsPlace(settings);
+  }
+
+  /** By pod, the volumes that are for claims. */
+  claims(): Readonly<Record<string, ClaimPlaces>> {
+    return Object.fromEntries(this.pods().flatMap(({ uid, claims }) => (claims === undefined ? [] : [[uid, claims]])));
   }
 
   rootDir(): string | null {

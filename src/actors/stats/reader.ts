@@ -10,6 +10,7 @@ import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/node/stats-node.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
 import { readUsage } from './cgroup-usage.ts';
+import { type ClaimPlaces, claimStats } from './claim-stats.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { type Hierarchy, hierarchyOf } from './hierarchy.ts';
 import {
@@ -51,8 +52,8 @@ export interface StatsOptions {
 
 export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
-  /** By pod uid and volume, the claim that it was made for. */
-  readonly claims?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** By pod uid. */
+  readonly claims?: Readonly<Record<string, ClaimPlaces>>;
   readonly signal?: AbortSignal;
 }
 
@@ -314,14 +315,18 @@ export class StatsReader {
         }),
       };
     });
-    const claims = options.claims?.[stats.podRef.uid] ?? {};
-    const volume = volumes.map(
-      ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
-        name,
-        ...(claims[name] === undefined ? {} : { pvcRef: { name: claims[name], namespace: stats.podRef.namespace } }),
-        ...partStats(fileSystem, used, inodesUsed, atMs),
-      }),
-    );
+    const places = options.claims?.[stats.podRef.uid] ?? {};
+    const isOfClaim = ({ plugin, name }: { readonly plugin: string; readonly name: string }): boolean =>
+      Object.values(places).some(({ path }) => `${path}/`.includes(`/volumes/${plugin}/${name}/`));
+    const own = volumes
+      .filter((each) => !isOfClaim(each))
+      .map(
+        ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
+          name,
+          ...partStats(fileSystem, used, inodesUsed, atMs),
+        }),
+      );
+    const volume = [...own, ...(await claimStats(stats.podRef.namespace, places, atMs))];
     const ephemeral = sumOfFolders([
       ...containers.map(({ rootfs }) => ({ used: rootfs?.usedBytes ?? 0n, inodes: rootfs?.inodesUsed ?? 0n })),
       ...volumes.filter(({ isEphemeral }) => isEphemeral).map((each) => ({ used: each.used, inodes: each.inodesUsed })),

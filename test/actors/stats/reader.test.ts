@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
@@ -42,7 +42,13 @@ const runtime = (mountpoint: string, stats: Partial<ContainerStats> = {}): Runti
     return answers[name];
   }) as unknown as RuntimeCall;
 
-async function node(machine: MachineName, options: { podsCgroup?: string; stats?: Partial<ContainerStats> } = {}) {
+interface NodeOptions {
+  readonly podsCgroup?: string;
+  readonly stats?: Partial<ContainerStats>;
+  readonly now?: () => number;
+}
+
+async function node(machine: MachineName, options: NodeOptions = {}) {
   const root = await machineFiles(machine);
   joinNetwork(root, 'self', '1');
   joinNetwork(root, 4241, '2');
@@ -58,7 +64,7 @@ async function node(machine: MachineName, options: { podsCgroup?: string; stats?
   const podsCgroup = options.podsCgroup ?? (machine === 'cgroup-v1' ? '/kubepods' : '/kubepods.slice');
   const systemCgroups = { kubelet: '', runtime: '', misc: '' };
   const place = { nodeName: 'n', rootDir, podLogsDir: join(rootDir, 'logs'), podsCgroup, systemCgroups };
-  const reader = new StatsReader({ root, call: runtime(rootDir, options.stats), now: () => NOW });
+  const reader = new StatsReader({ root, call: runtime(rootDir, options.stats), now: options.now ?? (() => NOW) });
   return { reader, place, volumes };
 }
 
@@ -88,7 +94,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
 
   test('tells of a pod its cgroup, its network, its processes and its volumes', async () => {
     const { reader, place } = await node(machine);
-    const [pod] = (await reader.summary(place, { claims: { [UID]: { cache: 'claim' } } })).pods;
+    const [pod] = (await reader.summary(place)).pods;
     expect(pod).toMatchObject({
       cpu: { usageCoreNanoSeconds: 8_000_000_000n, psi: { some: {}, full: {} } },
       memory: { workingSetBytes: 40_000_000n },
@@ -97,15 +103,28 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     });
     expect(pod?.memory).not.toHaveProperty('availableBytes');
     expect(pod?.network?.interfaces).toHaveLength(1);
-    const names = pod?.volume?.map(({ name, pvcRef }) => [name, pvcRef?.name]);
-    expect(names?.sort()).toEqual([
-      ['cache', 'claim'],
-      ['key', undefined],
-    ]);
+    expect(pod?.volume?.map(({ name }) => name).toSorted()).toEqual(['cache', 'key']);
     const cache = pod!.volume!.find(({ name }) => name === 'cache')!;
     const logs = pod!.containers[0]!.logs!.usedBytes!;
     // A secret lies in memory on a real node: it is not the disk's.
     expect(pod!['ephemeral-storage']!.usedBytes).toBe(cache.usedBytes! + logs + 4_096n);
+  });
+
+  test('tells of claims how full what they are bound to is, wherever that lies, and nothing of what is gone', async () => {
+    const { reader, place, volumes } = await node(machine);
+    const mounted = join(volumes, 'kubernetes.io~csi/pvc-1/mount');
+    mkdirSync(mounted, { recursive: true });
+    const claims = {
+      data: { claim: 'of-driver', path: mounted },
+      host: { claim: 'of-host', path: place.rootDir },
+      lost: { claim: 'lost', path: join(place.rootDir, 'lost') },
+    };
+    const [pod] = (await reader.summary(place, { claims: { [UID]: claims } })).pods;
+    const named = Object.fromEntries(pod!.volume!.map(({ name, pvcRef }) => [name, pvcRef]));
+    const pvc = (name: string) => ({ name, namespace: 'ns' });
+    expect(named).toEqual({ cache: undefined, key: undefined, data: pvc('of-driver'), host: pvc('of-host') });
+    const data = pod!.volume!.find(({ name }) => name === 'data')!;
+    expect(data.usedBytes! + data.availableBytes!).toBeLessThanOrEqual(data.capacityBytes!);
   });
 
   test('tells of the node its memory, its processes and the cgroup of all pods', async () => {
@@ -182,4 +201,26 @@ test('counters beyond the safe range of a number keep every digit in JSON', () =
   expect(statsText({ usageCoreNanoSeconds: 18_446_744_073_709_551_615n, avg10: 1.5 })).toBe(
     '{"usageCoreNanoSeconds":18446744073709551615,"avg10":1.5}',
   );
+});
+
+/** Paths to all values, those of lists together. */
+function leaves(value: unknown, path = ''): readonly string[] {
+  if (typeof value !== 'object' || value === null) return [path];
+  if (Array.isArray(value)) return value.flatMap((each) => leaves(each, `${path}[]`));
+  return Object.entries(value).flatMap(([key, each]) => leaves(each, `${path}.${key}`));
+}
+
+test.each([
+  ['full', false],
+  ['only_cpu_and_memory', true],
+] as const)('everything that was recorded of a kubelet is there: %s', async (name, onlyCpuAndMemory) => {
+  const recorded = JSON.parse(readFileSync(new URL('../../golden/http/stats-summary.json', import.meta.url), 'utf8'));
+  const { reader, place } = await node('cgroup-v1', { now: Date.now });
+  const limit = join(reader.root, 'sys/fs/cgroup/memory/kubepods/besteffort', `pod${UID}`, 'memory.limit_in_bytes');
+  writeFileSync(limit, '90000000\n');
+  const summary = await reader.summary(place, { onlyCpuAndMemory });
+  const here = new Set(leaves(JSON.parse(statsText(summary, 1))));
+  const wanted = [...new Set(leaves((recorded as Record<string, unknown>)[name]))];
+  expect(wanted.length).toBeGreaterThan(80);
+  expect(wanted.filter((path) => !here.has(path))).toEqual([]);
 });

@@ -107,7 +107,8 @@ export class Recorder {
     this.#turns.observe(tookMs / MS_PER_SECOND);
     for (const record of records) {
       const request = record.k === 'result' || record.k === 'cancel' ? this.#underWay.get(record.id) : undefined;
-      for (const projection of this.#projections) projection.on(record, { kernel, request, turnMs: tookMs });
+      const seen = { kernel, request, turnMs: tookMs };
+      for (const projection of this.#projections) projection.on(record, seen);
       this.#counters.records.inc({ kind: record.k });
       if (record.k === 'effect') this.#requested(record, kernel.now);
       else if (record.k === 'result') this.#settled(record, kernel.now);

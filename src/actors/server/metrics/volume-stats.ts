@@ -3,8 +3,8 @@
  * or does not answer says nothing.
  */
 import type { Histogram, Registry } from 'prom-client';
-import { withStranger } from '../../host/strangers.ts';
-import { type FileSystemUsage, fileSystemUsage } from '../../stats/disk-usage.ts';
+import { claimUsage } from '../../stats/claim-stats.ts';
+import type { FileSystemUsage } from '../../stats/disk-usage.ts';
 import type { NodePod } from '../node-view.ts';
 import { type Family, gaugeOf, type Sample } from './family.ts';
 import { histogram } from './instruments.ts';
@@ -29,7 +29,7 @@ export async function volumeStats(pods: readonly NodePod[]): Promise<Family[]> {
   const measured = await Promise.all(
     [...claims.values()].map(async ({ labels, path }) => ({
       labels,
-      usage: await withStranger(path, () => fileSystemUsage(path)).catch(() => null),
+      usage: await claimUsage(path),
     })),
   );
   return FAMILIES.map(([name, help, read]) =>
