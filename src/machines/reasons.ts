@@ -171,6 +171,12 @@ export const podEvents = {
     warning('FailedPodSandBoxStatus', `Unable to get pod sandbox status: ${error}`),
   failedMount: (volume: string, error: string, step = 'MountVolume.SetUp'): EventText =>
     warning('FailedMount', `${step} failed for volume "${volume}" : ${error}`),
+  unmountedVolumes: (unmounted: readonly string[], unattached: readonly string[]): EventText =>
+    warning(
+      'FailedMount',
+      `Unable to attach or mount volumes: unmounted volumes=${list(unmounted)}, ` +
+        `unattached volumes=${list(unattached)}, failed to process volumes=[]: context deadline exceeded`,
+    ),
   failedMakeDirectories: (error: string): EventText => warning('Failed', `error making pod data directories: ${error}`),
   failedCreatePodContainer: (uid: string, error: string): EventText =>
     warning(

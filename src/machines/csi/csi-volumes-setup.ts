@@ -7,6 +7,7 @@ import type { Ended } from '../pods/messages.ts';
 import { csiDeviceMachine } from './device.ts';
 import type {
   CSIDriverNews,
+  CSIOverdue,
   CSIPod,
   CSIReleased,
   CSIVolume,
@@ -71,6 +72,7 @@ export interface Context extends CSIVolumesInput {
 
 export type Event =
   | CSIDriverNews
+  | CSIOverdue
   | CSIReleased
   | CSIWanted
   | DeviceReport
@@ -136,6 +138,19 @@ export function isTaken(context: Context, { uid, volume }: Mount): boolean {
   if (!isForOnePod(volume)) return false;
   const key = deviceKey(volume);
   return usersOf(context, key)[0]?.uid !== uid || isFoundElsewhere(context, key, uid);
+}
+
+/** Names of a pod's volumes that are not published, and of those that are not attached. */
+export function missingVolumes(context: Context, uid: string) {
+  const isPublished = (volume: CSIVolume) =>
+    context.mounts.some((mount) => mount.uid === uid && mount.volume.spec === volume.spec && mount.isPublished);
+  const isAttached = (volume: CSIVolume) =>
+    volume.isEphemeral ||
+    !isAttachable(driverOf(context, volume.driver)) ||
+    context.node.attached.includes(uniqueName(deviceKey(volume)));
+  const unmounted = (context.pods[uid]?.volumes ?? []).filter((volume) => !isPublished(volume));
+  const names = (volumes: readonly CSIVolume[]) => volumes.map(({ name }) => name).toSorted();
+  return { unmounted: names(unmounted), unattached: names(unmounted.filter((volume) => !isAttached(volume))) };
 }
 
 /** Keys of the devices that somebody uses, or may use still. */

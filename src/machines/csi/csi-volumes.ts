@@ -3,7 +3,7 @@
  *
  * Decides: which volumes begin, which devices are staged and unstaged, who of several pods has a volume for one pod.
  * Owns: which drivers listen and what the cluster says of them; who wants what; what earlier agents left on disk.
- * Hears: `csi.wanted`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of `pluginManager`;
+ * Hears: `csi.wanted`, `csi.overdue`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of `pluginManager`;
  *   `node.volumes` of `nodeStatus`; the reports of its actors.
  * Asks: `csi.inventory` once; the CSIDriver objects by a reflector, from the first volume on.
  * Tells: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which
@@ -20,7 +20,9 @@ import { line, type PlainError, to } from '../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../api/storage.ts';
 import type { CSIInventory } from '../operations/csi.ts';
 import type { KubeObject } from '../operations/kube.ts';
-import { type Context, type Event, csiVolumesSetup as s } from './csi-volumes-setup.ts';
+import { eventRecorded } from '../pods/messages.ts';
+import { podEvents } from '../reasons.ts';
+import { type Context, type Event, missingVolumes, csiVolumesSetup as s } from './csi-volumes-setup.ts';
 import type { CSIReport } from './messages.ts';
 import { reconcile, tellMounted, tellUsers } from './reconcile.ts';
 
@@ -54,6 +56,15 @@ const takeWanted = news(({ pods }, event) => {
 /** Who asks again may have lost what it was told. */
 const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type === 'csi.wanted') tellMounted(enqueue, context, event.pod.uid);
+});
+
+const tellOverdue = s.enqueueActions(({ context, event, enqueue }) => {
+  const pod = event.type === 'csi.overdue' ? context.pods[event.uid]?.pod : null;
+  if (!pod) return;
+  const { serviceAccount: _, ...ref } = pod;
+  const { unmounted, unattached } = missingVolumes(context, pod.uid);
+  const text = podEvents.unmountedVolumes(unmounted, unattached);
+  if (unmounted.length > 0) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 });
 
 const takeReleased = news(({ pods }, event) => {
@@ -156,6 +167,7 @@ export const csiVolumesMachine = s.createMachine({
   entry: start,
   on: {
     'csi.wanted': { actions: [takeWanted, answerWanted] },
+    'csi.overdue': { actions: tellOverdue },
     'csi.released': { actions: takeReleased },
     'csi.driverListening': { actions: takeEndpoint },
     'csi.driverGone': { actions: takeEndpoint },

@@ -37,6 +37,12 @@ export interface CSIWanted {
   readonly volumes: readonly CSIVolume[];
 }
 
+/** A pod has waited for its volumes for long: its user is told for which. */
+export interface CSIOverdue {
+  readonly type: 'csi.overdue';
+  readonly uid: string;
+}
+
 /** Nothing of the pod runs any more: its volumes are to be unpublished, whoever published them. */
 export interface CSIReleased {
   readonly type: 'csi.released';

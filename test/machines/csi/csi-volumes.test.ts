@@ -150,6 +150,19 @@ describe('a volume that must be attached', () => {
     expect(node.events()).toEqual([]);
   });
 
+  it('is named when its pod has waited for long', () => {
+    boot({ spec: null });
+    node.want('u1', volumeOf());
+    node.tell({ type: 'csi.overdue', uid: 'u1' });
+    const text = (unattached: string) =>
+      `Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[${unattached}], ` +
+      'failed to process volumes=[]: context deadline exceeded';
+    expect(node.events()).toEqual([text('data')]);
+    node.tell(listed({ attached: [NAME] }));
+    node.tell({ type: 'csi.overdue', uid: 'u1' });
+    expect(node.events().at(-1)).toBe(text(''));
+  });
+
   it('says why it cannot be attached', () => {
     boot({ spec: {} });
     node.knobs.attachment = attached({ attached: false, attachError: { message: 'no such disk' } });

@@ -13,7 +13,7 @@
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */
 import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
-import type { CSIReport, CSIWanted } from '../../csi/messages.ts';
+import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
 import type { VolumeFailure } from '../../operations/volume.ts';
 import { volumeOperations } from '../../operations/volume.ts';
 import { podEvents } from '../../reasons.ts';
@@ -24,6 +24,8 @@ import type { VolumePlan } from './plan.ts';
 /** Upstream's bounds of the back-off of one volume's operation. */
 const RETRY_BASE_MS = 500;
 const RETRY_MAX_MS = 122_000;
+/** As long as upstream waits for volumes before it says so. */
+const OVERDUE_MS = 123_000;
 
 export interface VolumesInput {
   readonly ref: ObjectReference;
@@ -85,6 +87,10 @@ const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }
   enqueue.sendTo(to('csiVolumes'), wanted);
 });
 
+const sayOverdue = s.enqueueActions(({ context, enqueue }) => {
+  enqueue.sendTo(to('csiVolumes'), { type: 'csi.overdue', uid: context.ref.uid } satisfies CSIOverdue);
+});
+
 const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
 
 const reportFailures = s.enqueueActions((args) => {
@@ -136,7 +142,10 @@ export const volumesMachine = s.createMachine({
     /** Something failed: waits, then tries everything again. */
     backingOff: { after: { wait: 'deciding' } },
     /** Waits for the drivers, if there are any: each volume is tried by an actor of its own. */
-    publishing: { always: { guard: 'isPublished', target: 'mounted' } },
+    publishing: {
+      always: { guard: 'isPublished', target: 'mounted' },
+      after: { [OVERDUE_MS]: { target: 'publishing', reenter: true, actions: sayOverdue } },
+    },
     /** Waits for a change. */
     mounted: { entry: 'tellMounted' },
   },

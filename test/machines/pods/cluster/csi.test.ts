@@ -1,0 +1,170 @@
+/** Pods and the volumes behind their claims, with the drivers' side of the node: what is waited for, refused and ended. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { type ClusterNode, clusterNode } from './support.ts';
+
+const DRIVER = 'csi.example.test';
+let cluster: ClusterNode;
+
+afterEach(() => cluster.node.assertReplays());
+
+const say = (id: string, event: object) => cluster.node.kernel.dispatch(`kubelet/${id}`, event as never, 'test');
+
+function booted({ listens = true } = {}): ClusterNode {
+  cluster = clusterNode();
+  const { node, kube } = cluster;
+  const spec = { attachRequired: false, volumeLifecycleModes: ['Persistent', 'Ephemeral'] };
+  kube.create({ apiVersion: 'storage.k8s.io/v1', kind: 'CSIDriver', metadata: { name: DRIVER }, spec });
+  node.boot().run(500);
+  if (listens) listen();
+  return cluster;
+}
+const listen = () => say('csiVolumes', { type: 'csi.driverListening', name: DRIVER, endpoint: '/csi.sock' });
+
+function createClaim(spec: object = {}, metadata: object = {}, name = 'data'): void {
+  const { kube } = cluster;
+  const source = { csi: { driver: DRIVER, volumeHandle: 'h1' }, accessModes: ['ReadWriteOnce'] };
+  const [volume, claim] = ['PersistentVolume', 'PersistentVolumeClaim'];
+  kube.create({ apiVersion: 'v1', kind: volume, metadata: { name: 'pv1' }, spec: { ...source, ...spec } });
+  const bound = { spec: { volumeName: 'pv1' }, status: { phase: 'Bound' } };
+  kube.create({ apiVersion: 'v1', kind: claim, metadata: { name, ...metadata }, ...bound });
+}
+
+const mounting = (volume: object, container: object = { volumeMounts: [{ name: 'v', mountPath: '/data' }] }) => ({
+  volumes: [{ name: 'v', ...volume }],
+  containers: [{ name: 'app', image: 'app:1', ...container }],
+});
+const claimed = { persistentVolumeClaim: { claimName: 'data' } };
+const isRunning = (name: string) => () => cluster.kube.pod(name)?.status?.phase === 'Running';
+const messages = () => cluster.node.events();
+const sandboxes = () => cluster.node.world.runtime.sandboxes.size;
+
+describe('a pod with a volume of a CSI driver', () => {
+  it('begins when it is published, sees it, and is gone when it is not any more', () => {
+    const { node, kube } = booted({ listens: false });
+    createClaim();
+    const { uid } = kube.createPod('web', mounting(claimed)).metadata;
+    node.run(5_000);
+    expect(sandboxes()).toBe(0);
+    listen();
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.world.csi.calls).toEqual(['stage h1', 'publish h1']);
+    const path = `/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~csi/pv1/mount`;
+    const created = node.sink.records.flatMap((record) =>
+      record.k === 'effect' && record.name === 'cri.createContainer' ? [JSON.stringify(record.input)] : [],
+    );
+    expect(created[0]).toContain(`"host_path":"${path}"`);
+    kube.delete('pods', 'web');
+    node.until('gone', () => kube.pod('web') === undefined, 60_000);
+    expect(node.world.csi.calls.slice(2)).toEqual(['unpublish h1', 'unstage h1']);
+  });
+
+  it('keeps it while the agent is replaced, whatever crashes', () => {
+    const { node, kube } = booted();
+    createClaim();
+    kube.createPod('web', mounting(claimed));
+    node.until('Running', isRunning('web'), 10_000);
+    const uid = kube.pod('web').metadata.uid as string;
+    for (const address of ['csiVolumes', `pods/pod-${uid}/volumes`]) {
+      say(address, { type: address === 'csiVolumes' ? 'csi.wanted' : 'volumes.planned', pod: null, plan: null });
+      node.run(3_000);
+      listen();
+    }
+    expect(node.crashes()).toHaveLength(2);
+    cluster = { ...cluster, node: node.restart() };
+    cluster.node.run(2_000);
+    listen();
+    cluster.node.run(2_000);
+    expect(node.world.csi.calls).toEqual(['stage h1', 'publish h1']);
+    expect(node.world.runtime.started).toHaveLength(1);
+    kube.delete('pods', 'web');
+    cluster.node.until('gone', () => kube.pod('web') === undefined, 60_000);
+    expect(node.world.csi.calls.slice(2)).toEqual(['unpublish h1', 'unstage h1']);
+  });
+
+  it('that nobody mounts is told of after two minutes, again and again', () => {
+    const { node, kube } = booted();
+    node.world.fault = (name) => (name === 'csi.stage' ? { hangs: true } : undefined);
+    createClaim();
+    kube.createPod('web', mounting(claimed));
+    node.run(260_000);
+    const text =
+      'FailedMount: Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], ' +
+      'failed to process volumes=[]: context deadline exceeded';
+    expect(messages().filter((each) => each.startsWith('FailedMount'))).toEqual([text, text]);
+  });
+
+  it('written into the pod needs no claim', () => {
+    const { node, kube } = booted();
+    kube.createPod('web', mounting({ csi: { driver: DRIVER } }));
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.world.csi.calls).toEqual([expect.stringMatching(/^publish csi-[0-9a-f]{64}$/)]);
+  });
+
+  it('is read-only where its claim says so', () => {
+    const { node, kube } = booted();
+    createClaim();
+    kube.createPod('web', mounting({ persistentVolumeClaim: { claimName: 'data', readOnly: true } }));
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.world.csi.published[0]!.request.readonly).toBe(true);
+  });
+});
+
+describe('what lies behind a claim', () => {
+  const affinity = (zone: string) => ({
+    nodeAffinity: {
+      required: { nodeSelectorTerms: [{ matchExpressions: [{ key: 'zone', operator: 'In', values: [zone] }] }] },
+    },
+  });
+  const label = (zone: string) => say('objects', { type: 'node.labels', labels: { zone } });
+
+  it('and is on another node waits until it is not', () => {
+    const { node, kube } = booted();
+    createClaim(affinity('a'));
+    kube.createPod('web', mounting(claimed));
+    node.run(2_000);
+    expect(messages()).toEqual([]);
+    label('b');
+    node.run(2_000);
+    expect(messages()[0]).toBe(
+      'FailedMount: MountVolume.NodeAffinity check failed for volume "pv1" : no matching NodeSelectorTerms',
+    );
+    label('a');
+    node.until('Running', isRunning('web'), 10_000);
+  });
+
+  it.each([
+    [{ hostPath: { path: '/srv' }, csi: undefined }, '/srv'],
+    [{ local: { path: '/srv' }, csi: undefined }, '/srv'],
+  ])('of this node is used where it lies: %j', (source, path) => {
+    const { node, kube } = booted();
+    node.world.folders.add(path);
+    createClaim({ ...source, ...affinity('a') });
+    label('a');
+    kube.createPod('web', mounting(claimed));
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.world.csi.calls).toEqual([]);
+  });
+
+  it.each([
+    ['in a mount', {}, 'volume v has volumeMode Block, but is specified in volumeMounts'],
+    ['as a device', { volumeMounts: [] }, 'volume v has volumeMode Block, which this node agent cannot map'],
+  ])('as a block device is refused: %s', (_, container, message) => {
+    const { node, kube } = booted();
+    createClaim({ volumeMode: 'Block' });
+    kube.createPod('web', mounting(claimed, { volumeMounts: [{ name: 'v', mountPath: '/d' }], ...container }));
+    node.run(2_000);
+    expect(messages()[0]).toContain(message);
+    expect(node.world.csi.calls).toEqual([]);
+  });
+
+  it('that was made for a pod is that pod’s alone', () => {
+    const { node, kube } = booted();
+    createClaim({}, {}, 'web-v');
+    const { uid } = kube.createPod('web', mounting({ ephemeral: { volumeClaimTemplate: { spec: {} } } })).metadata;
+    node.run(2_000);
+    expect(messages()[0]).toContain('PVC default/web-v was not created for pod default/web (pod is not owner)');
+    const owner = { apiVersion: 'v1', kind: 'Pod', name: 'web', uid, controller: true, blockOwnerDeletion: true };
+    kube.patch('persistentvolumeclaims', 'web-v', { metadata: { ownerReferences: [owner] } });
+    node.until('Running', isRunning('web'), 10_000);
+  });
+});
