@@ -91,12 +91,17 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
         ),
       );
     const { podResources } = (await answer('List')) as {
-      podResources: readonly { name: string; containers: readonly { cpuIds?: readonly unknown[] }[] }[];
+      podResources: readonly {
+        name: string;
+        containers: readonly { cpuIds?: readonly unknown[]; memory?: readonly object[] }[];
+      }[];
     };
     const given = podResources.flatMap(({ name, containers }) =>
       containers.map(({ cpuIds = [] }) => [name, cpuIds.map(String)] as const),
     );
     expect(Object.fromEntries(given)).toEqual({ 'own-node1': ['1'], 'shared-node1': [] });
+    const [own] = podResources.filter(({ name }) => name === 'own-node1').flatMap(({ containers }) => containers);
+    expect(own?.memory).toMatchObject([{ memoryType: 'memory', topology: { nodes: [{}] } }]);
     const { cpuIds } = (await answer('GetAllocatableResources')) as { cpuIds: readonly unknown[] };
     expect(cpuIds.map(String)).toEqual(
       cpus()

@@ -2,9 +2,8 @@
  * `server.serveLocal` for pod resources: which resources of the machine each container was given, for agents that
  * monitor devices.
  *
- * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs are of single containers under the static
- * policy of the CPU manager; nothing gives out memory blocks or devices, and so there are none. Upstream:
- * pkg/kubelet/apis/podresources.
+ * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs and memory are of single containers under the static
+ * policies of their managers, devices under those of their plugins. Upstream: pkg/kubelet/apis/podresources.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -17,6 +16,7 @@ import { parseCpuSet } from '../../machines/startup/configuration/cpu-set.ts';
 import { TokenBucket } from '../kube/limits.ts';
 import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { aborted } from './aborted.ts';
+import { allocatable, type Given, givenTo } from './given-resources.ts';
 import type { PodResourcesMethod } from './metrics/pod-resources-metrics.ts';
 import type { RequestMetrics } from './metrics/request-metrics.ts';
 import type { NodePod, NodeView } from './node-view.ts';
@@ -30,14 +30,14 @@ const OWNER_ONLY = 0o600;
 const FOLDER_MODE = 0o750;
 
 interface PodResourcesOptions {
-  readonly view: Pick<NodeView, 'pods' | 'allocatableCpus'>;
+  readonly view: Pick<NodeView, 'pods' | 'allocatableCpus' | 'contexts'>;
   readonly requests: Pick<RequestMetrics, 'podResources'>;
 }
 
 interface PodResources {
   readonly name: string;
   readonly namespace: string;
-  readonly containers: readonly { readonly name: string; readonly cpu_ids: readonly number[] }[];
+  readonly containers: readonly ({ readonly name: string; readonly cpu_ids: readonly number[] } & Given)[];
 }
 
 export async function servePodResources(
@@ -84,17 +84,17 @@ function methods({ view, requests: { podResources: seen } }: PodResourcesOptions
         done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
       }
     };
+  const inView = (pod: NodePod): PodResources => resourcesOf(view, pod);
   return {
-    List: limited('List', () => ({ pod_resources: view.pods().filter(isActive).map(resourcesOf) })),
+    List: limited('List', () => ({ pod_resources: view.pods().filter(isActive).map(inView) })),
     GetAllocatableResources: limited('GetAllocatableResources', () => ({
-      devices: [],
+      ...allocatable(view),
       cpu_ids: view.allocatableCpus(),
-      memory: [],
     })),
     Get: limited('Get', ({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
       const found = view.pods().find(({ name, namespace }) => name === pod_name && namespace === pod_namespace);
       if (!found?.pod) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
-      return { pod_resources: resourcesOf(found) };
+      return { pod_resources: inView(found) };
     }),
   };
 }
@@ -103,11 +103,15 @@ function methods({ view, requests: { podResources: seen } }: PodResourcesOptions
 const isActive = ({ pod, status }: NodePod): boolean =>
   pod !== null && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 
-function resourcesOf({ name, namespace, pod, exclusiveCpus = {} }: NodePod): PodResources {
+function resourcesOf(
+  view: PodResourcesOptions['view'],
+  { uid, name, namespace, pod, exclusiveCpus = {} }: NodePod,
+): PodResources {
   const sidecars = (pod?.spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
   const containers = [...sidecars, ...(pod?.spec.containers ?? [])].map((each) => ({
     name: each.name,
     cpu_ids: cpuIds(exclusiveCpus[each.name] ?? ''),
+    ...givenTo(view, uid, each.name),
   }));
   return { name, namespace, containers };
 }

@@ -13,8 +13,9 @@
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
-import { type DevicePlugin, deviceOperations } from '../operations/devices.ts';
+import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../operations/devices.ts';
 import { type CSINodeInfo, type PluginInfo, pluginOperations } from '../operations/plugins.ts';
+import type { Ended } from '../pods/messages.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
 
@@ -51,8 +52,10 @@ interface Context {
   readonly retryMs: number;
 }
 
+type Event = PluginVerdict | Ended;
+
 const s = setup({
-  types: { input: {} as PluginInput, context: {} as Context, events: {} as PluginVerdict },
+  types: { input: {} as PluginInput, context: {} as Context, events: {} as Event },
   actors: {
     ...pick(pluginOperations, 'plugins.getInfo', 'plugins.csiNodeGetInfo', 'plugins.notifyRegistrationStatus'),
     ...pick(deviceOperations, 'devices.getOptions'),
@@ -69,12 +72,19 @@ const introduce = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent({ type: 'plugin.introduced', socket: context.socket, info } satisfies PluginReport);
 });
 
-const sayUnheard = line<Context, { type: string }, undefined, PluginVerdict>('error', ({ context, event }) => [
+const tellConnected = s.enqueueActions(({ context, event, enqueue }) => {
+  const { socket, info } = context;
+  const options = (event as unknown as { output: DevicePluginOptions }).output;
+  const device = { resource: info!.name, endpoint: endpointOf(info!, socket), options };
+  enqueue.sendParent({ type: 'plugin.deviceConnected', socket, device } satisfies PluginReport);
+});
+
+const sayUnheard = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   messageOf(event),
   { socket: context.socket, retryInMs: context.retryMs },
 ]);
 
-const sayUntold = line<Context, { type: string }, undefined, PluginVerdict>('error', ({ context, event }) => [
+const sayUntold = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to tell a plugin whether it is registered',
   { socket: context.socket, err: messageOf(event) },
 ]);
@@ -124,18 +134,7 @@ export const pluginMachine = s.createMachine({
         id: 'options',
         src: 'devices.getOptions',
         input: ({ context }) => ({ endpoint: endpointOf(context.info!, context.socket) }),
-        onDone: {
-          target: 'accepted',
-          actions: sendParent(({ context, event }) => ({
-            type: 'plugin.deviceConnected',
-            socket: context.socket,
-            device: {
-              resource: context.info!.name,
-              endpoint: endpointOf(context.info!, context.socket),
-              options: event.output,
-            },
-          })),
-        },
+        onDone: { target: 'accepted', actions: tellConnected },
         onError: {
           target: 'failed',
           actions: fail((event) => `failed to get device plugin options: ${messageOf(event)}`),

@@ -193,7 +193,10 @@ test('who asks for the resources of pods is counted by the method, and its failu
       emit: (item: ServerItem) => listening.resolve(item),
       input: { path, service: 'podResources', settings },
     },
-    { view: { pods: () => [], allocatableCpus: () => [1] }, requests: new RequestMetrics(registry) },
+    {
+      view: { pods: () => [], allocatableCpus: () => [1], contexts: () => [] },
+      requests: new RequestMetrics(registry),
+    },
   );
   await listening.promise;
   const proto = fileURLToPath(new URL('../../../proto/podresources/v1/api.proto', import.meta.url));
