@@ -20,6 +20,8 @@ import { type ClusterUser, writeKubeconfig } from '../fakes/api-server/write-kub
 export interface Cluster {
   readonly isReal: boolean;
   readonly url: string;
+  /** Of those who may ask the nodes. */
+  readonly caFile: string;
   /** Path of a kubeconfig with a client certificate of this user. */
   kubeconfig(user?: string): Promise<string>;
   close(): Promise<void>;
@@ -46,6 +48,7 @@ async function startTest(): Promise<Cluster> {
   return {
     isReal: false,
     url: server.url,
+    caFile: server.caFile,
     kubeconfig: (user) => server.kubeconfig(user),
     close: () => server.close(),
   };
@@ -74,7 +77,7 @@ async function startReal(assets: string): Promise<Cluster> {
     await close();
     throw error;
   }
-  return { isReal: true, url, kubeconfig, close };
+  return { isReal: true, url, caFile, kubeconfig, close };
 }
 
 const etcdFlags = (directory: string, clientPort: number, peerPort: number): string[] => [
@@ -96,6 +99,11 @@ async function apiServerFlags(
     writeFileSync(join(directory, name), content, { mode: 0o600 });
     return join(directory, name);
   };
+  const toNodes = await authority.issue({
+    commonName: 'kube-apiserver-kubelet-client',
+    organizations: ['system:masters'],
+    usages: ['client auth'],
+  });
   // The API server reads a public key only as such; a private one in PKCS 8 is none to it.
   const accounts = generateKeyPairSync('ec', {
     namedCurve: 'P-256',
@@ -110,6 +118,9 @@ async function apiServerFlags(
     `--tls-cert-file=${file('apiserver.crt', serving.cert)}`,
     `--tls-private-key-file=${file('apiserver.key', serving.key)}`,
     `--client-ca-file=${join(directory, 'ca.crt')}`,
+    `--kubelet-client-certificate=${file('kubelet-client.crt', toNodes.cert)}`,
+    `--kubelet-client-key=${file('kubelet-client.key', toNodes.key)}`,
+    '--kubelet-preferred-address-types=InternalIP',
     '--service-account-issuer=https://kubernetes.default.svc.cluster.local',
     `--service-account-key-file=${file('sa.pub', accounts.publicKey)}`,
     `--service-account-signing-key-file=${file('sa.key', accounts.privateKey)}`,
