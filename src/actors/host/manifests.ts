@@ -13,15 +13,12 @@ import { resolve } from 'node:path';
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
 import type { hostOperations, ManifestError } from '../../machines/operations/host.ts';
+import { Hints } from './hints.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 import { PathWatch } from './path-watch.ts';
 
 /** From an event to the listing: lets the other events of one rename arrive, and keeps the pod less than 5 ms away. */
 const SOON_MS = 1;
-/** A listing after the last event, for the event that was dropped. */
-const QUIET_MS = 1_000;
-/** Node turns a longer delay into 1 ms. */
-const MAX_TIMER_MS = 2_147_483_647;
 
 type Operation = (typeof hostOperations)['host.watchManifests'];
 type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
@@ -40,60 +37,31 @@ class ManifestFollower {
   readonly #path: string;
   readonly #watch: PathWatch;
   #files: Scan['files'] = new Map();
+  readonly #hints: Hints;
   #emitted = '';
-  #lastEventAtMs = Number.NEGATIVE_INFINITY;
-  #hinted = false;
-  /** Ends the wait between two scans. */
-  #wake: () => void = () => {};
 
   constructor(call: Call, vault: Vault) {
     this.#call = call;
     this.#vault = vault;
     this.#path = resolve(call.input.path);
-    this.#watch = new PathWatch(this.#path, () => this.#hint());
+    this.#hints = new Hints(call.signal);
+    this.#watch = new PathWatch(this.#path, () => this.#hints.give());
   }
 
   async run(): Promise<void> {
     const { input, signal } = this.#call;
-    const onAbort = () => this.#wake();
-    signal.addEventListener('abort', onAbort, { once: true });
     while (!signal.aborted) {
-      this.#hinted = false;
+      this.#hints.take();
       await this.#watch.arm();
       const startedAtMs = performance.now();
       const unfinishedForMs = await this.#scan();
       const endedAtMs = performance.now();
-      if (!this.#hinted) await this.#sleep(Math.min(input.periodMs, unfinishedForMs, this.#quietInMs()));
+      await this.#hints.wait(Math.min(input.periodMs, unfinishedForMs));
       const restUntilMs = 2 * endedAtMs - startedAtMs;
-      if (this.#hinted) await this.#rest(Math.max(SOON_MS, restUntilMs - performance.now()));
+      if (this.#hints.areNew) await this.#rest(Math.max(SOON_MS, restUntilMs - performance.now()));
     }
-    signal.removeEventListener('abort', onAbort);
+    this.#hints.close();
     this.#watch.close();
-  }
-
-  #hint(): void {
-    this.#lastEventAtMs = performance.now();
-    this.#hinted = true;
-    this.#wake();
-  }
-
-  #quietInMs(): number {
-    const leftMs = this.#lastEventAtMs + QUIET_MS - performance.now();
-    return leftMs > 0 ? leftMs : Number.POSITIVE_INFINITY;
-  }
-
-  /** Waits until the time is over, an event came or the machine lost interest. */
-  #sleep(ms: number): Promise<void> {
-    const { signal } = this.#call;
-    return new Promise((done) => {
-      if (signal.aborted || this.#hinted) return done();
-      const timer = setTimeout(() => this.#wake(), Math.min(ms, MAX_TIMER_MS));
-      this.#wake = () => {
-        clearTimeout(timer);
-        this.#wake = () => {};
-        done();
-      };
-    });
   }
 
   /**

@@ -13,14 +13,13 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
 import type { PluginSocket, pluginOperations } from '../../machines/operations/plugins.ts';
+import { Hints } from '../host/hints.ts';
 import { PathWatch } from '../host/path-watch.ts';
 
 /** Safety net for the hint that was dropped. */
 const PERIOD_MS = 30_000;
 /** From a hint to the look: lets the other events of one plugin's start arrive. */
 const SOON_MS = 10;
-/** A look after the last hint, for the event that was dropped. */
-const QUIET_MS = 1_000;
 /** Folders below each other; a plugin is at most a folder or two deep. */
 const DEPTH_MAX = 8;
 /** Each holds an inotify watch, of which a user has some thousands. */
@@ -45,30 +44,26 @@ interface Look {
 class SocketFollower {
   readonly #call: Call;
   readonly #watches = new Map<string, PathWatch>();
+  readonly #hints: Hints;
   #emitted = '';
-  #hinted = false;
-  #lastHintAtMs = 0;
-  /** Ends the wait between two looks. */
-  #wake: () => void = () => {};
 
   constructor(call: Call) {
     this.#call = call;
+    this.#hints = new Hints(call.signal);
   }
 
   async run(): Promise<void> {
     const { input, signal } = this.#call;
-    const onAbort = () => this.#wake();
-    signal.addEventListener('abort', onAbort, { once: true });
     while (!signal.aborted) {
-      this.#hinted = false;
+      this.#hints.take();
       const look = await lookThrough(input.path);
       // A folder that is new may have been filled before it was watched.
-      if (await this.#watch(look.folders)) this.#hint();
+      if (await this.#watch(look.folders)) this.#hints.give();
       this.#say(look);
-      if (!this.#hinted) await this.#sleep(Math.min(PERIOD_MS, this.#quietInMs()));
-      if (this.#hinted) await setTimeout(SOON_MS, undefined, { signal }).catch(() => {});
+      await this.#hints.wait(PERIOD_MS);
+      if (this.#hints.areNew) await setTimeout(SOON_MS, undefined, { signal }).catch(() => {});
     }
-    signal.removeEventListener('abort', onAbort);
+    this.#hints.close();
     for (const watch of this.#watches.values()) watch.close();
   }
 
@@ -83,7 +78,7 @@ class SocketFollower {
     }
     for (const folder of wanted) {
       isNew ||= !this.#watches.has(folder);
-      const watch = this.#watches.get(folder) ?? new PathWatch(folder, () => this.#hint());
+      const watch = this.#watches.get(folder) ?? new PathWatch(folder, () => this.#hints.give());
       this.#watches.set(folder, watch);
       await watch.arm();
     }
@@ -95,25 +90,6 @@ class SocketFollower {
     if (said === this.#emitted || this.#call.signal.aborted) return;
     this.#emitted = said;
     this.#call.emit({ type: 'plugins.changed', sockets, errors });
-  }
-
-  #hint(): void {
-    this.#lastHintAtMs = Date.now();
-    this.#hinted = true;
-    this.#wake();
-  }
-
-  #quietInMs(): number {
-    const leftMs = this.#lastHintAtMs + QUIET_MS - Date.now();
-    return leftMs > 0 ? leftMs : Number.POSITIVE_INFINITY;
-  }
-
-  /** Waits until the time is over, a hint came or the machine lost interest. */
-  async #sleep(ms: number): Promise<void> {
-    const over = new AbortController();
-    this.#wake = () => over.abort();
-    if (this.#call.signal.aborted) return;
-    await setTimeout(ms, undefined, { signal: over.signal }).catch(() => {});
   }
 }
 
