@@ -1,6 +1,16 @@
 /** The verbs on stored objects: what a write means for each kind, and when it is refused. */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { alreadyExists, badRequest, conflict, forbidden, invalid, MODIFIED, notFound, unknownPath } from './errors.ts';
+import {
+  alreadyExists,
+  badRequest,
+  conflict,
+  forbidden,
+  invalid,
+  MODIFIED,
+  notFound,
+  type Refusal,
+  unknownPath,
+} from './errors.ts';
 import { apiVersionOf, type Kind, knownKind } from './kinds.ts';
 import { applyPatch } from './patch.ts';
 import { createdPodRequest } from './pod-signer.ts';
@@ -297,14 +307,17 @@ function sorted(value: unknown): unknown {
 
 function checkPreconditions(kind: Kind, object: ApiObject, { preconditions }: DeleteOptions): void {
   const { uid, resourceVersion } = preconditions ?? {};
-  const { name } = object.metadata;
-  if (uid !== undefined && uid !== object.metadata.uid) {
-    const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${object.metadata.uid}`;
-    throw conflict(kind, name, why);
+  const own = object.metadata;
+  if (uid !== undefined && uid !== own.uid)
+    throw outdated(kind, own.name, ['UID', uid, own.uid], 'deleted and then recreated');
+  if (resourceVersion !== undefined && resourceVersion !== own.resourceVersion) {
+    throw outdated(kind, own.name, ['ResourceVersion', resourceVersion, own.resourceVersion], 'modified');
   }
-  if (resourceVersion !== undefined && resourceVersion !== object.metadata.resourceVersion) {
-    const own = object.metadata.resourceVersion;
-    const why = `Precondition failed: ResourceVersion in precondition: ${resourceVersion}, ResourceVersion in object meta: ${own}`;
-    throw conflict(kind, name, why);
-  }
+}
+
+function outdated(kind: Kind, name: string, [what, asked, own]: readonly string[], happened: string): Refusal {
+  const why =
+    `the ${what} in the precondition (${asked}) does not match the ${what} in record (${own}). ` +
+    `The object might have been ${happened}`;
+  return conflict({ ...kind, resource: kind.kind }, name, why);
 }

@@ -3,7 +3,7 @@
  * replaced. Directives: `$patch` (replace, delete, merge), `$retainKeys`, `$setElementOrder/<list>`,
  * `$deleteFromPrimitiveList/<list>`.
  */
-import { badRequest } from './errors.ts';
+import { badRequest, Refusal } from './errors.ts';
 import { copy, type Fields, isFields, same, type Value } from './types.ts';
 
 /** How the list under a field merges: by this key of its items; `''` for lists of plain values. */
@@ -53,7 +53,7 @@ export function strategicMerge(target: Fields, patch: Fields, kind: string): Fie
     else result[key] = merged(result[key], value, key, kind);
   }
   for (const key of Object.keys(patch).filter((each) => each.startsWith(ORDER))) {
-    order(result, key.slice(ORDER.length), patch[key], patch[key.slice(ORDER.length)], kind);
+    order(result, target, key.slice(ORDER.length), patch, kind);
   }
   return result;
 }
@@ -63,8 +63,45 @@ function merged(old: Value | undefined, value: Value, field: string, kind: strin
   const key = mergeKeyOf(field, kind);
   if (!Array.isArray(value) || key === undefined) return withoutNestedDirectives(value);
   const present = Array.isArray(old) ? old : [];
-  if (key === '') return [...present, ...value.filter((item) => !present.some((each) => same(each, item)))];
-  return mergeList(present, value, key, kind);
+  const items = value.filter((item) => !isDirective(item));
+  const names = nameBy(key);
+  if (key === '') {
+    const all = [...present, ...value.filter((item) => !present.some((each) => same(each, item)))];
+    return interleaved(all, items, present, names);
+  }
+  return interleaved(mergeList(present, value, key, kind), items, present, names);
+}
+
+type NameOf = (item: Value) => string;
+
+const nameBy =
+  (key: MergeKey): NameOf =>
+  (item) =>
+    JSON.stringify(key !== '' && isFields(item) ? item[key] : item);
+
+/**
+ * The items that the client names, in its order; those that only the server has come before the first of them that they
+ * preceded, and otherwise last.
+ */
+function interleaved(
+  list: readonly Value[],
+  named: readonly Value[],
+  before: readonly Value[],
+  nameOf: NameOf,
+): Value[] {
+  const place = (order: readonly Value[]) => {
+    const places = new Map(order.map((item, at) => [nameOf(item), at]));
+    return (item: Value) => places.get(nameOf(item)) ?? -1;
+  };
+  const [inClient, onServer] = [place(named), place(before)];
+  const clients = list.filter((item) => inClient(item) >= 0).toSorted((a, b) => inClient(a) - inClient(b));
+  const servers = list.filter((item) => inClient(item) < 0).toSorted((a, b) => onServer(a) - onServer(b));
+  const result: Value[] = [];
+  while (clients.length > 0 && servers.length > 0) {
+    const isEarlier = onServer(clients[0]!) >= 0 && onServer(servers[0]!) < onServer(clients[0]!);
+    result.push((isEarlier ? servers : clients).shift()!);
+  }
+  return [...result, ...clients, ...servers];
 }
 
 const mergeKeyOf = (field: string, kind: string): MergeKey | undefined => OF_KIND[kind]?.[field] ?? COMMON[field];
@@ -101,20 +138,21 @@ function removePrimitives(result: Fields, field: string, values: Value | undefin
   result[field] = present.filter((item) => !values.some((each) => same(each, item)));
 }
 
-/** The named items in the named order; those that only the server has stay where they were among them. */
-function order(result: Fields, field: string, wanted: Value | undefined, patch: Value | undefined, kind: string): void {
-  const list = result[field];
+/** A list in the order that the patch names, whose own items have to be in that order, too. */
+function order(result: Fields, target: Fields, field: string, patch: Fields, kind: string): void {
+  const [list, wanted, items] = [result[field], patch[`${ORDER}${field}`], patch[field]];
   if (!Array.isArray(list) || !Array.isArray(wanted)) return;
-  const key = mergeKeyOf(field, kind) ?? '';
-  const nameOf = (item: Value) => JSON.stringify(key !== '' && isFields(item) ? item[key] : item);
-  const positions = new Map(wanted.map((item, index) => [nameOf(item), index]));
-  if (Array.isArray(patch) && patch.some((item) => !positions.has(nameOf(item)) && !isDirective(item))) {
-    throw badRequest(`The order in patch list: ${JSON.stringify(patch)} doesn't match ${ORDER}${field} list`);
+  const nameOf = nameBy(mergeKeyOf(field, kind) ?? '');
+  const names = wanted.map(nameOf);
+  const places = (Array.isArray(items) ? items.filter((item) => !isDirective(item)) : []).map((item) =>
+    names.indexOf(nameOf(item)),
+  );
+  if (places.some((place, at) => place < 0 || place < (places[at - 1] ?? 0))) {
+    const text = `The order in patch list:\n${JSON.stringify(items)}\n doesn't match $setElementOrder list:\n`;
+    throw new Refusal(`${text}${JSON.stringify(wanted)}\n`, { code: 500, reason: '' });
   }
-  const ordered = list
-    .filter((item) => positions.has(nameOf(item)))
-    .toSorted((a, b) => positions.get(nameOf(a))! - positions.get(nameOf(b))!);
-  result[field] = list.map((item) => (positions.has(nameOf(item)) ? ordered.shift()! : item));
+  const before = target[field];
+  result[field] = interleaved(list, wanted, Array.isArray(before) ? before : [], nameOf);
 }
 
 const isDirective = (item: Value): boolean => isFields(item) && item[DIRECTIVE] !== undefined;
