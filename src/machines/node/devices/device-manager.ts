@@ -58,7 +58,7 @@ type Event =
   | { readonly type: 'devices.withdrawn'; readonly resource: string; readonly endpoint: string }
   | { readonly type: 'devices.held'; readonly held: Context['held'] }
   | { readonly type: 'devices.wanted' }
-  | { readonly type: 'device.expired'; readonly resource: string; readonly spawned: number }
+  | { readonly type: 'device.expired'; readonly resource: string }
   | Ended;
 
 const s = setup({
@@ -99,9 +99,8 @@ const remember = s.enqueueActions((args) => {
   keep(args, Object.fromEntries(names.map((name) => [name, entry])));
 });
 
-function expireLater({ context, enqueue }: Args, resource: string): void {
-  const { spawned } = context;
-  enqueue.raise({ type: 'device.expired', resource, spawned }, { delay: STOP_GRACE_MS, id: `expire-${resource}` });
+function expireLater({ enqueue }: Args, resource: string): void {
+  enqueue.raise({ type: 'device.expired', resource }, { delay: STOP_GRACE_MS, id: `expire-${resource}` });
 }
 
 const connect = s.enqueueActions((args) => {
