@@ -66,8 +66,8 @@ export interface Context extends CSIVolumesInput {
   readonly devices: readonly Device[];
   /** Actors that there ever were: their names are never used again. */
   readonly spawned: number;
-  /** What the Node was last told to list. */
-  readonly inUse: readonly string[];
+  /** What the Node was last told to list; `null`: nothing yet, or it does not do so. */
+  readonly inUse: readonly string[] | null;
 }
 
 export type Event =

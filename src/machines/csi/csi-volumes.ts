@@ -80,9 +80,12 @@ const takeEndpoint = news(({ endpoints }, event) => {
   return { endpoints: others };
 });
 
-const takeNode = news((_, event) =>
-  event.type === 'node.volumes' ? { node: { inUse: event.inUse, attached: event.attached } } : {},
-);
+/** What the Node lists and was not told to list is told again: who tells it may have begun anew. */
+const takeNode = news(({ inUse }, event) => {
+  if (event.type !== 'node.volumes') return {};
+  const isAsTold = JSON.stringify(event.inUse) === JSON.stringify(inUse);
+  return { node: { inUse: event.inUse, attached: event.attached }, inUse: isAsTold ? inUse : null };
+});
 
 const specIn = (object: KubeObject): CSIDriverSpec => (object['spec'] ?? {}) as CSIDriverSpec;
 
@@ -161,7 +164,7 @@ export const csiVolumesMachine = s.createMachine({
     mounts: [],
     devices: [],
     spawned: 0,
-    inUse: [],
+    inUse: null,
   }),
   type: 'parallel',
   entry: start,

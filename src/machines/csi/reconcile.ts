@@ -189,9 +189,11 @@ function tellPods(enqueue: Enqueue, context: Context): Context {
   return { ...context, pods: Object.fromEntries(Object.entries(context.pods).filter(([uid]) => !uids.has(uid))) };
 }
 
-/** What the cluster says of drivers decides what is attached: before that is known nothing is said. */
+/** What the cluster says of drivers decides what is attached: before that is known nothing is said of what there is. */
 function tellNode(enqueue: Enqueue, context: Context): Context {
-  if (context.drivers === null) return context;
+  const { mounts, devices, found } = context;
+  const isEmpty = mounts.length + devices.length + found!.volumes.length + found!.devices.length === 0;
+  if (context.drivers === null && !isEmpty) return context;
   const inUse = volumesInUse(context);
   if (JSON.stringify(inUse) === JSON.stringify(context.inUse)) return context;
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { volumesInUse: inUse } });

@@ -123,7 +123,7 @@ describe('a volume that must be attached', () => {
   it('is named by the Node before anything is done, and staged when its attachment says so', () => {
     boot({ spec: null });
     node.want('u1', volumeOf());
-    expect(node.inUse()).toEqual([[NAME]]);
+    expect(node.inUse()).toEqual([[], [NAME]]);
     node.advance(60_000);
     expect(node.askedFor('kube.get')).toEqual([]);
     node.tell(listed());
@@ -135,8 +135,16 @@ describe('a volume that must be attached', () => {
     expect(node.disk.calls).toEqual(['stage h1', 'publish h1']);
     expect(node.disk.published[0]!.request.publish_context).toEqual({ device: '/dev/x' });
     node.release('u1');
-    expect(node.inUse()).toEqual([[NAME], []]);
+    expect(node.inUse()).toEqual([[], [NAME], []]);
     expect(node.disk.calls.at(-1)).toBe('unstage h1');
+  });
+
+  it('that the Node lists though nobody uses it is taken from the list', () => {
+    boot({ spec: null });
+    node.tell(listed());
+    expect(node.inUse()).toEqual([[], []]);
+    node.tell(listed({ inUse: [] }));
+    expect(node.inUse()).toHaveLength(2);
   });
 
   it('is looked at ever more rarely, and only from time to time', () => {
@@ -288,7 +296,7 @@ describe('a volume of the pod itself', () => {
     boot({ spec: { attachRequired: true, volumeLifecycleModes: ['Ephemeral'] } });
     node.want('u1', own);
     expect(node.disk.calls).toEqual(['publish csi-1']);
-    expect(node.inUse()).toEqual([]);
+    expect(node.inUse()).toEqual([[]]);
     node.release('u1');
     expect(node.disk.calls).toEqual(['publish csi-1', 'unpublish csi-1']);
   });

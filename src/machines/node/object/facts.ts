@@ -52,8 +52,8 @@ export interface NodeReports {
   readonly images: readonly NodeImage[];
   readonly runtimeHandlers: readonly NodeRuntimeHandler[];
   readonly features: NodeFeatures | null;
-  /** `<plugin>/<volume>` of attachable volumes that pods here have mounted, sorted. */
-  readonly volumesInUse: readonly string[];
+  /** `<plugin>/<volume>` of attachable volumes that pods here have mounted, sorted; `null`: not known yet. */
+  readonly volumesInUse: readonly string[] | null;
 }
 
 /** What upstream says of a runtime and of a CSINode that nobody has looked at yet. */
@@ -80,5 +80,5 @@ export const NOTHING_REPORTED: NodeReports = {
   images: [],
   runtimeHandlers: [],
   features: null,
-  volumesInUse: [],
+  volumesInUse: null,
 };

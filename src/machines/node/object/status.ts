@@ -21,7 +21,8 @@ function extended(before: Readonly<Record<string, string>> | undefined, now: Rea
 
 /** @param before the status as last known; what others set in it stays */
 export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
-  const { volumesInUse: _inUse, ...others } = before;
+  const { volumesInUse: listed = [], ...others } = before;
+  const volumesInUse = reports.volumesInUse ?? listed;
   return {
     ...others,
     capacity: extended(before.capacity, { ...reports.capacity, ...reports.deviceCapacity }),
@@ -33,7 +34,7 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
     nodeInfo: facts.info,
     images: reports.images,
     declaredFeatures: facts.declaredFeatures,
-    ...(reports.volumesInUse.length === 0 ? {} : { volumesInUse: reports.volumesInUse }),
+    ...(volumesInUse.length === 0 ? {} : { volumesInUse }),
     ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
     ...(reports.features === null ? {} : { features: reports.features }),
   };

@@ -63,6 +63,13 @@ test('readiness is told as the recorded PATCH does', () => {
   expect(hasConditionNews(before, after)).toBe(true);
 });
 
+test('lists the volumes in use of an earlier start until it knows which there are', () => {
+  const before = nodeStatus(facts, { ...reports, volumesInUse: ['kubernetes.io/csi/d^h'] }, {}, START_MS);
+  const inUse = (volumesInUse: readonly string[] | null) =>
+    nodeStatus(facts, { ...reports, volumesInUse }, before, START_MS).volumesInUse;
+  expect([inUse(null), inUse([]), inUse(['x'])]).toEqual([['kubernetes.io/csi/d^h'], undefined, ['x']]);
+});
+
 test('pulled images are told as the recorded PATCH does, and hurry nobody', () => {
   const ready = { ...reports, storageError: '' };
   const before = nodeStatus(facts, ready, {}, START_MS);
