@@ -113,6 +113,7 @@ async function apiServerFlags(
   return [
     `--etcd-servers=http://127.0.0.1:${etcdPort}`,
     '--bind-address=127.0.0.1',
+    '--advertise-address=127.0.0.1',
     `--secure-port=${port}`,
     `--cert-dir=${directory}`,
     `--tls-cert-file=${file('apiserver.crt', serving.cert)}`,
@@ -126,6 +127,7 @@ async function apiServerFlags(
     `--service-account-signing-key-file=${file('sa.key', accounts.privateKey)}`,
     '--service-cluster-ip-range=10.0.0.0/24',
     '--authorization-mode=Node,RBAC',
+    '--enable-admission-plugins=NodeRestriction',
     '--allow-privileged=true',
     // Nobody here makes the service accounts that this plugin wants pods to have.
     '--disable-admission-plugins=ServiceAccount',
