@@ -105,6 +105,8 @@ export interface NodeSettings {
   readonly cgroupVersion?: 1 | 2;
   /** The memory controller counts swap: only then may a container be kept out of it. */
   readonly swapControllerAvailable?: boolean;
+  /** Under `LimitedSwap`, the swap of the machine that containers share; absent: none may swap. */
+  readonly limitedSwapBytes?: string;
   /** Huge page sizes of the machine as the runtime names them (`2MB`, `1GB`). */
   readonly hugePageSizes?: readonly string[];
   /** `status.capacity` of the node. */

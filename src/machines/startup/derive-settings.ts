@@ -81,6 +81,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     memoryQoS: memoryQoS(config),
     cgroupVersion: hierarchy.version,
     swapControllerAvailable: hierarchy.swapCounted,
+    ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
     relistPeriodMs: RELIST_PERIOD_MS,
     ...protection(config, flags.rootDir),

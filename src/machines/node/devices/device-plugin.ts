@@ -10,6 +10,7 @@
 import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { type DevicePlugin, type DevicesListed, deviceOperations } from '../../operations/devices.ts';
 import type { Device } from '../../pods/admission/device-state.ts';
+import type { Ended } from '../../pods/messages.ts';
 
 interface DevicePluginInput extends DevicePlugin {
   /** Names the connection: a resource may have a new one. */
@@ -26,7 +27,7 @@ export type DevicePluginReport =
   | { readonly type: 'device.stopped'; readonly id: string; readonly resource: string };
 
 const s = setup({
-  types: { input: {} as DevicePluginInput, context: {} as DevicePluginInput, events: {} as DevicesListed },
+  types: { input: {} as DevicePluginInput, context: {} as DevicePluginInput, events: {} as DevicesListed | Ended },
   actors: pick(deviceOperations, 'devices.listAndWatch'),
 });
 

@@ -4,7 +4,7 @@
  * Owns the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
  */
 import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
-import type { Container, Pod, ResourceRequirements } from '../../api/pod.ts';
+import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { exclusiveCount } from '../admission/cpu-manager.ts';
 import { hasPodLevelResources, podQOS } from './qos.ts';
@@ -25,6 +25,7 @@ const BEST_EFFORT_OOM_SCORE = 1000;
 const MAX_BURSTABLE_OOM_SCORE = 999;
 const MIN_BURSTABLE_OOM_SCORE = 1000 + GUARANTEED_OOM_SCORE;
 const NODE_CRITICAL_PRIORITY = 2_000_001_000;
+const CRITICAL_PRIORITY = 2_000_000_000;
 
 export type Amounts = Readonly<Record<string, Nano>>;
 
@@ -91,6 +92,7 @@ type ResourceSettings = Pick<
   | 'cpuCFSQuotaPeriodUs'
   | 'cgroupVersion'
   | 'swapControllerAvailable'
+  | 'limitedSwapBytes'
   | 'hugePageSizes'
   | 'memoryCapacityBytes'
   | 'admission'
@@ -134,17 +136,38 @@ export function containerResources(pod: Pod, container: Container, node: Resourc
     ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
       ? {}
       : { hugepage_limits: hugepageLimits(limits, node.hugePageSizes) }),
-    ...swapAndOomGroup(resources, node),
+    ...swapAndOomGroup(resources, node, swapOf(pod, container, node)),
   };
 }
 
-/** A container gets no swap beyond its memory, and is killed as one. */
+/**
+ * Swap that a container may use, bytes: under `LimitedSwap` the share of it that it asked for of the memory of the node.
+ * Who must not swap, or said exactly what it needs, has none.
+ */
+function swapOf(
+  pod: Pod,
+  { resources }: Container,
+  { limitedSwapBytes, memoryCapacityBytes }: Pick<NodeSettings, 'limitedSwapBytes' | 'memoryCapacityBytes'>,
+): bigint {
+  const requested = wholeUnits(requestsOf(resources).memory ?? 0n);
+  const limit = wholeUnits(amountsOf(resources?.limits).memory ?? 0n);
+  const capacity = BigInt(memoryCapacityBytes);
+  if (limitedSwapBytes === undefined || isCritical(pod) || podQOS(pod) !== 'Burstable') return 0n;
+  if (requested === 0n || requested === limit || requested > capacity) return 0n;
+  return BigInt(Math.trunc((Number(requested) / Number(capacity)) * Number(limitedSwapBytes)));
+}
+
+const isCritical = (pod: Pod): boolean =>
+  isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
+
+/** A container gets no more swap than that, and is killed as one. */
 function swapAndOomGroup(
   { memory_limit_in_bytes: memory }: LinuxContainerResources,
   { cgroupVersion, swapControllerAvailable: canLimitSwap = false }: ResourceSettings,
+  swap: bigint,
 ): LinuxContainerResources {
   if (cgroupVersion === 2) {
-    return { unified: { 'memory.oom.group': '1', ...(canLimitSwap ? { 'memory.swap.max': '0' } : {}) } };
+    return { unified: { 'memory.oom.group': '1', ...(canLimitSwap ? { 'memory.swap.max': String(swap) } : {}) } };
   }
   const isLimited = cgroupVersion === 1 && canLimitSwap && memory !== undefined;
   return isLimited ? { memory_swap_limit_in_bytes: memory } : {};

@@ -98,6 +98,35 @@ describe('resources', () => {
     });
   });
 
+  /** A quarter of the memory of the node is a quarter of its swap. */
+  it.each<[string, ResourceRequirements, Partial<ReturnType<typeof pod>['spec']>, string]>([
+    ['a burstable one its share', { requests: { memory: '1Gi' }, limits: { memory: '2Gi' } }, {}, '524288000'],
+    ['one without a limit its share', { requests: { memory: '1Gi' } }, {}, '524288000'],
+    ['one that asked for no memory none', { requests: { cpu: '1' } }, {}, '0'],
+    [
+      'one whose limit is its request none',
+      { requests: { cpu: '1', memory: '1Gi' }, limits: { memory: '1Gi' } },
+      {},
+      '0',
+    ],
+    ['a guaranteed one none', { limits: { cpu: '1', memory: '1Gi' } }, {}, '0'],
+    ['one that asked for more than there is none', { requests: { memory: '5Gi' } }, {}, '0'],
+    ['a critical one none', { requests: { memory: '1Gi' } }, { priority: 2_000_000_000 }, '0'],
+  ])('under LimitedSwap gives %s', (_, resources, change, swap) => {
+    const asking = container({ resources });
+    const settings: NodeSettings = {
+      ...node,
+      cgroupVersion: 2,
+      swapControllerAvailable: true,
+      memoryCapacityBytes: String(4n * 1_024n ** 3n),
+      limitedSwapBytes: '2097152000',
+    };
+    const whole = pod({ ...change, containers: [asking] });
+    expect(containerResources(whole, asking, settings).unified).toMatchObject({ 'memory.swap.max': swap });
+    const { limitedSwapBytes: _none, ...others } = settings;
+    expect(containerResources(whole, asking, others).unified).toMatchObject({ 'memory.swap.max': '0' });
+  });
+
   it('asks nothing of swap where it is not counted', () => {
     const { swapControllerAvailable: _, ...rest } = node;
     const limited = container({ resources: { limits: { memory: '1Mi' } } });
