@@ -9,7 +9,7 @@ import type { RememberedPodsMessage } from './remembered-pods.ts';
 import { certificatesOf } from './volumes/certificates.ts';
 import { tokensOf } from './volumes/tokens.ts';
 
-/** False: only the API server can give it anew. Values of Secrets are on no disk, a certificate's key in memory alone. */
+/** What only the API server can give anew: values of Secrets are on no disk, keys of certificates in memory alone. */
 const isLasting = (pod: Pod, keys: readonly string[]): boolean =>
   Object.keys(certificatesOf(pod)).length === 0 && keys.every((key) => idOf(key).kind !== 'Secret');
 
