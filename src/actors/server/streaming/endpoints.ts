@@ -6,7 +6,7 @@
  * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
  */
 import type { IncomingMessage } from 'node:http';
-import type { Duplex } from 'node:stream';
+import { type Duplex, Readable } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
@@ -157,12 +157,19 @@ function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRe
   }
   if (!offered.includes(COMMAND_PROTOCOL)) return null;
   if (method !== 'GET') return text(405, 'bad method');
-  if (raw.headers['sec-websocket-key'] === undefined) return text(400, 'mismatch challenge/response');
+  if (raw.headers['sec-websocket-key'] === undefined) return untyped(400, 'mismatch challenge/response');
   if (raw.headers['sec-websocket-version'] !== '13') {
-    return withVersion(text(400, 'missing or bad WebSocket Version'));
+    return withVersion(untyped(400, 'missing or bad WebSocket Version'));
   }
-  return isWellFormed(raw) ? null : text(400, 'mismatch challenge/response');
+  return isWellFormed(raw) ? null : untyped(400, 'mismatch challenge/response');
 }
+
+/** As upstream's library of WebSockets writes it, past HTTP's own server: without the type of its content. */
+const untyped = (status: number, body: string): Answer => ({
+  status,
+  headers: { 'content-length': String(body.length) },
+  body: Readable.from([Buffer.from(body)]),
+});
 
 /** Says which version of the protocol this node speaks (RFC 6455 4.4). */
 const withVersion = (answer: Answer): Answer => ({
