@@ -166,6 +166,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...credentialPorts({
       vault,
       accounts: new ServiceAccounts(kube),
+      onRun: (run) => server.onCredentialPlugin(run),
       warn: (message) => printLine('warn', 'credentials', message),
     }),
     ...healthzPorts(),

@@ -16,7 +16,7 @@ import type { ConfigObject } from '../../machines/operations/volume.ts';
 import { goJson } from '../../machines/pods/spec/hash.ts';
 import { dockerConfigJson, dockercfg, type Login, type Logins, nodeLogins } from './docker-config.ts';
 import { type Held, Keyring } from './keyring.ts';
-import { Plugin } from './plugin.ts';
+import { type OnPluginRun, Plugin } from './plugin.ts';
 import { type Provider, readProviders } from './provider-config.ts';
 import { recordPorts } from './pull-records.ts';
 import type { ServiceAccounts } from './service-accounts.ts';
@@ -31,6 +31,7 @@ export interface CredentialOptions {
   readonly now?: () => number;
   /** Absent on a node that runs alone. */
   readonly accounts?: ServiceAccounts;
+  readonly onRun?: OnPluginRun;
 }
 
 type Source = CredentialSource | null;
@@ -39,12 +40,13 @@ export function credentialPorts(options: CredentialOptions): Ports<typeof imageO
   const { vault, warn = () => {}, environment = process.env, now = steadyNow } = options;
   const workingDirectory = options.workingDirectory ?? process.cwd();
   const accounts = options.accounts ? { accounts: options.accounts } : {};
+  const onRun = options.onRun ? { onRun: options.onRun } : {};
   let plugins: readonly Plugin[] = [];
   return {
     ...recordPorts(vault),
     'images.registerProviders': async ({ input: { config, binDir, tokens } }) => {
       const providers = config === '' && binDir === '' ? [] : await readyProviders(config, binDir, tokens);
-      plugins = providers.map((provider) => new Plugin(provider, { binDir, now, ...accounts }));
+      plugins = providers.map((provider) => new Plugin(provider, { binDir, now, ...accounts, ...onRun }));
       return { usesAccounts: plugins.some(({ usesAccounts }) => usesAccounts) };
     },
     'images.credentials': async ({ input: { root, repository, secrets, pod }, signal }) => {

@@ -79,17 +79,27 @@ interface PluginOptions {
   readonly now?: () => number;
   /** Absent: no pod has a service account. */
   readonly accounts?: ServiceAccounts;
+  readonly onRun?: OnPluginRun;
 }
+
+/** Hears of each run of a plugin when it has ended. */
+export type OnPluginRun = (run: {
+  readonly plugin: string;
+  readonly durationMs: number;
+  readonly failed: boolean;
+}) => void;
 
 export class Plugin {
   readonly #provider: Provider;
   readonly #binDir: string;
   readonly #now: () => number;
   readonly #accounts: ServiceAccounts | undefined;
+  readonly #onRun: OnPluginRun;
   readonly #cache = new Map<string, Cached>();
   readonly #asked = new Map<string, Promise<Answer>>();
 
-  constructor(provider: Provider, { binDir, now = steadyNow, accounts }: PluginOptions) {
+  constructor(provider: Provider, { binDir, now = steadyNow, accounts, onRun = () => {} }: PluginOptions) {
+    this.#onRun = onRun;
     this.#provider = provider;
     this.#binDir = binDir;
     this.#now = now;
@@ -206,7 +216,19 @@ export class Plugin {
       ...(token === undefined ? {} : { serviceAccountToken: token }),
       ...(Object.keys(annotations).length === 0 ? {} : { serviceAccountAnnotations: annotations }),
     };
-    return decodeAnswer(await this.#run(image, `${JSON.stringify(request)}\n`), apiVersion);
+    return decodeAnswer(await this.#timed(this.#run(image, `${JSON.stringify(request)}\n`)), apiVersion);
+  }
+
+  async #timed(run: Promise<string>): Promise<string> {
+    const beganMs = performance.now();
+    let failed = true;
+    try {
+      const answer = await run;
+      failed = false;
+      return answer;
+    } finally {
+      this.#onRun({ plugin: this.name, durationMs: performance.now() - beganMs, failed });
+    }
   }
 
   #run(image: string, request: string): Promise<string> {

@@ -114,7 +114,7 @@ export function socketTarget(endpoint: string): string {
 }
 
 /** `NOT_FOUND` as Go spells it: `NotFound`. */
-function goCodeName(code: grpc.status): string {
+export function goCodeName(code: grpc.status): string {
   if (code === grpc.status.OK || code === grpc.status.CANCELLED) return code === grpc.status.OK ? 'OK' : 'Canceled';
   return grpc.status[code]
     .split('_')

@@ -3,10 +3,11 @@
  *
  * Invariants: one connection a talk, closed with its end; every call ends, by answer, deadline or abort.
  */
+import { channel } from 'node:diagnostics_channel';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
-import { toOperationError } from '../cri/client.ts';
+import { goCodeName, toOperationError } from '../cri/client.ts';
 import { PROTO_DIRECTORY } from '../package-directory.ts';
 
 /** Upstream's limit. */
@@ -23,6 +24,20 @@ const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   /** Behind one path there may be another plugin now. */
   'grpc.use_local_subchannel_pool': 1,
 };
+
+/** A call of a plugin that has ended. */
+export interface PluginCall {
+  /** `/csi.v1.Node/NodePublishVolume` */
+  readonly method: string;
+  /** `unix://` and its path. */
+  readonly target: string;
+  /** As Go spells it: `OK`, `NotFound`. */
+  readonly code: string;
+  readonly durationMs: number;
+}
+
+/** Whoever counts calls listens here, so that no port has to hand anything through. Messages are {@link PluginCall}. */
+export const pluginCalls = channel('statelet:plugin-call');
 
 let contract: PackageDefinition | undefined;
 
@@ -77,8 +92,15 @@ export function unary<Request, Reply>(
   timeoutMs: number,
 ): Promise<Reply> {
   const deadline = Date.now() + timeoutMs;
+  const beganMs = performance.now();
+  const tell = (code: grpc.status) => {
+    const target = client.getChannel().getTarget();
+    const call: PluginCall = { method: path, target, code: goCodeName(code), durationMs: performance.now() - beganMs };
+    pluginCalls.publish(call);
+  };
   return new Promise((resolve, reject) => {
     client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, { deadline }, (error, reply) => {
+      tell(error?.code ?? grpc.status.OK);
       if (reply === undefined) reject(toOperationError(error));
       else resolve(reply);
     });

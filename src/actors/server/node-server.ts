@@ -8,6 +8,7 @@ import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
+import type { OnPluginRun } from '../credentials/plugin.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import type { OnRuntime } from '../cri/seen.ts';
 import type { OnRequest } from '../kube/client.ts';
@@ -18,8 +19,10 @@ import type { StatsReader } from '../stats/reader.ts';
 import { flagValues } from './flag-values.ts';
 import { serverPorts } from './index.ts';
 import { ApiClientMetrics } from './metrics/api-client.ts';
+import { credentialPluginRuns } from './metrics/credential-plugins.ts';
 import { bytesBelow } from './metrics/disk.ts';
 import { nodeMetrics } from './metrics/node-metrics.ts';
+import { countDriverCalls } from './metrics/plugin-work.ts';
 import { Recorder } from './metrics/recorder.ts';
 import { RequestMetrics } from './metrics/request-metrics.ts';
 import { RuntimeMetrics } from './metrics/runtime-metrics.ts';
@@ -51,6 +54,8 @@ export interface NodeServer {
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Hears of each call of the runtime and each look at its pods. */
   readonly onRuntime: OnRuntime;
+  /** Hears of each run of a credential plugin. */
+  readonly onCredentialPlugin: OnPluginRun;
   /** Hears of each volume that was measured. */
   readonly onVolume: OnVolume;
   /** Hears of each attempt of a probe. */
@@ -66,6 +71,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   const { call, review, stats, argv, version, nodeVersion, setVerbosity, warn, journalDir } = options;
   const view = new KernelView();
   const recorder = new Recorder({ journalBytes: () => bytesBelow(journalDir) });
+  countDriverCalls(recorder.registry, view);
   const measurements = {
     summary: (asked: { readonly onlyCpuAndMemory: boolean }) =>
       stats.summary(view.statsPlace(), { ...asked, claims: view.claims() }),
@@ -90,6 +96,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   });
   return {
     ports,
+    onCredentialPlugin: credentialPluginRuns(recorder.registry),
     onVolume: new VolumeMeasuring(recorder.registry).measured,
     onRuntime: new RuntimeMetrics(recorder.registry).seen,
     onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),

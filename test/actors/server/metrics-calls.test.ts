@@ -13,7 +13,6 @@ import { TAKEN, text } from '../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../src/actors/server/http/api-server.ts';
 import type { Endpoint } from '../../../src/actors/server/http/endpoint.ts';
 import { ApiClientMetrics } from '../../../src/actors/server/metrics/api-client.ts';
-import { familiesOf } from '../../../src/actors/server/metrics/registry.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
 import { RuntimeMetrics } from '../../../src/actors/server/metrics/runtime-metrics.ts';
 import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
@@ -21,20 +20,12 @@ import type { KubeObject } from '../../../src/machines/operations/kube.ts';
 import type { ServerItem } from '../../../src/machines/operations/server.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 import { FakeRuntime, fakePod } from '../cri/fake-runtime.ts';
+import { reading } from './metrics-recording.ts';
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close();
 });
-
-const reading =
-  (registry: Registry) =>
-  async (name: string, labels: Readonly<Record<string, string>> = {}, suffix?: string): Promise<number | undefined> => {
-    const family = (await familiesOf(registry)).find((each) => each.name === name);
-    const isIt = (sample: Readonly<Record<string, string>>) =>
-      Object.entries(labels).every(([key, value]) => sample[key] === value);
-    return family?.samples.find((each) => each.suffix === suffix && isIt(each.labels))?.value;
-  };
 
 const PROXY = ['proxy'] as const;
 const endpoint = (path: string, answer: Endpoint['answer']): Endpoint => ({

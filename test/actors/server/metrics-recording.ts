@@ -1,5 +1,7 @@
 /** A recorder that is told turns by hand, for what its projections make of the kernel's records. */
+import type { Registry } from 'prom-client';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
+import { familiesOf } from '../../../src/actors/server/metrics/registry.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 
@@ -41,3 +43,13 @@ export const asked = (id: number, name: string, at: string, input: object = {}) 
   input,
 });
 export const answered = (id: number, output: unknown = null) => ({ k: 'result', id, output });
+
+/** Reads single numbers of a registry, as they are served. */
+export const reading =
+  (registry: Registry) =>
+  async (name: string, labels: Readonly<Record<string, string>> = {}, suffix?: string): Promise<number | undefined> => {
+    const family = (await familiesOf(registry)).find((each) => each.name === name);
+    const isIt = (sample: Readonly<Record<string, string>>) =>
+      Object.entries(labels).every(([key, value]) => sample[key] === value);
+    return family?.samples.find((each) => each.suffix === suffix && isIt(each.labels))?.value;
+  };

@@ -16,6 +16,7 @@ import { Evictions } from './evictions.ts';
 import { ImageWork } from './image-work.ts';
 import { counter, gauge, histogram, sampledGauge } from './instruments.ts';
 import { NodeStart } from './node-start.ts';
+import { DeviceWork } from './plugin-work.ts';
 import { PodAdmission } from './pod-admission.ts';
 import { PodStarts } from './pod-starts.ts';
 import { PodWork } from './pod-work.ts';
@@ -75,6 +76,7 @@ export class Recorder {
   readonly #projections: readonly Projection[] = [
     new Certificates(this.registry),
     new ContainerWork(this.registry),
+    new DeviceWork(this.registry),
     new Evictions(this.registry),
     new ImageWork(this.registry),
     new NodeStart(this.registry),
