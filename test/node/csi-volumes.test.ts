@@ -19,6 +19,8 @@ import { requirement } from '../support/require.ts';
 const DRIVER = 'csi.example.test';
 const UNIQUE = `kubernetes.io/csi/${DRIVER}^handle-1`;
 const CANARY = 'canary-91c40c7e-do-not-write-me';
+/** Two daemons, one after the other, on a machine that does other things as well. */
+const RESTARTS = { timeout: 120_000 };
 const STORAGE = 'storage.k8s.io/v1';
 
 let runtime: RuntimeInUse;
@@ -141,40 +143,44 @@ for (const choice of runtimes) {
 }
 
 function cases(): void {
-  test('a claim’s volume is attached, mounted and used, over a crash of the agent, and leaves nothing', async () => {
-    await boot({ attachRequired: true, podInfoOnMount: true });
-    createClaim({ nodePublishSecretRef: { name: 'key', namespace: 'default' } });
-    const stringData = { password: CANARY };
-    server.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'key', namespace: 'default' }, stringData });
-    createPod('web', claim);
-    await eventually('the Node lists the volume', () => inUse().includes(UNIQUE));
-    expect(methods()).toEqual([]);
-    attach();
-    await running('web');
-    const path = target('web', 'pv1');
-    expect(methods()).toEqual(['NodeStageVolume', 'NodePublishVolume']);
-    const [stage, publish] = driver.calls.map(({ request }) => request);
-    expect(stage).toMatchObject({ volume_id: 'handle-1', publish_context: { device: '/dev/x' }, secrets: {} });
-    expect(publish).toMatchObject({ target_path: path, secrets: { password: CANARY } });
-    expect(publish.volume_context).toMatchObject({ size: 'big', 'csi.storage.k8s.io/pod.name': 'web' });
-    expect((await mounts()).filter((point) => point === path)).toHaveLength(1);
-    if (runtime.endpoint) await eventually('the file', () => readFileSync(join(path, 'it'), 'utf8') === 'written\n');
+  test(
+    'a claim’s volume is attached, mounted and used, over a crash of the agent, and leaves nothing',
+    RESTARTS,
+    async () => {
+      await boot({ attachRequired: true, podInfoOnMount: true });
+      createClaim({ nodePublishSecretRef: { name: 'key', namespace: 'default' } });
+      const stringData = { password: CANARY };
+      server.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'key', namespace: 'default' }, stringData });
+      createPod('web', claim);
+      await eventually('the Node lists the volume', () => inUse().includes(UNIQUE));
+      expect(methods()).toEqual([]);
+      attach();
+      await running('web');
+      const path = target('web', 'pv1');
+      expect(methods()).toEqual(['NodeStageVolume', 'NodePublishVolume']);
+      const [stage, publish] = driver.calls.map(({ request }) => request);
+      expect(stage).toMatchObject({ volume_id: 'handle-1', publish_context: { device: '/dev/x' }, secrets: {} });
+      expect(publish).toMatchObject({ target_path: path, secrets: { password: CANARY } });
+      expect(publish.volume_context).toMatchObject({ size: 'big', 'csi.storage.k8s.io/pod.name': 'web' });
+      expect((await mounts()).filter((point) => point === path)).toHaveLength(1);
+      if (runtime.endpoint) await eventually('the file', () => readFileSync(join(path, 'it'), 'utf8') === 'written\n');
 
-    await node.stop('SIGKILL');
-    await node.start();
-    await eventually('the agent knows it', () => node.log.includes('Registered CSI driver'));
-    await running('web');
-    expect(methods()).toHaveLength(2);
+      await node.stop('SIGKILL');
+      await node.start();
+      await eventually('the agent knows it', () => node.log.includes('Registered CSI driver'));
+      await running('web');
+      expect(methods()).toHaveLength(2);
 
-    await gone('web');
-    expect(methods().slice(2)).toEqual(['NodeUnpublishVolume', 'NodeUnstageVolume']);
-    await eventually('the Node lists nothing', () => inUse().length === 0);
-    expect(await mounts()).toEqual([]);
-    expect(existsSync(path)).toBe(false);
-    expect(written()).not.toContain(CANARY);
-    await node.stop();
-    isSame();
-  });
+      await gone('web');
+      expect(methods().slice(2)).toEqual(['NodeUnpublishVolume', 'NodeUnstageVolume']);
+      await eventually('the Node lists nothing', () => inUse().length === 0);
+      expect(await mounts()).toEqual([]);
+      expect(existsSync(path)).toBe(false);
+      expect(written()).not.toContain(CANARY);
+      await node.stop();
+      isSame();
+    },
+  );
 
   test('a volume of the pod itself: its driver’s failures are the pod’s events, and end when it heals', async () => {
     await boot({ attachRequired: false, volumeLifecycleModes: ['Ephemeral'], tokenRequests: [{ audience: 'vault' }] });
@@ -196,28 +202,32 @@ function cases(): void {
     isSame();
   });
 
-  test('a pod that goes while the agent is away is taken away by the next one, though its driver cannot at first', async () => {
-    await boot({ attachRequired: false });
-    createClaim();
-    createPod('web', claim);
-    await running('web');
-    await node.stop('SIGKILL');
-    server.delete('v1', 'pods', 'web', 'default', 0);
-    driver.fault = ({ method }) =>
-      method === 'NodeUnpublishVolume' ? { code: status.UNAVAILABLE, details: 'not yet' } : undefined;
-    await node.start();
-    await eventually('it is tried', () => node.log.includes('UnmountVolume.TearDown failed'));
-    createPod('other', { emptyDir: {} });
-    await running('other');
-    expect(await mounts()).not.toEqual([]);
-    driver.fault = () => undefined;
-    await eventually('nothing is mounted', async () => (await mounts()).length === 0);
-    expect(methods().slice(-1)).toEqual(['NodeUnstageVolume']);
-    await eventually(
-      'no record is left',
-      () => readdirSync(join(node.rootDir, `plugins/kubernetes.io/csi/${DRIVER}`)).length === 0,
-    );
-    await node.stop();
-    isSame();
-  });
+  test(
+    'a pod that goes while the agent is away is taken away by the next one, though its driver cannot at first',
+    RESTARTS,
+    async () => {
+      await boot({ attachRequired: false });
+      createClaim();
+      createPod('web', claim);
+      await running('web');
+      await node.stop('SIGKILL');
+      server.delete('v1', 'pods', 'web', 'default', 0);
+      driver.fault = ({ method }) =>
+        method === 'NodeUnpublishVolume' ? { code: status.UNAVAILABLE, details: 'not yet' } : undefined;
+      await node.start();
+      await eventually('it is tried', () => node.log.includes('UnmountVolume.TearDown failed'));
+      createPod('other', { emptyDir: {} });
+      await running('other');
+      expect(await mounts()).not.toEqual([]);
+      driver.fault = () => undefined;
+      await eventually('nothing is mounted', async () => (await mounts()).length === 0);
+      expect(methods().slice(-1)).toEqual(['NodeUnstageVolume']);
+      await eventually(
+        'no record is left',
+        () => readdirSync(join(node.rootDir, `plugins/kubernetes.io/csi/${DRIVER}`)).length === 0,
+      );
+      await node.stop();
+      isSame();
+    },
+  );
 }

@@ -157,6 +157,10 @@ const noteToken = s.assign((args) => {
   const { output } = event as unknown as { output: TokenAnswer };
   return { due, tokens: { ...context.tokens, [audience]: heldToken(output, now(args)) } };
 });
+/** Tokens of which only the handles are left are asked for again. */
+const dropForgotten = s.assign(({ context, event }) => ({
+  tokens: errorOf(event).code === 'SECRET_NOT_HELD' ? {} : context.tokens,
+}));
 const notePublished = s.assign({ isPublished: true, tries: 0 });
 
 const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
@@ -248,7 +252,7 @@ const publishing = s.createStateConfig({
         src: 'csi.publish',
         input: publishInput,
         onDone: { target: '#csiMount.published', actions: notePublished },
-        onError: { target: '#csiMount.failing', actions: failing() },
+        onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
       },
     },
   },

@@ -337,6 +337,21 @@ describe('a volume of the pod itself', () => {
     expect(node.askedFor('kube.create')).toHaveLength(3);
   });
 
+  it('gets another token when the one it had is forgotten', () => {
+    boot({ spec: { volumeLifecycleModes: ['Ephemeral'], tokenRequests: [{ audience: 'vault' }] } });
+    let isForgotten = true;
+    node.knobs.fault = (name) => {
+      if (name !== 'csi.publish' || !isForgotten) return undefined;
+      isForgotten = false;
+      return fail('the secret is not in memory', 'SECRET_NOT_HELD');
+    };
+    node.want('u1', own);
+    expect(node.askedFor('kube.create')).toHaveLength(1);
+    node.advance(500);
+    expect(node.askedFor('kube.create')).toHaveLength(2);
+    expect(node.toPods().at(-1)).toEqual(mounted('u1', 'own'));
+  });
+
   it('is published once where the driver does not ask for more', () => {
     boot({ spec: { volumeLifecycleModes: ['Ephemeral'] } });
     node.want('u1', own);
