@@ -83,14 +83,14 @@ export class PhaseBars {
 
   /** Milliseconds from left to right. */
   private span(phases: readonly PhaseView[]): number {
-    const { now, started } = this.store;
+    const { latest: now, started } = this.store;
     const past = Math.max(0, ...phases.map((phase) => (phase.left ?? phase.entered) - started));
     if (phases.every((phase) => phase.left !== undefined)) return Math.max(1, past);
     return Math.max(1, past === 0 ? now - started : Math.min(now - started, past * (1 + OPEN_SHARE)));
   }
 
   private row(phase: PhaseView, span: number): HTMLElement {
-    const { started, now } = this.store;
+    const { latest: now, started } = this.store;
     const goal = phase.left === undefined && phase.waitsFor === undefined;
     const took = Math.max(0, (phase.left ?? now) - phase.entered);
     const from = (phase.entered - started) / span;

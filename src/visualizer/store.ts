@@ -68,7 +68,11 @@ export class Store {
 
   /** The kernel's clock now, whatever the browser's own clock says. */
   get now(): number {
-    if (this.moment) return this.moment.t;
+    return this.moment?.t ?? this.latest;
+  }
+
+  /** The same whatever moment is looked at. */
+  get latest(): number {
     return this.live ? this.clock.server + performance.now() - this.clock.page : this.clock.server;
   }
 
@@ -219,7 +223,8 @@ export class Store {
   }
 
   private add(records: readonly ShownRecord[]): void {
-    this.records = this.records.concat(records).slice(-this.recordsMax);
+    this.records.push(...records);
+    this.records.splice(0, Math.max(0, this.records.length - this.recordsMax));
   }
 
   /** One line that says what a record says. */

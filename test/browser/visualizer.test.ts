@@ -124,6 +124,13 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     expect(await actor('worker-ann').textContent()).toContain('making');
     expect(await page.locator('#actor').textContent()).toContain('answer to world.make');
     expect(await page.locator('#moment').textContent()).toContain('As after turn 2');
+    const told = () =>
+      page.locator('.sequence button').evaluateAll((arrows) => arrows.map((arrow) => arrow.getAttribute('aria-label')));
+    expect(await told()).toEqual([
+      'world to boss: order',
+      'boss to worker-ann: work',
+      'worker-ann to world: world.make',
+    ]);
     await page.keyboard.press('Home');
     await page.keyboard.press('e');
     await page.keyboard.press('Home');
