@@ -17,6 +17,9 @@ const COMING = ['RunPodSandbox', 'CreateContainer', 'StartContainer'];
 const GOING = ['StopContainer', 'StopPodSandbox', 'RemovePodSandbox'];
 /** A call that comes late comes after others have given up waiting for events. */
 const LATE_MS = 1_500;
+const MINUTE_MS = 60_000;
+/** The process of the container is being made. */
+const IN_THE_MIDDLE_MS = 15;
 const BYSTANDER = 'bystander';
 /** Some seconds; a busy machine may take many times that. */
 const TIMEOUT_MS = 240_000;
@@ -108,6 +111,62 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
         };
         await through(method, `away-${awayMs}-${method.toLowerCase()}`, die, () => back);
       }
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    'fault 2: the runtime dies while calls of every kind are under way, and is away for a minute',
+    async () => {
+      const nameOf = (method: string) => `minute-${method.toLowerCase()}`;
+      const goers = GOING.map(nameOf);
+      for (const name of goers) write(name);
+      for (const name of goers) await node.untilReady(name);
+      const before = await node.instances(BYSTANDER);
+      const held = new Map<string, () => void>();
+      node.proxy.interfere = async (call, forward) => {
+        const pod = node.podOf(call);
+        if (pod !== nameOf(call.method) || held.has(pod)) return forward();
+        await new Promise<void>((resolve) => held.set(pod, resolve));
+        return forward();
+      };
+      for (const method of COMING) write(nameOf(method));
+      for (const name of goers) node.remove(`${name}.json`);
+      await eventually('all are under way', () => held.size === COMING.length + GOING.length, TIMEOUT_MS);
+      for (const release of held.values()) release();
+      await node.containerd.restart(MINUTE_MS);
+      const comers = COMING.map(nameOf);
+      await node.keepsPromises([BYSTANDER, ...comers]);
+      expect(await node.instances(BYSTANDER), 'who has nothing to do with it').toEqual(before);
+      for (const name of goers) await node.gone(name);
+      for (const name of comers) node.remove(`${name}.json`);
+      for (const name of comers) await node.gone(name);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    'fault 1: a start that dies with its agent is no crash of the app',
+    async () => {
+      const name = 'dying';
+      const dying: Interference = (_call, forward) => {
+        const answer = forward();
+        setTimeout(() => void node.stop('SIGKILL'), IN_THE_MIDDLE_MS);
+        return answer;
+      };
+      let called = inCall('StartContainer', name, dying);
+      write(name);
+      for (let round = 1; round <= 3; round++) {
+        await called;
+        await eventually('the agent is dead', () => !node.isRunning);
+        if (round < 3) called = inCall('StartContainer', name, dying);
+        await node.start();
+      }
+      await node.keepsPromises([BYSTANDER, name]);
+      expect((await node.running(name)).attempt, 'starts that died').toBeGreaterThanOrEqual(2);
+      expect(node.log).not.toContain('Back-off restarting failed container');
+      node.remove(`${name}.json`);
+      await node.gone(name);
     },
     TIMEOUT_MS,
   );

@@ -3,10 +3,20 @@
  * that cannot be set up. Each ends with the promises of a node.
  */
 import { execFile } from 'node:child_process';
-import { appendFileSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { cgroupV1Available } from '../support/cgroups.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { FaultyNode } from '../support/faulty-node.ts';
@@ -18,6 +28,18 @@ const run = promisify(execFile);
 const TIMEOUT_MS = 240_000;
 /** Room for folders and the journal of a few pods, and soon full. */
 const DISK_BYTES = 24 * 1024 * 1024;
+/** Likewise. */
+const DISK_INODES = 200;
+/** How often the network fails before it is mended; a full run is 500. */
+const CNI_CYCLES = Number(process.env['STATELET_CNI_CYCLES'] ?? 24);
+/** Ten seconds for each, and what a busy machine adds. */
+const CNI_TIMEOUT_MS = TIMEOUT_MS + CNI_CYCLES * 10_000;
+/** Pods that fail at once: each of them waits longer and longer. */
+const UNCONNECTED = 8;
+/** A call to the runtime has twice as long. */
+const HANGING_MS = 60_000;
+/** Less than what the agent asks for soon. */
+const AGENT_BYTES = 1024 * 1024;
 const BYSTANDER = 'bystander';
 
 const { skip } = requirement('containerd', containerdAvailable());
@@ -37,33 +59,66 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
   const write = (name: string, script = SLEEP, spec: object = {}) =>
     node.write(`${name}.json`, shellPod(name, node.image, script, spec));
 
+  const network = () => join(node.containerd.directory, 'cni', '10-statelet.conflist');
+  const plugin = (name: string, script: string) =>
+    writeFileSync(join(node.containerd.directory, 'cni-bin', name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  const addresses = () =>
+    readdirSync(join(node.containerd.directory, 'ipam'), { recursive: true }).filter(isAddress).length;
+  const failures = (method: string) => node.proxy.callsOf(method).filter(({ code }) => (code ?? 0) !== 0).length;
+
   test(
-    'fault 13: a network that cannot be set up and not be taken down: the pod runs when it is mended, no address leaks',
+    `fault 13: a network that cannot be set up and not be taken down, ${CNI_CYCLES} times: no address leaks`,
     async () => {
-      const { directory } = node.containerd;
-      const conflist = join(directory, 'cni', '10-statelet.conflist');
-      const addresses = () => readdirSync(join(directory, 'ipam'), { recursive: true }).filter(isAddress);
-      const failures = (method: string) => node.proxy.callsOf(method).filter(({ code }) => (code ?? 0) !== 0).length;
-      const good = readFileSync(conflist, 'utf8');
+      const good = readFileSync(network(), 'utf8');
       const before = addresses();
       const broken = JSON.parse(good) as { plugins: object[] };
-      const plugins = [...broken.plugins, { type: 'statelet-no-such-plugin' }];
-      writeFileSync(conflist, JSON.stringify({ ...broken, plugins }));
-      write('unconnected');
-      await eventually('the sandbox was refused', () => failures('RunPodSandbox') > 0, TIMEOUT_MS);
-      await eventually('it could not be taken down', () => failures('StopPodSandbox') > 0, TIMEOUT_MS);
-      writeFileSync(conflist, good);
-      await node.keepsPromises([BYSTANDER, 'unconnected']);
-      expect(sandboxesMade(), 'one that was refused and one that runs').toBe(2);
-      node.remove('unconnected.json');
-      await node.gone('unconnected');
-      await eventually('no address is leaked', () => addresses().length === before.length, TIMEOUT_MS);
+      const plugins = [...broken.plugins, { type: 'statelet-broken' }];
+      plugin('statelet-broken', 'test "$CNI_COMMAND" = DEL');
+      writeFileSync(network(), JSON.stringify({ ...broken, plugins }));
+      const names = Array.from({ length: UNCONNECTED }, (_, at) => `unconnected-${at}`);
+      for (const name of names) write(name);
+      await eventually('sandboxes were refused', () => failures('RunPodSandbox') >= CNI_CYCLES, CNI_TIMEOUT_MS);
+      plugin('statelet-broken', 'exit 1');
+      await eventually('they could not be taken down', () => failures('StopPodSandbox') > 0, TIMEOUT_MS);
+      writeFileSync(network(), good);
+      await node.keepsPromises([BYSTANDER, ...names]);
+      for (const name of names) node.remove(`${name}.json`);
+      for (const name of names) await node.gone(name);
+      await eventually('no address is leaked', () => addresses() === before, TIMEOUT_MS);
+    },
+    CNI_TIMEOUT_MS,
+  );
+
+  test(
+    'fault 13: a network whose set-up hangs for one pod keeps no other from coming and going',
+    async () => {
+      const good = readFileSync(network(), 'utf8');
+      const before = addresses();
+      const hanging = '"ADD "*K8S_POD_NAME=hanging-node1*) exec sleep 600;;';
+      plugin('statelet-slow', `case "$CNI_COMMAND $CNI_ARGS" in ${hanging} esac; exec "$(dirname "$0")/bridge"`);
+      writeFileSync(network(), good.replace('"type":"bridge"', '"type":"statelet-slow"'));
+      const asked = (pod: string) => node.proxy.callsOf('RunPodSandbox').filter((call) => node.podOf(call) === pod);
+      write('hanging');
+      await eventually('its network is set up', () => asked('hanging').length === 1, TIMEOUT_MS);
+      const began = performance.now();
+      for (const name of ['swift-1', 'swift-2', 'swift-3']) {
+        write(name);
+        await node.untilReady(name);
+        node.remove(`${name}.json`);
+        await node.gone(name);
+      }
+      expect(performance.now() - began).toBeLessThan(HANGING_MS);
+      expect(
+        asked('hanging').map(({ endedAtMs }) => endedAtMs),
+        'it hangs',
+      ).toEqual([undefined]);
+      node.remove('hanging.json');
+      await eventually('it is gone', async () => (await node.sandboxes('hanging')) === 0, TIMEOUT_MS);
+      writeFileSync(network(), good);
+      await eventually('no address is leaked', () => addresses() === before, TIMEOUT_MS);
     },
     TIMEOUT_MS,
   );
-
-  const sandboxesMade = () =>
-    node.proxy.callsOf('RunPodSandbox').filter((call) => node.podOf(call) === 'unconnected').length;
 
   describe('fault 10: the machine kills for memory', () => {
     const limited = { resources: { limits: { memory: '24Mi' } } };
@@ -105,6 +160,29 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     );
   });
 
+  test.skipIf(cgroupV1Available() !== null)(
+    'fault 10: the agent: it is killed and the next one takes everything up',
+    async () => {
+      const before = await node.instances(BYSTANDER);
+      const group = join('/sys/fs/cgroup/memory', node.cgroupRoot, 'agent');
+      mkdirSync(group);
+      writeFileSync(join(group, 'memory.limit_in_bytes'), String(AGENT_BYTES));
+      writeFileSync(join(group, 'cgroup.procs'), String(node.pid));
+      write('meanwhile');
+      await eventually('it was killed', async () => {
+        // Whatever it is asked for takes memory.
+        await node.context('kubelet/pods').catch(() => null);
+        return !node.isRunning;
+      });
+      expect(readFileSync(join(group, 'memory.oom_control'), 'utf8')).toMatch(/oom_kill [1-9]/);
+      await node.start();
+      await node.keepsPromises([BYSTANDER, 'meanwhile']);
+      expect(await node.instances(BYSTANDER)).toEqual(before);
+      rmdirSync(group);
+    },
+    TIMEOUT_MS,
+  );
+
   test(
     'fault 9: a journal whose end is torn and whose middle is flipped stops no start',
     async () => {
@@ -123,22 +201,37 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     TIMEOUT_MS,
   );
 
-  test(
-    'fault 8: a disk without room stops no pod that runs, and what was refused comes when there is room',
-    async () => {
+  const noRoom = { options: `size=${DISK_BYTES}`, fill: 'cat /dev/zero > "$0/.ballast" || true' };
+  const noInodes = {
+    options: `nr_inodes=${DISK_INODES}`,
+    fill: 'mkdir "$0/.ballast"; i=0; while touch "$0/.ballast/$i" 2>/dev/null; do i=$((i+1)); done',
+  };
+  const pods = () => join(node.rootDir, 'pods');
+  const logs = () => node.logs;
+  const journal = () => node.journal;
+
+  test.each([
+    ['pods', 'room', pods, noRoom, true],
+    ['pods', 'inodes', pods, noInodes, true],
+    ['logs', 'inodes', logs, noInodes, true],
+    ['the journal', 'room', journal, noRoom, false],
+    ['the journal', 'inodes', journal, noInodes, false],
+  ] as const)(
+    'fault 8: a disk of %s without %s stops no pod that runs, and what was refused comes when it has some',
+    async (_of, _without, folder, { options, fill }, isRefused) => {
       const before = await node.instances(BYSTANDER);
       await node.stop();
-      const disk = join(node.rootDir, 'pods');
-      const ballast = join(disk, '.ballast');
-      await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK_BYTES}`, 'tmpfs', disk]);
+      const disk = folder();
+      await run('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', disk]);
       try {
-        await run('sh', ['-c', `cat /dev/zero > ${ballast} || true`]);
+        await run('sh', ['-c', fill, disk]);
         await node.start();
         write('crowded');
-        await eventually('it says that there is no room', () => node.log.includes('ENOSPC'), TIMEOUT_MS);
+        if (isRefused) await eventually('it says that there is no room', () => node.log.includes('ENOSPC'), TIMEOUT_MS);
+        else await node.untilReady('crowded');
         expect(await node.healthz()).toBe(true);
         expect(await node.instances(BYSTANDER)).toEqual(before);
-        rmSync(ballast);
+        rmSync(join(disk, '.ballast'), { recursive: true });
         await node.untilReady('crowded');
         node.remove('crowded.json');
         await node.gone('crowded');

@@ -1,13 +1,11 @@
 /** What became of a row of the seed documents: built here, or replaced because upstream removed it. */
+import type { Proof } from '../support/proofs.ts';
 
 /**
  * Where something is: `src/file.ts#name` (declared in that file), `machine: path.of.states` (a state of that machine's
  * chart), or the name of an operation such as `host.hostname`.
  */
 export type Ref = string;
-/** A test file, and after `::` words that are in it. */
-export type Proof = string;
-
 interface Named {
   readonly id: string;
   readonly name: string;

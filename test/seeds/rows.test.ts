@@ -11,6 +11,7 @@ import { operations } from '../../src/machines/operations/index.ts';
 import { FLAGS } from '../../src/machines/startup/configuration/flag-table.ts';
 import { hintFor } from '../../src/machines/startup/configuration/removed-flags.ts';
 import { CONTRADICTIONS, DOCUMENTS } from '../../src/machines/startup/order/index.ts';
+import { unproved } from '../support/proofs.ts';
 import type { Row } from './row.ts';
 import { ROWS } from './rows.ts';
 
@@ -44,14 +45,6 @@ function missing(ref: string): string | null {
   if (state) return missingState(state[1]!, state[2]!);
   if (ref.startsWith('src/')) return missingName(...(ref.split('#') as [string, string | undefined]));
   return Object.hasOwn(operations, ref) ? null : `no operation ${ref}`;
-}
-
-function unproved(proof: string): string | null {
-  const [path, words] = proof.split('::') as [string, string | undefined];
-  if (!path.endsWith('.test.ts') || !existsSync(join(ROOT, path))) return `no test ${path}`;
-  const text = source(path);
-  if (!/\b(it|test)(\.each)?\(/.test(text)) return `${path} tests nothing`;
-  return words === undefined || text.includes(words) ? null : `${path} does not say ${words}`;
 }
 
 const refsOf = (row: Row) => (row.kind === 'built' ? row.here : []);

@@ -6,7 +6,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
 import { accessSync, constants, openSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -15,6 +15,7 @@ import { BUSYBOX, BUSYBOX_IMAGE, buildTestImages, PAUSE_IMAGE } from './image.ts
 const run = promisify(execFile);
 
 const CNI_BIN = '/usr/lib/cni';
+const CNI_PLUGINS = ['bridge', 'host-local', 'loopback'];
 const CNI_RESULTS = '/var/lib/cni/results';
 const CGROUP_ROOT = '/sys/fs/cgroup';
 /** A cold start of containerd takes about a second; a loaded machine may need ten times that. */
@@ -65,7 +66,7 @@ export function containerdAvailable(): string | null {
     if (!onPath(command)) return `${command} is not installed`;
   }
   if (!isExecutable(BUSYBOX)) return `${BUSYBOX} is not installed (Debian: busybox-static)`;
-  for (const plugin of ['bridge', 'host-local', 'loopback']) {
+  for (const plugin of CNI_PLUGINS) {
     if (!isExecutable(join(CNI_BIN, plugin))) return `the CNI plug-in ${plugin} is not in ${CNI_BIN}`;
   }
   return null;
@@ -94,7 +95,7 @@ state = "${directory}/state"
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
 [${CRI}.cni]
-  bin_dir = "${CNI_BIN}"
+  bin_dir = "${directory}/cni-bin"
   conf_dir = "${directory}/cni"
 [${CRI}.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
@@ -133,6 +134,9 @@ async function prepare(): Promise<Layout> {
     logFile: join(directory, 'containerd.log'),
   };
   await mkdir(join(directory, 'cni'));
+  // Its own, so that a test can put a plug-in of its own beside them.
+  await mkdir(join(directory, 'cni-bin'));
+  for (const name of CNI_PLUGINS) await symlink(join(CNI_BIN, name), join(directory, 'cni-bin', name));
   await writeFile(join(directory, 'config.toml'), configuration(layout));
   await writeFile(join(directory, 'cni/10-statelet.conflist'), JSON.stringify(network(layout)));
   return layout;

@@ -7,6 +7,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
+import type { PodStatus } from '../../src/machines/api/pod.ts';
 import { type Containerd, startContainerd } from './containerd.ts';
 import { CriProxy, type RecordedCall } from './cri-proxy.ts';
 import { type DaemonOptions, eventually } from './daemon.ts';
@@ -14,8 +15,9 @@ import { ObservedNode } from './observed-node.ts';
 
 const CALL = { timeoutMs: 20_000 };
 const UID_LABEL = 'io.kubernetes.pod.uid';
-/** Descriptors of a daemon with a few dozen pods; a leak has more. */
-const DESCRIPTORS_MAX = 200;
+const NAME_LABEL = 'io.kubernetes.pod.name';
+/** Descriptors of a daemon, and of each of its pods; a leak has more. */
+const [DESCRIPTORS_MAX, DESCRIPTORS_PER_POD_MAX] = [200, 3];
 /** A busy machine, and a back-off of a start that failed. */
 const PATIENCE_MS = 60_000;
 
@@ -51,6 +53,15 @@ export class FaultyNode extends ObservedNode {
     return this.#direct;
   }
 
+  /** By its sandbox, so that it is found among any number of pods. */
+  override async status(pod: string): Promise<PodStatus | null> {
+    const filter = { label_selector: { [NAME_LABEL]: `${pod}-node1` } };
+    const { items } = await this.client.call('ListPodSandbox', { filter }, CALL);
+    const newest = items.toSorted((a, b) => Number(BigInt(b.created_at) - BigInt(a.created_at)))[0];
+    const actor = newest && (await this.context(`kubelet/pods/pod-${newest.labels[UID_LABEL] ?? ''}`));
+    return (actor?.['status'] as PodStatus | undefined) ?? null;
+  }
+
   /** The pod that a call is about, by the name of its manifest; empty for a call about none. */
   podOf({ request }: RecordedCall): string {
     const config = (request['sandbox_config'] ?? request['config']) as Named | undefined;
@@ -69,8 +80,10 @@ export class FaultyNode extends ObservedNode {
       const [id = '', pid = ''] = line.split(/\s+/);
       pids.set(id, Number(pid));
     }
-    const running = await Promise.all(pods.map((pod) => this.running(pod)));
-    for (const { id } of running) process.kill(pids.get(id) ?? Number.NaN, 'SIGKILL');
+    const instances = (await Promise.all(pods.map((pod) => this.instances(pod)))).flat();
+    for (const { id, state } of instances) {
+      if (state === 'CONTAINER_RUNNING') process.kill(pids.get(id) ?? Number.NaN, 'SIGKILL');
+    }
   }
 
   /** Calls that the daemon has made and that have no answer yet; streams are not among them. */
@@ -79,15 +92,18 @@ export class FaultyNode extends ObservedNode {
   }
 
   /**
-   * What holds after every fault, for the pods that are wanted: each is shown ready (P4), runs once in one sandbox
-   * (P7), nobody else does (P6), only their folders are there (P9), and the daemon holds no more than it needs (P10).
+   * What holds after every fault, for the pods that are wanted, of so many containers each: each is shown ready (P4),
+   * runs once in one sandbox (P7), nobody else does (P6), only their folders are there (P9), and the daemon holds no more
+   * than it needs (P10).
    */
-  async keepsPromises(wanted: readonly string[]): Promise<void> {
+  async keepsPromises(wanted: readonly string[], containers = 1): Promise<void> {
     for (const pod of wanted) await this.untilReady(pod);
-    await eventually('only the wanted pods are in the runtime', () => this.#runs(wanted), PATIENCE_MS);
+    await eventually('only the wanted pods are in the runtime', () => this.#runs(wanted, containers), PATIENCE_MS);
     const folders = () => readdirSync(join(this.rootDir, 'pods')).length === wanted.length;
     await eventually('only the folders of the wanted pods are there', folders, PATIENCE_MS);
-    expect(readdirSync(`/proc/${this.pid}/fd`).length, 'open descriptors').toBeLessThan(DESCRIPTORS_MAX);
+    expect(readdirSync(`/proc/${this.pid}/fd`).length, 'open descriptors').toBeLessThan(
+      DESCRIPTORS_MAX + DESCRIPTORS_PER_POD_MAX * wanted.length,
+    );
   }
 
   /** Ends the daemon and holds all that it wrote to verify and to replay to the same decisions (P11, P12). */
@@ -105,15 +121,18 @@ export class FaultyNode extends ObservedNode {
     );
   }
 
-  async #runs(wanted: readonly string[]): Promise<boolean> {
+  async #runs(wanted: readonly string[], perPod: number): Promise<boolean> {
     const ready = { filter: { state: { state: 'SANDBOX_READY' as const } } };
     const running = { filter: { state: { state: 'CONTAINER_RUNNING' as const } } };
     const { items } = await this.client.call('ListPodSandbox', ready, CALL);
     const { containers } = await this.client.call('ListContainers', running, CALL);
     const names = (of: readonly { readonly labels: Readonly<Record<string, string>> }[]) =>
-      of.map(({ labels }) => (labels['io.kubernetes.pod.name'] ?? '').replace(/-node1$/, '')).sort();
-    const expected = JSON.stringify([...wanted].sort());
-    return [items, containers].every((list) => JSON.stringify(names(list)) === expected);
+      of.map(({ labels }) => (labels[NAME_LABEL] ?? '').replace(/-node1$/, '')).sort();
+    const expected = wanted.flatMap((pod) => Array<string>(perPod).fill(pod)).sort();
+    return (
+      JSON.stringify(names(items)) === JSON.stringify([...wanted].sort()) &&
+      JSON.stringify(names(containers)) === JSON.stringify(expected)
+    );
   }
 
   /** Uids that the runtime knows, also of what no longer runs. */

@@ -220,6 +220,20 @@ describe('a restart of the agent', () => {
     expect(cluster.node.world.runtime.started).toHaveLength(1);
   });
 
+  it('in the middle of an end takes nothing of the grace: who ends in time ends by itself', () => {
+    const { node, kube } = running('web', {}, {}, [{ stopsMs: 20_000 }]);
+    kube.delete('pods', 'web', 30);
+    node.run(10_000);
+    const begin = node.time.ms;
+    cluster.node = node.restart();
+    cluster.node.until('gone', isGone('web'), 60_000);
+    expect(cluster.node.time.ms - begin).toBeGreaterThan(9_000);
+    expect(patches().at(-1)!.body.status.containerStatuses).toMatchObject([
+      { state: { terminated: { exitCode: 143 } } },
+    ]);
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 30 }]);
+  });
+
   it('ends what was deleted meanwhile', () => {
     const { node, kube } = running();
     kube.delete('pods', 'web');

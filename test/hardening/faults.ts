@@ -1,0 +1,120 @@
+/** Faults of the world around the agent. */
+import { type Row, row } from './row.ts';
+
+const calls = 'test/node/faults-of-calls.test.ts';
+const events = 'test/node/faults-of-events.test.ts';
+const host = 'test/node/faults-of-the-host.test.ts';
+const time = 'test/node/faults-of-time.test.ts';
+const names = 'test/node/faults-of-names.test.ts';
+const mounts = 'test/node/faults-of-mounts.test.ts';
+const power = 'test/node/faults-of-power.test.ts';
+const crash = 'test/node/crash.test.ts';
+const machines = 'test/machines/pods/faults.test.ts';
+const following = 'test/actors/kube/following.test.ts';
+const damage = 'test/kernel/journal/damage.test.ts';
+const disk = 'test/kernel/journal/disk-full.test.ts';
+
+export const FAULTS: readonly Row[] = [
+  row(
+    'F1',
+    'the agent is killed at every step of the life of a pod',
+    `${machines}::at any step of a pod that starts`,
+    `${machines}::at any step of a pod that ends`,
+    `${calls}::fault 1: the agent dies before %s and after it`,
+    `${calls}::fault 1: a start that dies with its agent is no crash of the app`,
+    `${crash}::while pods come and go, leaves exactly the wanted ones`,
+  ),
+  row(
+    'F2',
+    'the runtime is killed in each call, and back after 0, 3 and 60 s',
+    `${calls}::fault 2: the runtime dies in %s, and is back soon or later`,
+    `${calls}::fault 2: the runtime dies while calls of every kind are under way, and is away for a minute`,
+  ),
+  row(
+    'F3',
+    'the runtime stands still',
+    `${events}::costs no container anything, piles no calls up`,
+    'test/machines/pods/observation.test.ts::unhealthy when listing has failed for three minutes',
+  ),
+  row(
+    'F4',
+    'a call fails, is late, loses its answer or comes twice',
+    `${calls}::fault 4: a call that fails, is late, loses its answer or comes twice`,
+    `${machines}::a call that fails or whose reply is lost`,
+  ),
+  row(
+    'F5',
+    'the event stream drops, doubles, reorders and breaks while 100 containers die',
+    `${events}::%s: each container starts again, once`,
+    `${events}::breaks: each container starts again, once`,
+    `${events}::A hundred containers, which die together`,
+  ),
+  row(
+    'F6',
+    'the API server is away, comes back older, and without a pod',
+    'test/node/cluster-node.test.ts::starts while the API server is away',
+    `${following}::waits for a server that is away, and finds what happened meanwhile`,
+    `${following}::lists again when the server has forgotten where it was`,
+    `${power}::starts what it may start without anybody’s word, once`,
+  ),
+  row(
+    'F7',
+    'the API server conflicts, throttles, fails, breaks off and hangs',
+    `${following}::begins in spite of %s`,
+    'test/actors/kube/client.test.ts::waits as long as the server asks',
+    'test/actors/kube/client.test.ts::gives a hung request up',
+    `${following}::is found by the lease`,
+  ),
+  row(
+    'F8',
+    'disks without room and without inodes',
+    `${host}::fault 8: a disk of %s without %s stops no pod that runs`,
+    `${disk}::of 256 KB: suspended when full, goes on when somebody makes room`,
+  ),
+  row(
+    'F9',
+    'the journal is torn, flipped, incomplete or cannot be written',
+    `${host}::fault 9: a journal whose end is torn and whose middle is flipped`,
+    `${damage}::no flipped bit goes unnoticed`,
+    `${damage}::a segment in the middle`,
+    `${disk}::that is read-only does not stop the node either`,
+  ),
+  row(
+    'F10',
+    'the machine kills for memory: the app, a sidecar, the agent',
+    `${host}::the %s: it says so, starts again, and costs nobody else anything`,
+    `${host}::the agent: it is killed and the next one takes everything up`,
+    'test/machines/node/oom-watcher.test.ts::says SystemOOM on the node',
+  ),
+  row(
+    'F11',
+    'somebody sets the clock',
+    `${time}::an hour ahead, in a back-off`,
+    `${time}::two hours back, in a back-off`,
+    `${time}::a new agent that begins on such a clock`,
+    'test/machines/pods/clock-jumps.test.ts::a second back, as a leap does',
+    'test/machines/pods/prober-policy.test.ts::survives a clock that went back',
+  ),
+  row('F12', 'the name server is dead', `${names}::is asked by many probes, and no pod waits for the answers`),
+  row(
+    'F13',
+    'the network of a sandbox hangs, fails, and cannot be taken down',
+    `${host}::fault 13: a network that cannot be set up and not be taken down`,
+    `${host}::fault 13: a network whose set-up hangs`,
+  ),
+  row(
+    'F14',
+    'a mount that never answers',
+    `${mounts}::as hostPath: the pod says what does not answer`,
+    `${mounts}::that a running pod has mounted in its volume`,
+    `${mounts}::keeps no node from ending`,
+    'test/actors/volume/sub-path.test.ts::costs one thread, however many ask for it',
+  ),
+  row(
+    'F15',
+    'the machine shuts down, or loses power while the API server is away',
+    'test/node/shutdown.test.ts::pods end by priority',
+    'test/node/shutdown.test.ts::deaf',
+    `${power}::tells the truth when the API server is back`,
+  ),
+];
