@@ -1,5 +1,5 @@
 /** Families of the recorded kubelet that this node does not have, each with its reason; `docs/node-api.md` has them too. */
-export interface NotHere {
+interface NotHere {
   readonly families: RegExp;
   /** As people write them. */
   readonly names: string;

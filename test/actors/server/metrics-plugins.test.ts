@@ -6,6 +6,7 @@ import { afterEach, expect, test } from 'vitest';
 import { pluginPorts } from '../../../src/actors/plugins/index.ts';
 import { credentialPluginRuns } from '../../../src/actors/server/metrics/credential-plugins.ts';
 import { countDriverCalls } from '../../../src/actors/server/metrics/plugin-work.ts';
+import { volumeCounts } from '../../../src/actors/server/metrics/storage.ts';
 import { startCsiDriver } from '../../fakes/csi-driver.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 import { API, credentialsIn, plugin, response, writeProviders } from '../credentials/support.ts';
@@ -43,6 +44,49 @@ test('calls of a driver count by its name, the method and what came of it', asyn
   expect(await count('OK')).toBe(1);
   expect(await count('FailedPrecondition')).toBe(1);
   expect(await value('csi_operations_seconds', {}, '_count')).toBe(1);
+});
+
+test('volumes of a driver are mounted and unmounted under its name, whatever became of their actor', async () => {
+  const { contexts, turn, value } = recording();
+  const actor = 'kubelet/csiVolumes/mount-1';
+  contexts[actor] = { pod: { uid: 'u1' }, volume: { name: 'data', driver: 'disk.example.com' } };
+  turn(0, asked(1, 'csi.publish', `${actor}/publish`));
+  turn(100, { k: 'result', id: 1, error: { message: 'no' } }, asked(2, 'csi.unpublish', `${actor}/unpublish`));
+  contexts[actor] = undefined;
+  turn(300, answered(2));
+  const sum = (operation_name: string, status: string) => {
+    const labels = { volume_plugin: 'kubernetes.io/csi:disk.example.com', operation_name, status };
+    return value('storage_operation_duration_seconds', labels, '_sum');
+  };
+  expect(await sum('volume_mount', 'fail-unknown')).toBe(0.1);
+  expect(await sum('volume_unmount', 'success')).toBe(0.2);
+});
+
+test('volumes count under what they are of', () => {
+  const volumes = [
+    { name: 'data', persistentVolumeClaim: { claimName: 'c' } },
+    { name: 'here', persistentVolumeClaim: { claimName: 'd' } },
+  ];
+  const pod = {
+    uid: 'u1',
+    namespace: 'ns',
+    name: 'p',
+    pod: { spec: { volumes } },
+    status: null,
+    runtime: null,
+    mounted: ['data'],
+  };
+  const ofDrivers = [{ pod: { uid: 'u1' }, volume: { name: 'data', driver: 'disk.example.com' } }];
+  const counts = volumeCounts([pod as never], ofDrivers).samples.map(({ labels, value }) => [
+    labels['plugin_name'],
+    labels['state'],
+    value,
+  ]);
+  expect(counts).toEqual([
+    ['kubernetes.io/csi:disk.example.com', 'desired_state_of_world', 1],
+    ['kubernetes.io/csi:disk.example.com', 'actual_state_of_world', 1],
+    ['kubernetes.io/host-path', 'desired_state_of_world', 1],
+  ]);
 });
 
 test('devices count when their plugin registers and when they are given out', async () => {

@@ -27,7 +27,7 @@ import { pullRecordCounts } from './pull-record-counts.ts';
 import type { Recorder } from './recorder.ts';
 import { familiesOf } from './registry.ts';
 import { resourceFamilies } from './resource.ts';
-import { volumeCounts } from './storage.ts';
+import { type DriverVolume, volumeCounts } from './storage.ts';
 import { volumeStats } from './volume-stats.ts';
 
 export interface NodeMetrics {
@@ -72,7 +72,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...(await familiesOf(program)),
         ...(await familiesOf(recorder.registry)),
         ...podGauges(pods, mirrorPodsOf(view)),
-        volumeCounts(pods),
+        volumeCounts(pods, view.contexts('kubelet/csiVolumes/mount-') as readonly DriverVolume[]),
         ...(await volumeStats(pods)),
         ...nodeGauges(view),
         ...cpuGauges(view, pods),

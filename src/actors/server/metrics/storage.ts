@@ -22,13 +22,31 @@ const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
   ['hostPath', 'kubernetes.io/host-path'],
 ];
 
-/** A claim is bound to a path of the host: this node has no other kind. */
-const pluginOf = (volume: Volume | undefined): string =>
-  PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path';
+/** A claim is bound to a path of the host, or to a volume of a CSI driver. */
+const pluginOf = (volume: Volume | undefined, driver?: string): string =>
+  driver === undefined
+    ? (PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path')
+    : `kubernetes.io/csi:${driver}`;
+
+/** Upstream's names of what is asked of CSI drivers; staging is a part of mounting. */
+const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
+  'csi.publish': 'volume_mount',
+  'csi.unpublish': 'volume_unmount',
+  'csi.unstage': 'unmount_device',
+};
+const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
+
+/** What the actor of a driver's volume knows. */
+export interface DriverVolume {
+  readonly pod?: { readonly uid: string };
+  readonly volume: { readonly name: string; readonly driver: string };
+}
 
 export class StorageMetrics implements Projection {
   /** By pod, since when a volume is not set up. */
   readonly #since = new Map<string, Map<string, number>>();
+  /** By request of a driver's volume, the driver: its actor may have ended with the answer. */
+  readonly #drivers = new Map<number, string>();
   readonly #operations: Histogram;
   readonly #whole: Histogram;
 
@@ -50,7 +68,15 @@ export class StorageMetrics implements Projection {
   }
 
   on(record: KernelRecord, { kernel, request }: Seen): void {
-    if (record.k === 'effect' && record.name === 'volume.setUp') {
+    if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
+      this.#drivers.set(record.id, driverAt(record.at, kernel));
+    } else if (record.k === 'result' && request && this.#drivers.has(record.id)) {
+      const operation_name = DRIVER_OPERATIONS[request.name]!;
+      const driver = this.#drivers.get(record.id)!;
+      this.#drivers.delete(record.id);
+      this.#observe(request, { volume: undefined, driver, operation_name, isDone: !record.error }, kernel.now);
+    } else if (record.k === 'cancel') this.#drivers.delete(record.id);
+    else if (record.k === 'effect' && record.name === 'volume.setUp') {
       const uid = podUidAt(record.at);
       const since = this.#since.get(uid) ?? new Map<string, number>();
       this.#since.set(uid, since);
@@ -82,12 +108,17 @@ export class StorageMetrics implements Projection {
 
   #observe(
     { sinceMs }: UnderWay,
-    operation: { readonly volume: Volume | undefined; readonly operation_name: string; readonly isDone: boolean },
+    operation: {
+      readonly volume: Volume | undefined;
+      readonly driver?: string;
+      readonly operation_name: string;
+      readonly isDone: boolean;
+    },
     nowMs: number,
   ): void {
-    const { volume, operation_name, isDone } = operation;
+    const { volume, driver, operation_name, isDone } = operation;
     const status = isDone ? 'success' : 'fail-unknown';
-    const labels = { volume_plugin: pluginOf(volume), operation_name, status, migrated: 'false' };
+    const labels = { volume_plugin: pluginOf(volume, driver), operation_name, status, migrated: 'false' };
     this.#operations.observe(labels, (nowMs - sinceMs) / MS_PER_SECOND);
   }
 }
@@ -97,18 +128,25 @@ const volumesOf = (input: unknown): readonly VolumeSetUp[] => (input as { volume
 const specVolumes = (address: string, kernel: Seen['kernel']): readonly Volume[] =>
   podContextAt(address, kernel)?.pod?.spec.volumes ?? [];
 
-/** The volumes that pods want, and those that are set up. */
-export function volumeCounts(pods: readonly NodePod[]): Family {
+function driverAt(address: string, kernel: Seen['kernel']): string {
+  const actor = DRIVER_ACTOR.exec(address)?.[0] ?? '';
+  return (kernel.snapshotOf(actor) as { readonly context?: DriverVolume } | undefined)?.context?.volume.driver ?? '';
+}
+
+/** The volumes that pods want, and those that are set up; `ofDrivers` are those of CSI drivers. */
+export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly DriverVolume[]): Family {
+  const drivers = new Map(ofDrivers.map(({ pod, volume }) => [`${pod?.uid}/${volume.name}`, volume.driver]));
   const counts = new Map<string, number>();
-  const add = (volume: Volume, state: string) => {
-    const key = JSON.stringify({ plugin_name: pluginOf(volume), state });
+  const add = (plugin_name: string, state: string) => {
+    const key = JSON.stringify({ plugin_name, state });
     counts.set(key, (counts.get(key) ?? 0) + 1);
   };
-  for (const { pod, status, mounted } of pods) {
+  for (const { uid, pod, status, mounted } of pods) {
     const isOver = status?.phase === 'Succeeded' || status?.phase === 'Failed';
     for (const volume of pod?.spec.volumes ?? []) {
-      if (!isOver) add(volume, 'desired_state_of_world');
-      if (mounted.includes(volume.name)) add(volume, 'actual_state_of_world');
+      const plugin = pluginOf(volume, drivers.get(`${uid}/${volume.name}`));
+      if (!isOver) add(plugin, 'desired_state_of_world');
+      if (mounted.includes(volume.name)) add(plugin, 'actual_state_of_world');
     }
   }
   const samples = [...counts].map(([labels, value]) => ({ labels: JSON.parse(labels) as Sample['labels'], value }));
