@@ -33,7 +33,7 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     node = await FaultyNode.create();
     write(BYSTANDER);
     await node.untilReady(BYSTANDER);
-  });
+  }, TIMEOUT_MS);
   afterAll(() => node.close());
   afterEach(async () => {
     node.proxy.interfere = pass;

@@ -30,7 +30,7 @@ describe.skipIf(skip)('file systems that never answer', () => {
     node = await FaultyNode.create({ flags: ['--anonymous-auth=true'] });
     write(BYSTANDER);
     await node.untilReady(BYSTANDER);
-  });
+  }, TIMEOUT_MS);
   afterEach(async () => {
     for (const mount of hung.splice(0)) await mount.close();
     for (const file of readdirSync(node.manifests)) if (file !== `${BYSTANDER}.json`) node.remove(file);

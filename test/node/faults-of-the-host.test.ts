@@ -50,7 +50,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     node = await FaultyNode.create();
     write(BYSTANDER);
     await node.untilReady(BYSTANDER);
-  });
+  }, TIMEOUT_MS);
   afterAll(() => node.close());
   afterEach(async () => {
     for (const file of readdirSync(node.manifests)) if (file !== `${BYSTANDER}.json`) node.remove(file);
