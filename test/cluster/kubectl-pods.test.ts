@@ -64,6 +64,10 @@ describe.skipIf(skip)('the recorded commands of kubectl on pods', () => {
   }, 120_000);
   test('top', () => scene.play(transcripts('top'), 1), 60_000);
   test('debug', () => scene.play(transcripts('debug'), 1), 120_000);
+  test('events, to the end of the pods', async () => {
+    await scene.clear();
+    scene.judgeEvents([...PODS, 'node1']);
+  });
 });
 
 describe.skipIf(skip)('the recorded commands of kubectl on pods that come and go', () => {

@@ -8,7 +8,15 @@ import { startApiServer } from '../fakes/api-server/index.ts';
 import { EXCUSED, LUCK } from '../golden/kubectl-excused.ts';
 import { type Containerd, startContainerd } from './containerd.ts';
 import { eventually, TestNode } from './daemon.ts';
-import { differences, fixtures, Kubectl, type Transcript } from './kubectl-transcripts.ts';
+import {
+  differences,
+  fixtures,
+  Kubectl,
+  normalized,
+  type RecordedEvent,
+  recordedEvents,
+  type Transcript,
+} from './kubectl-transcripts.ts';
 
 const STARTING_MS = 60_000;
 
@@ -69,14 +77,18 @@ export class Scene {
     });
   }
 
-  async close(): Promise<void> {
-    // The node takes the volumes down that would be left mounted.
+  /** Ends every pod. */
+  async clear(): Promise<void> {
     for (const { metadata } of this.server?.store.list('v1', 'pods', 'default') ?? []) {
       this.server.delete('v1', 'pods', metadata.name, 'default', 1);
     }
-    if (this.node?.isRunning) {
-      await eventually('the pods are gone', () => this.server.store.list('v1', 'pods', 'default').length === 0);
-    }
+    if (!this.node?.isRunning) return;
+    await eventually('the pods are gone', () => this.server.store.list('v1', 'pods', 'default').length === 0);
+  }
+
+  async close(): Promise<void> {
+    // The node takes the volumes down that would be left mounted.
+    await this.clear();
     await this.node?.close();
     await this.server?.close();
     await this.containerd?.close();
@@ -93,6 +105,22 @@ export class Scene {
     }
   }
 
+  /** Holds the events that the API server has against those that were recorded of the same objects. */
+  judgeEvents(objects: readonly string[]): void {
+    const wanted = recordedEvents().filter(({ seenOn }) => seenOn.some((name) => objects.includes(name)));
+    const seen = new Set(
+      this.server.store.list('v1', 'events', 'default').map((event) => this.eventKey(event as never)),
+    );
+    const missing = wanted.filter((event) => !seen.has(keyOf({ ...event, kind: event.object })));
+    judge(wanted, new Map(missing.map((event) => [event.id, `${event.reason}: ${event.message}`])));
+  }
+
+  private eventKey(event: SeenEvent): string {
+    const { kind, fieldPath = null } = event.involvedObject;
+    const message = normalized(this.kubectl.text(Buffer.from(event.message)));
+    return keyOf({ ...event, kind, fieldPath, message });
+  }
+
   /** Plays the commands, so many at once, and holds them against the recording and what is excused of it. */
   async play(recorded: readonly Transcript[], atOnce: number): Promise<void> {
     const wrong = new Map<string, string>();
@@ -107,6 +135,23 @@ export class Scene {
     judge(recorded, wrong);
   }
 }
+
+type SeenEvent = Omit<RecordedEvent, 'id' | 'object' | 'fieldPath' | 'seenOn'> & {
+  readonly involvedObject: { readonly kind: string; readonly fieldPath?: string };
+};
+
+const keyOf = (event: Omit<RecordedEvent, 'id' | 'object' | 'seenOn'> & { readonly kind: string }): string =>
+  JSON.stringify([
+    event.type,
+    event.reason,
+    event.kind,
+    event.fieldPath,
+    event.source.component,
+    event.source.host,
+    event.reportingComponent,
+    event.reportingInstance,
+    event.message,
+  ]);
 
 /** Says how many are equal; fails for those that are not and are not excused, and for excuses that nobody needs. */
 export function judge(recorded: readonly Pick<Transcript, 'id'>[], wrong: ReadonlyMap<string, string>): void {

@@ -42,6 +42,26 @@ export interface Said {
   readonly stderr: Buffer;
 }
 
+/** One of the different events that the corpus has, without when and how often. */
+export interface RecordedEvent {
+  readonly id: string;
+  readonly type: string;
+  readonly reason: string;
+  readonly object: string;
+  readonly fieldPath: string | null;
+  readonly source: { readonly component?: string; readonly host?: string };
+  readonly reportingComponent: string;
+  readonly reportingInstance: string;
+  readonly message: string;
+  /** Names of the objects. */
+  readonly seenOn: readonly string[];
+}
+
+export function recordedEvents(): RecordedEvent[] {
+  const text = readFileSync(join(GOLDEN, 'kubectl/events.json'), 'utf8');
+  return (JSON.parse(text) as Omit<RecordedEvent, 'id'>[]).map((each, at) => ({ ...each, id: `events#${at}` }));
+}
+
 /** Of one file, in their order. `as` gives another protocol's name and environment to the same commands. */
 export function transcripts(file: string, as?: { name: string; env: Readonly<Record<string, string>> }): Transcript[] {
   const text = readFileSync(join(GOLDEN, 'kubectl', `${file}.json`), 'utf8');
@@ -215,7 +235,7 @@ function eventsSorted(text: string): string {
 }
 
 /** Ids, times, counters and the name of the host as the corpus writes them. */
-const normalized = (text: string): string =>
+export const normalized = (text: string): string =>
   text
     .replace(/\b([0-9a-f]{64}|[0-9a-f]{32})\b/g, '<id>')
     .replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, '<uid>')
