@@ -10,7 +10,7 @@
  *   U2 every write names the uid that it is meant for: a namesake is never touched.
  *   U3 the object is deleted only when it is being deleted, has a terminal phase, and the node has nothing of it left.
  *   U4 what somebody else wrote over the pod's own fields is written back.
- *   U5 what the API server took but did not keep (a field that is newer than it, or behind a gate) is not asked for again.
+ *   U5 what the API server took but did not keep (a field newer than it, or behind a gate) is not asked for again.
  */
 import { now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
 import type { PodStatus } from '../api/pod.ts';

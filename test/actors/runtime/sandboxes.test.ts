@@ -174,15 +174,12 @@ describe('the runtime', () => {
     expect(answer.info['config']).toContain('"isolation":"none"');
   });
 
-  test.each(['CheckpointContainer', 'UpdateContainerResources'])(
-    'answers UNIMPLEMENTED to %s',
-    async (method) => {
-      await expect(node.client.call(method)).rejects.toMatchObject({
-        code: status.UNIMPLEMENTED,
-        details: expect.stringContaining('not possible in the embedded runtime'),
-      });
-    },
-  );
+  test.each(['CheckpointContainer', 'UpdateContainerResources'])('answers UNIMPLEMENTED to %s', async (method) => {
+    await expect(node.client.call(method)).rejects.toMatchObject({
+      code: status.UNIMPLEMENTED,
+      details: expect.stringContaining('not possible in the embedded runtime'),
+    });
+  });
 
   test('keeps its socket to its owner and refuses a folder that is open to others', async () => {
     expect(statSync(node.socket).mode & 0o777).toBe(0o600);

@@ -141,7 +141,7 @@ export function containerResources(pod: Pod, container: Container, node: Resourc
 }
 
 /**
- * Swap that a container may use, bytes: under `LimitedSwap` the share of it that it asked for of the memory of the node.
+ * Swap that a container may use, bytes: under `LimitedSwap` the share of it that it asked for of the node's memory.
  * Who must not swap, or said exactly what it needs, has none.
  */
 function swapOf(
