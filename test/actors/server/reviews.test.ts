@@ -22,7 +22,7 @@ function server(statuses: readonly (object | Error)[]) {
 
 describe('rights', () => {
   test('are asked for as upstream asks, and kept as long as upstream keeps them', async () => {
-    vi.useFakeTimers({ toFake: ['Date'] });
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { create, bodies } = server([{ allowed: true }, { allowed: false }, { allowed: true }]);
     const mayHave = accessReviewer(create, 'node1', TTLS);
     expect(await mayHave(asked)).toBe(true);
