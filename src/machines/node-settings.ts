@@ -118,6 +118,8 @@ export interface NodeSettings {
   readonly allocatable?: Readonly<Record<string, string>>;
   /** What decides about pods that want to run here; absent: every pod is taken. */
   readonly admission?: AdmissionSettings;
+  /** A status says how the devices of its containers are; absent: it does not. */
+  readonly reportsDeviceHealth?: boolean;
   readonly maxPods: number;
   /** Dead containers kept per (pod, container), minimum age and total; -1: no limit on the total. */
   readonly containerGc: {

@@ -120,6 +120,18 @@ describe.each(runtimes)('on $name', (choice) => {
       expect(checkpoint().PodDeviceEntries).toHaveLength(2);
     });
 
+    test('says in the status of a pod how its devices are', async () => {
+      const health = async () => {
+        const [container] = (await node.status('one'))?.containerStatuses ?? [];
+        return container?.allocatedResourcesStatus?.[0]?.resources?.[0]?.health;
+      };
+      expect(await health()).toBe('Healthy');
+      plugin.tell([{ ID: 'gpu-a' }, { ID: 'gpu-b', health: 'Unhealthy' }]);
+      await eventually('it is told', async () => (await health()) === 'Unhealthy');
+      plugin.tell([{ ID: 'gpu-a' }, { ID: 'gpu-b' }]);
+      await eventually('it is told', async () => (await health()) === 'Healthy');
+    });
+
     test('gives a device again when its pod has ended, and its journal replays', async () => {
       node.remove('one.json');
       await node.gone('one');

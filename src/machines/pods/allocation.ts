@@ -22,6 +22,7 @@ import { NO_DEMAND } from '../node/cgroups/node-groups.ts';
 import { podEvents, podMessages, podReasons } from '../reasons.ts';
 import { admit, byUrgency, resize } from './admission/admit.ts';
 import { type DeviceAnswers, unasked, unexpected, withAnswer, withResponses } from './admission/device-manager.ts';
+import { type Devices, deviceHealth } from './admission/device-state.ts';
 import type { AllocationReport, Grant } from './admission/messages.ts';
 import type { Rejection } from './admission/predicates.ts';
 import type { AdmissionRequest } from './admission/request.ts';
@@ -132,7 +133,31 @@ function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding:
   w.books.resizes = without(w.books.resizes, uid);
   w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: given });
   reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
+  tellHealth(w, uid, given, w.args.context.devices);
 }
+
+/** How the devices of a pod are, for its status. */
+function tellHealth(
+  { args: { enqueue } }: Pick<Work, 'args'>,
+  uid: string,
+  { devices }: Holding,
+  offered: Devices,
+): void {
+  if (devices === undefined) return;
+  const health = deviceHealth(devices, offered);
+  enqueue.sendTo(to('pods'), { type: 'allocation.deviceHealth', uid, health } satisfies AllocationReport);
+}
+
+/** Plugins offer something else: pods hear of it whose devices are in another state now. */
+const takeDevices = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'devices.changed') return;
+  for (const [uid, holding] of Object.entries(context.grants)) {
+    const [before, after] = [context.devices, event.devices].map((each) => deviceHealth(holding.devices ?? {}, each));
+    if (!isSame(before, after)) tellHealth({ args }, uid, holding, event.devices);
+  }
+  enqueue.assign({ devices: event.devices });
+});
 
 /** What plugins said of a pod that is still there. */
 const hearPlugins = keeping((w) => {
@@ -170,10 +195,12 @@ function displace({ args: { enqueue } }: Work, uid: string, critical: string, sh
 /** A pod that was taken before, after a restart of its actor or with another specification. */
 function keep(w: Work, wish: Wish): void {
   const { uid } = wish.request;
-  const { allocation } = w.books.grants[uid]!;
+  const held = w.books.grants[uid]!;
+  const { allocation } = held;
   if (!isSame(allocation, wish.allocation)) return change(w, wish);
   w.books.resizes = without(w.books.resizes, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
+  tellHealth(w, uid, held, w.args.context.devices);
 }
 
 function change(w: Work, wish: Wish): void {
@@ -325,9 +352,7 @@ export const allocationMachine = s.createMachine({
     'devices.preferred': { actions: hearPlugins },
     'devices.allocated': { actions: hearPlugins },
     'devices.refused': { actions: hearPlugins },
-    'devices.changed': {
-      actions: s.assign(({ event }) => (event.type === 'devices.changed' ? { devices: event.devices } : {})),
-    },
+    'devices.changed': { actions: takeDevices },
     'devices.heldWanted': {
       actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),
     },

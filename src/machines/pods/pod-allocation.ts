@@ -60,6 +60,13 @@ const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
+/** How its devices are, for its status. */
+export const takeHealth = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'allocation.deviceHealth' || context.node.reportsDeviceHealth !== true) return;
+  settle(enqueue, context, { deviceHealth: event.health }, now(args));
+});
+
 /** It keeps what it has; said once for each reason. */
 export const notePending = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;

@@ -8,6 +8,7 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { UserMapping } from '../operations/users.ts';
 import type { ResizeRefusal } from './admission/admit.ts';
 import type { PodCpus } from './admission/cpu-manager.ts';
+import type { DeviceHealth } from './admission/device-state.ts';
 import type { Rejection } from './admission/predicates.ts';
 import type { Allocation } from './admission/request.ts';
 import type { ContainerDevices } from './admission/resource-grants.ts';
@@ -89,6 +90,8 @@ export interface PodContext extends PodInput {
   readonly memoryNodes: Readonly<Record<string, string>>;
   /** By container, its devices. */
   readonly devices: Readonly<Record<string, ContainerDevices>>;
+  /** How they are, by container. */
+  readonly deviceHealth: DeviceHealth;
   /** Containers that cannot begin with their devices: why. */
   readonly unprepared: Readonly<Record<string, string>>;
   /** By instance, the CPUs that the runtime was told last. */
@@ -160,6 +163,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   cpus: null,
   memoryNodes: {},
   devices: {},
+  deviceHealth: {},
   unprepared: {},
   pinned: {},
   pin: null,

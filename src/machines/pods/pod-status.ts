@@ -33,6 +33,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     waiting: Object.fromEntries(waiting),
     ...probeResults(context),
     restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
+    deviceHealth: context.deviceHealth,
     ...verdictOf(context),
     ...resizeOf(context),
   });

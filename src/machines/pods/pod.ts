@@ -42,6 +42,7 @@ import {
   notePending,
   releaseAllocation,
   takeGrant,
+  takeHealth,
 } from './pod-allocation.ts';
 import { pinning, takeShared } from './pod-cpus.ts';
 import { buryCredential } from './pod-credentials.ts';
@@ -345,6 +346,7 @@ export const podMachine = s.createMachine({
         'allocation.granted': { actions: takeGrant },
         'allocation.pending': { actions: notePending },
         'allocation.shared': { actions: takeShared },
+        'allocation.deviceHealth': { actions: takeHealth },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },

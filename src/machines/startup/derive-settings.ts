@@ -79,6 +79,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     admission: admissionSettings(flags, config, node, machineInfo, resources),
     makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
     memoryQoS: memoryQoS(config),
+    reportsDeviceHealth: isEnabled(decideFeatures(config.featureGates).changed, 'ResourceHealthStatus'),
     cgroupVersion: hierarchy.version,
     swapControllerAvailable: hierarchy.swapCounted,
     ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),

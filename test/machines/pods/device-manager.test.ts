@@ -5,6 +5,7 @@ import {
   type Device,
   type DeviceHoldings,
   type Devices,
+  deviceHealth,
   deviceSetup,
 } from '../../../src/machines/pods/admission/device-state.ts';
 import type { NumaSet } from '../../../src/machines/pods/admission/numa.ts';
@@ -170,6 +171,17 @@ it('what several plugins say is put together, and the first has a place that two
     annotations: { who: 'a' },
     cdiDevices: ['v/c=1', 'v/c=a', 'v/c=b'],
   });
+});
+
+it('a device is as its plugin says, and healthy where nobody says anything', () => {
+  const holdings = { c: { [GPU]: { nodes: { 0: ['b'], 1: ['a', 'b'] }, response: response() } } };
+  const of = (devices: Devices) => deviceHealth(holdings, devices)['c'];
+  const resources = (a: string, b: string) => [
+    { resourceID: 'a', health: a },
+    { resourceID: 'b', health: b },
+  ];
+  expect(of({})).toEqual([{ name: GPU, resources: resources('Healthy', 'Healthy') }]);
+  expect(of(offer([device('b', null, false)]))).toEqual([{ name: GPU, resources: resources('Healthy', 'Unhealthy') }]);
 });
 
 describe('the talk with plugins', () => {

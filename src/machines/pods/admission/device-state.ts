@@ -92,3 +92,31 @@ export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>):
     ),
   };
 }
+
+/** How the devices of a container are, by resource, as a status says it. */
+export interface ResourceStatus {
+  readonly name: string;
+  readonly resources: readonly { readonly resourceID: string; readonly health: 'Healthy' | 'Unhealthy' }[];
+}
+
+/** By container. */
+export type DeviceHealth = Readonly<Record<string, readonly ResourceStatus[]>>;
+
+/** A device of which nobody says anything is healthy, as upstream takes it. */
+export function deviceHealth(holdings: DeviceHoldings, devices: Devices): DeviceHealth {
+  const statusOf = ([name, holding]: readonly [string, DeviceHolding]): ResourceStatus => ({
+    name,
+    resources: idsOf(holding).map((id) => {
+      const isHealthy = devices[name]?.devices.find((device) => device.id === id)?.isHealthy ?? true;
+      return { resourceID: id, health: isHealthy ? 'Healthy' : 'Unhealthy' };
+    }),
+  });
+  return Object.fromEntries(
+    Object.entries(holdings).map(([container, resources]) => [
+      container,
+      Object.entries(resources)
+        .toSorted(([a], [b]) => (a < b ? -1 : 1))
+        .map(statusOf),
+    ]),
+  );
+}

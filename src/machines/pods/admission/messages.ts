@@ -1,6 +1,7 @@
 /** What the actors of pods and `allocation` say to each other. */
 import type { NodeKnown } from '../../node/node-status.ts';
 import type { ResizeRefusal } from './admit.ts';
+import type { DeviceHealth } from './device-state.ts';
 import type { Rejection } from './predicates.ts';
 import type { AdmissionRequest, Allocation, PodDemand } from './request.ts';
 import type { Holding } from './resource-assignment.ts';
@@ -45,6 +46,8 @@ export type AllocationReport =
       readonly allocation: Allocation;
       readonly refusal: ResizeRefusal;
     } & PodShares)
+  /** How the devices are that it holds. */
+  | { readonly type: 'allocation.deviceHealth'; readonly uid: string; readonly health: DeviceHealth }
   /** Those without CPUs of their own run on these from now on. */
   | { readonly type: 'allocation.shared'; readonly shared: string }
   /** `allocation` starts anew: say again what you want. */

@@ -15,6 +15,7 @@ import {
   terminatedReasons,
   UNKNOWN_EXIT_CODE,
 } from '../../reasons.ts';
+import type { DeviceHealth } from '../admission/device-state.ts';
 import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { type ConditionFacts, dated, isForeignCondition, podConditions, settled } from './conditions.ts';
@@ -48,6 +49,8 @@ export interface PodStatusFacts {
   /** The last result of this function for the same pod (not what was published). */
   readonly previous: PodStatus | null;
   readonly stage?: PodStage;
+  /** How the devices of its containers are. */
+  readonly deviceHealth?: DeviceHealth;
   readonly waiting?: Readonly<Record<string, Waiting>>;
   readonly started?: Readonly<Record<string, boolean>>;
   readonly ready?: Readonly<Record<string, boolean>>;
@@ -62,11 +65,14 @@ export interface PodStatusFacts {
   readonly kill?: { readonly reason: string; readonly message: string; readonly disruptionTarget?: boolean };
 }
 
+const withHealth = (status: ContainerStatus, health: DeviceHealth[string] = []): ContainerStatus =>
+  health.length === 0 ? status : { ...status, allocatedResourcesStatus: health };
+
 export function podStatus(facts: PodStatusFacts): PodStatus {
   const { pod, runtime, previous, nowMs } = facts;
   const containers = containerFacts(facts);
   const inits = initContainerStatuses(containers);
-  const regulars = containerStatuses(containers);
+  const regulars = containerStatuses(containers).map((status) => withHealth(status, facts.deviceHealth?.[status.name]));
   const ephemerals = ephemeralContainerStatuses(containers);
   const stopped = facts.stage === 'stopped' || facts.stage === 'terminated';
   const verdict = phaseAndReason(
