@@ -18,6 +18,8 @@ import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 export interface PlainFile {
   readonly path: string;
   readonly mode: number;
+  /** Whose it is; absent: the agent's. Only root can give a file away: what others write they run themselves. */
+  readonly userId?: number;
   readonly bytes: Buffer;
 }
 
@@ -111,11 +113,18 @@ async function writeFile(
   }
 }
 
-async function writeOne(path: string, { mode, bytes }: PlainFile, ownership: Ownership | null): Promise<void> {
+function ownerOf({ userId }: PlainFile): number {
+  const own = process.getuid?.() ?? 0;
+  return own === 0 ? (userId ?? own) : own;
+}
+
+async function writeOne(path: string, file: PlainFile, ownership: Ownership | null): Promise<void> {
+  const { mode, bytes } = file;
   const handle = await open(path, CREATE, 0o600);
   try {
     await handle.writeFile(bytes);
-    if (ownership !== null) await handle.chown(process.getuid?.() ?? 0, ownership.groupId);
+    const { gid } = await handle.stat();
+    await handle.chown(ownerOf(file), ownership?.groupId ?? gid);
     await handle.chmod(mode);
   } finally {
     await handle.close();
@@ -178,8 +187,8 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
     const handle = await open(path, READ);
     try {
       const found = await handle.stat();
-      const isAlike = found.isFile() && (found.mode & 0o7777) === wanted.mode && found.size === wanted.bytes.length;
-      return isAlike && (await readFile(handle)).equals(wanted.bytes);
+      const isAlike = found.isFile() && found.uid === ownerOf(wanted) && (found.mode & 0o7777) === wanted.mode;
+      return isAlike && found.size === wanted.bytes.length && (await readFile(handle)).equals(wanted.bytes);
     } finally {
       await handle.close();
     }

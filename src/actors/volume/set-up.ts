@@ -78,7 +78,7 @@ async function fill(folder: FileHandle, volume: OwnVolume, vault: Vault): Promis
     if (ownership !== null) await shareTree(folder, ownership);
     return;
   }
-  const files = volume.files.map(({ path, mode, content }) => ({ path, mode, bytes: bytesOf(content, vault) }));
+  const files = volume.files.map(({ content, ...file }) => ({ ...file, bytes: bytesOf(content, vault) }));
   await writeAtomically(folder, files, ownership);
   if (ownership !== null) await shareTop(folder, ownership.groupId);
 }

@@ -53,6 +53,8 @@ export interface BoundVolume {
 export interface VolumeFile {
   readonly path: string;
   readonly mode: number;
+  /** Whose it is; absent: the agent's. */
+  readonly userId?: number;
   /** `joined`: texts one after the other. */
   readonly content: Content | { readonly joined: readonly (string | SecretHandle)[] };
 }

@@ -136,6 +136,18 @@ describe('written volumes', () => {
 });
 
 describe.skipIf(needsRoot)('owners', () => {
+  it('a file may be one user’s, and another user is a change', async () => {
+    const secret = (userId: number): VolumeFile => ({ ...file('t', '1', 0o600), userId });
+    await setUp(files([secret(1_234), file('a', '1')], { groupId: 4242 }));
+    const first = data();
+    const owners = () => ['t', 'a'].map((name) => statSync(join(room.path('configmap', 'v'), name)).uid);
+    expect(owners()).toEqual([1_234, 0]);
+    await setUp(files([secret(1_234), file('a', '1')], { groupId: 4242 }));
+    expect(data()).toBe(first);
+    await setUp(files([secret(1_235), file('a', '1')], { groupId: 4242 }));
+    expect(owners()).toEqual([1_235, 0]);
+  });
+
   it('fsGroup owns what is written, and may read what nobody else may', async () => {
     await setUp(files([file('a', '1', 0o400), file('x/y', '2')], { groupId: 4242 }));
     const { 'x/y': _, ...tree } = treeOf(room.path('configmap', 'v'));

@@ -3,10 +3,11 @@
  *
  * Decides their files, modes and what is said where one cannot be had. Invariant: a key and a token are handles.
  */
-import type { VolumeProjection } from '../../api/pod.ts';
+import type { Pod, VolumeProjection } from '../../api/pod.ts';
 import { trustKey } from '../../objects/keys.ts';
 import { missingTrust, UNSUPPORTED } from '../../objects/trust-anchors.ts';
 import type { Content, VolumeFile } from '../../operations/volume.ts';
+import { podContainers } from '../spec/qos.ts';
 import { certificateKey, NOT_ISSUED } from './certificates.ts';
 import type { PayloadInput } from './payload.ts';
 import { tokenKey } from './tokens.ts';
@@ -25,9 +26,22 @@ export interface ProjectionPlace {
 const needsApiServer = (kind: string): string =>
   `a projected source of kind ${kind} needs an API server, which this node does not have`;
 
-/** Where the group of the pod's volumes is to read it, nobody else is. */
-const modeOf = ({ mode = DEFAULT_MODE }: ProjectionPlace, { pod }: PayloadInput): number =>
-  pod.spec.securityContext?.fsGroup === undefined ? mode : PRIVATE_MODE;
+/** Where one user, or the group of the pod's volumes, is to read it, nobody else is. */
+function accessOf(
+  { mode = DEFAULT_MODE }: ProjectionPlace,
+  { pod }: PayloadInput,
+): Pick<VolumeFile, 'mode' | 'userId'> {
+  const userId = soleUser(pod);
+  if (userId !== undefined) return { mode: PRIVATE_MODE, userId };
+  return { mode: pod.spec.securityContext?.fsGroup === undefined ? mode : PRIVATE_MODE };
+}
+
+/** Whom all containers say that they run as, when it is the same one. */
+function soleUser(pod: Pod): number | undefined {
+  const shared = pod.spec.securityContext?.runAsUser;
+  const [first, ...others] = podContainers(pod).map(({ securityContext }) => securityContext?.runAsUser ?? shared);
+  return others.every((user) => user === first) ? first : undefined;
+}
 
 type Source<Kind extends keyof VolumeProjection> = NonNullable<VolumeProjection[Kind]>;
 
@@ -41,7 +55,7 @@ export function tokenFiles(
   const key = tokenKey(pod, token);
   const content = objects[key]?.data['token'];
   if (content === undefined) throw new Error(unavailable?.[key] ?? 'failed to fetch token: none was issued yet');
-  return [{ path: token.path, mode: modeOf(place, input), content }];
+  return [{ path: token.path, ...accessOf(place, input), content }];
 }
 
 export function trustFiles(
@@ -60,7 +74,7 @@ export function trustFiles(
   if (problem !== undefined) throw new Error(problem);
   if (objects[key] === undefined && source.optional !== true) throw new Error(missingTrust(source));
   const content: Content = objects[key]?.data['anchors'] ?? { text: '' };
-  return [{ path: source.path, mode: modeOf(place, input), content }];
+  return [{ path: source.path, ...accessOf(place, input), content }];
 }
 
 export function certificateFiles(
@@ -76,12 +90,12 @@ export function certificateFiles(
   const name = certificateKey(pod, place.volume, place.at);
   const { key, chain } = objects[name]?.data ?? {};
   if (!key || !chain || !('text' in key) || !('text' in chain)) throw new Error(unavailable?.[name] ?? NOT_ISSUED);
-  const mode = modeOf(place, input);
+  const access = accessOf(place, input);
   const { credentialBundlePath, keyPath, certificateChainPath } = source;
   const files: readonly (readonly [path: string | undefined, content: VolumeFile['content']])[] = [
     [credentialBundlePath, { joined: [key.text, chain.text] }],
     [keyPath, key],
     [certificateChainPath, chain],
   ];
-  return files.flatMap(([path, content]) => (path ? [{ path, mode, content }] : []));
+  return files.flatMap(([path, content]) => (path ? [{ path, ...access, content }] : []));
 }

@@ -94,6 +94,24 @@ describe('a ClusterTrustBundle', () => {
     expect(files()).toMatchObject([{ mode: 0o600 }]);
   });
 
+  it.each([
+    ['one user', 1_000, 1_000, { mode: 0o600, userId: 1_000 }],
+    ['two users', 1_000, 1_001, { mode: 0o644 }],
+    ['users of whom one is not named', 1_000, undefined, { mode: 0o644 }],
+  ])('is for the user of the containers where they have %s', (_, first, second, access) => {
+    const { node, kube } = booted();
+    bundle('roots', pem('a'));
+    const container = (name: string, runAsUser?: number) => ({
+      name,
+      image: 'app:1',
+      ...(runAsUser === undefined ? {} : { securityContext: { runAsUser } }),
+    });
+    const containers = [container('app', first), container('side', second)];
+    kube.createPod('web', { ...projected({ name: 'roots' }), containers });
+    node.until('Running', isRunning('web'));
+    expect(files()).toEqual([{ path: 'ca.pem', ...access, content: { text: pem('a') } }]);
+  });
+
   it('is not followed without a pod that wants one, nor by a node whose gate is off', () => {
     const { node, kube } = booted(false);
     bundle('roots', pem('a'));
