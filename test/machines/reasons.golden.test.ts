@@ -49,7 +49,7 @@ const call = (builder: Builder): Recorded => Reflect.apply(builder, undefined, a
 const kills = Object.values(killMessages).map((text) => (typeof text === 'string' ? text : String(call(text))));
 const builders: readonly EventText[] = [
   ...Object.entries({ ...podEvents, ...containerEvents })
-    .filter(([name]) => name !== 'rejected' && name !== 'killing' && name !== 'inspectFailed')
+    .filter(([name]) => !['rejected', 'killing', 'inspectFailed', 'unmountedVolumes'].includes(name))
     .flatMap(([name, builder]) =>
       name === 'unhealthy' || name === 'probeErrored'
         ? (['Liveness', 'Readiness', 'Startup'] as const).map((probe) =>
@@ -60,6 +60,7 @@ const builders: readonly EventText[] = [
         : [call(builder)],
     ),
   ...kills.map(containerEvents.killing),
+  podEvents.unmountedVolumes([ARGUMENT], [ARGUMENT]),
   containerEvents.inspectFailed(waitingMessages.invalidImageName(ARGUMENT, ARGUMENT)),
 ];
 

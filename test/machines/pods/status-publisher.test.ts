@@ -8,9 +8,9 @@ const seen = (status: object, more: object = {}): JsonEvent =>
   ({
     type: 'status.observed',
     seen: { uid: 'u1', isMirror: false, resourceVersion: '1', isDeleting: false, status, ...more },
-  }) as unknown as JsonEvent;
+  }) as JsonEvent;
 const changed = (status: object, stage = 'sync'): JsonEvent =>
-  ({ type: 'status.changed', uid: 'u1', status, stage }) as unknown as JsonEvent;
+  ({ type: 'status.changed', uid: 'u1', status, stage }) as JsonEvent;
 
 interface Patch {
   readonly status: Readonly<Record<string, unknown>>;
