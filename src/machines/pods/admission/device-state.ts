@@ -94,7 +94,7 @@ export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>):
 }
 
 /** How the devices of a container are, by resource, as a status says it. */
-export interface ResourceStatus {
+interface ResourceStatus {
   readonly name: string;
   readonly resources: readonly { readonly resourceID: string; readonly health: 'Healthy' | 'Unhealthy' }[];
 }
