@@ -200,6 +200,7 @@ export class ApiServer {
 
   private async failed(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     this.options.onFailure?.(request.url, error);
+    if (!this.ends.has(request.raw)) this.begin('failure', request, reply);
     const why = error instanceof Error ? error.message : String(error);
     return this.send(text(500, `Internal Error: ${why}`), request, reply);
   }
