@@ -86,7 +86,7 @@ const s = setup({
   },
   delays: {
     wait: (args) => Math.max(0, args.context.untilMs - now(args)),
-    republish: (args) => REPUBLISH_MS * (1 + random({ system: args.self.system }) / 2),
+    republish: (args) => REPUBLISH_MS * (1 + random(args) / 2),
   },
 });
 

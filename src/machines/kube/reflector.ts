@@ -66,7 +66,7 @@ const s = setup({
     isListed: ({ context }) => context.isListed,
     wasShort: ({ context }) => context.closedAtMs - context.watchingSinceMs < SHORT_WATCH_MS,
   },
-  delays: { backoff: (args) => args.context.backoffMs * (1 + random({ system: args.self.system })) },
+  delays: { backoff: (args) => args.context.backoffMs * (1 + random(args)) },
 });
 
 const errorOf = (event: unknown): PlainError & { retryAfterMs?: number } => (event as { error: PlainError }).error;

@@ -132,7 +132,7 @@ const s = setup({
     overdue: (args) => Math.max(0, args.context.overdueMs - now(args)),
     expiry: (args) => Math.max(0, args.context.expiresMs - now(args)),
     retry: (args) => Math.max(0, args.context.untilMs - now(args)),
-    abandon: (args) => ABANDON_MS + JITTER_MS * random({ system: args.self.system }),
+    abandon: (args) => ABANDON_MS + JITTER_MS * random(args),
   },
 });
 

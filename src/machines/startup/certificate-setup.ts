@@ -105,7 +105,7 @@ export const managerSetup = setup({
     untilLost: (args) => bounded(args.context.validUntilMs + LOST_MS - now({ system: args.self.system })),
     backoff: (args) => {
       const doubled = BACKOFF_BASE_MS * 2 ** Math.min(args.context.attempts - 1, BACKOFF_STEPS - 1);
-      return Math.min(doubled, BACKOFF_MAX_MS) * (1 + 0.1 * random({ system: args.self.system }));
+      return Math.min(doubled, BACKOFF_MAX_MS) * (1 + 0.1 * random(args));
     },
   },
 });
