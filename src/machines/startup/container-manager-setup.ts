@@ -85,9 +85,9 @@ export const containerManagerSetup = setup({
   },
 });
 
-/** A state file that does not say what is held. */
+/** A state file that does not say what is held. A runtime without cgroups holds nothing apart, and has none. */
 function staleFile(context: ContainerManagerContext): StateFile | undefined {
-  if (context.held === null) return undefined;
+  if (context.held === null || !context.usesCgroups) return undefined;
   return stateFiles(context, context.held).find(({ path, content }) => context.written[path] !== content);
 }
 

@@ -334,6 +334,9 @@ describe('state files', () => {
     const again = start({}, { 'host.readCheckpoints': ok({ contents: [NONE, NO_MEMORY] }) });
     tell(again);
     expect(again.of('host.writeCheckpoint')).toEqual([]);
+    const embedded = start({ usesCgroups: false });
+    tell(embedded);
+    expect(embedded.of('host.writeCheckpoint')).toEqual([]);
     expect(run.divergence()).toBeNull();
   });
 
