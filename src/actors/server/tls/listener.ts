@@ -11,8 +11,8 @@ import { createServer as createTlsServer, type TLSSocket, type Server as TlsServ
 import { authoritiesOf, type Material } from './material.ts';
 import { protocolOf, type TlsOptions } from './protocol.ts';
 
-/** From connecting to the end of the handshake. */
-const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** From connecting to the end of the handshake, as upstream's: both sides may share a busy machine. */
+const HANDSHAKE_TIMEOUT_MS = 32_000;
 /** Connections at once: many times what an API server, a scraper and people need, and few enough for a small node. */
 export const CONNECTIONS_MAX = 2_000;
 const TLS_HANDSHAKE = 0x16;
@@ -95,8 +95,11 @@ export class Listener {
     socket.on('error', () => {});
     socket.once('close', () => this.sockets.delete(socket));
     if (!this.options.tls) return this.options.accept(socket);
-    socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => socket.destroy());
+    let isSilent = true;
+    // What came while this process itself was busy is still to be read.
+    socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => setImmediate(() => isSilent && socket.destroy()));
     socket.once('data', (first: Buffer) => {
+      isSilent = false;
       socket.setTimeout(0);
       socket.removeAllListeners('timeout');
       if (first[0] === TLS_HANDSHAKE && this.tls) {
