@@ -20,7 +20,9 @@ const DRIVER = 'csi.example.test';
 const UNIQUE = `kubernetes.io/csi/${DRIVER}^handle-1`;
 const CANARY = 'canary-91c40c7e-do-not-write-me';
 /** Two daemons, one after the other, on a machine that does other things as well. */
-const RESTARTS = { timeout: 120_000 };
+const LIMITS = { timeout: 240_000 };
+const WAIT_MS = 60_000;
+const until: typeof eventually = (what, look) => eventually(what, look, WAIT_MS);
 const STORAGE = 'storage.k8s.io/v1';
 
 let runtime: RuntimeInUse;
@@ -30,7 +32,7 @@ let driver: CsiDriver;
 
 async function listen(): Promise<void> {
   const registry = join(node.rootDir, 'plugins_registry');
-  await eventually('the folder of plugins', () => existsSync(registry));
+  await until('the folder of plugins', () => existsSync(registry));
   const own = join(node.rootDir, `plugins/${DRIVER}`);
   mkdirSync(own, { recursive: true });
   driver = await startCsiDriver({
@@ -84,10 +86,10 @@ const claim = { persistentVolumeClaim: { claimName: 'data' } };
 const get = (apiVersion: string, resource: string, name: string, namespace?: string): any =>
   server.store.get(apiVersion, resource, name, namespace);
 const pod = (name: string) => get('v1', 'pods', name, 'default');
-const running = (name: string) => eventually(`${name} runs`, () => pod(name)?.status?.phase === 'Running');
+const running = (name: string) => until(`${name} runs`, () => pod(name)?.status?.phase === 'Running');
 const gone = async (name: string) => {
   server.delete('v1', 'pods', name);
-  await eventually(`${name} is gone`, () => pod(name) === undefined);
+  await until(`${name} is gone`, () => pod(name) === undefined);
 };
 const methods = () => driver.calls.map(({ method }) => method);
 const inUse = () => get('v1', 'nodes', 'node1')?.status?.volumesInUse ?? [];
@@ -132,7 +134,7 @@ for (const choice of runtimes) {
       driver.fault = () => undefined;
       if (!node.isRunning) await node.start();
       for (const { metadata } of server.store.list('v1', 'pods')) server.delete('v1', 'pods', metadata.name);
-      await eventually('no pod is left', () => server.store.list('v1', 'pods').length === 0).catch(() => {});
+      await until('no pod is left', () => server.store.list('v1', 'pods').length === 0).catch(() => {});
       driver.close();
       for (const point of await mounts()) systemCalls()!.unmount(point);
       await node.close();
@@ -152,7 +154,7 @@ function cases(): void {
       const stringData = { password: CANARY };
       server.create({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'key', namespace: 'default' }, stringData });
       createPod('web', claim);
-      await eventually('the Node lists the volume', () => inUse().includes(UNIQUE));
+      await until('the Node lists the volume', () => inUse().includes(UNIQUE));
       expect(methods()).toEqual([]);
       attach();
       await running('web');
@@ -163,17 +165,17 @@ function cases(): void {
       expect(publish).toMatchObject({ target_path: path, secrets: { password: CANARY } });
       expect(publish.volume_context).toMatchObject({ size: 'big', 'csi.storage.k8s.io/pod.name': 'web' });
       expect((await mounts()).filter((point) => point === path)).toHaveLength(1);
-      if (runtime.endpoint) await eventually('the file', () => readFileSync(join(path, 'it'), 'utf8') === 'written\n');
+      if (runtime.endpoint) await until('the file', () => readFileSync(join(path, 'it'), 'utf8') === 'written\n');
 
       await node.stop('SIGKILL');
       await node.start();
-      await eventually('the agent knows it', () => node.log.includes('Registered CSI driver'));
+      await until('the agent knows it', () => node.log.includes('Registered CSI driver'));
       await running('web');
       expect(methods()).toHaveLength(2);
 
       await gone('web');
       expect(methods().slice(2)).toEqual(['NodeUnpublishVolume', 'NodeUnstageVolume']);
-      await eventually('the Node lists nothing', () => inUse().length === 0);
+      await until('the Node lists nothing', () => inUse().length === 0);
       expect(await mounts()).toEqual([]);
       expect(existsSync(path)).toBe(false);
       expect(written()).not.toContain(CANARY);
@@ -182,25 +184,35 @@ function cases(): void {
     },
   );
 
-  test('a volume of the pod itself: its driver’s failures are the pod’s events, and end when it heals', async () => {
-    await boot({ attachRequired: false, volumeLifecycleModes: ['Ephemeral'], tokenRequests: [{ audience: 'vault' }] });
-    driver.fault = ({ method }) =>
-      method === 'NodePublishVolume' ? { code: status.INTERNAL, details: 'no such secret' } : undefined;
-    createPod('own', { csi: { driver: DRIVER, volumeAttributes: { a: 'b' } } });
-    const event = 'MountVolume.SetUp failed for volume "v" : rpc error: code = Internal desc = no such secret';
-    await eventually('the event', () => messages().includes(event));
-    expect(existsSync(target('own', 'v'))).toBe(false);
-    driver.fault = () => undefined;
-    await running('own');
-    const { request } = driver.calls.at(-1)!;
-    const tokens = JSON.parse(request.volume_context['csi.storage.k8s.io/serviceAccount.tokens']);
-    expect(tokens).toEqual({ vault: { token: expect.stringMatching(/^ey/), expirationTimestamp: expect.any(String) } });
-    expect(written()).not.toContain(tokens.vault.token);
-    await gone('own');
-    expect(methods().at(-1)).toBe('NodeUnpublishVolume');
-    await node.stop();
-    isSame();
-  });
+  test(
+    'a volume of the pod itself: its driver’s failures are the pod’s events, and end when it heals',
+    LIMITS,
+    async () => {
+      await boot({
+        attachRequired: false,
+        volumeLifecycleModes: ['Ephemeral'],
+        tokenRequests: [{ audience: 'vault' }],
+      });
+      driver.fault = ({ method }) =>
+        method === 'NodePublishVolume' ? { code: status.INTERNAL, details: 'no such secret' } : undefined;
+      createPod('own', { csi: { driver: DRIVER, volumeAttributes: { a: 'b' } } });
+      const event = 'MountVolume.SetUp failed for volume "v" : rpc error: code = Internal desc = no such secret';
+      await until('the event', () => messages().includes(event));
+      expect(existsSync(target('own', 'v'))).toBe(false);
+      driver.fault = () => undefined;
+      await running('own');
+      const { request } = driver.calls.at(-1)!;
+      const tokens = JSON.parse(request.volume_context['csi.storage.k8s.io/serviceAccount.tokens']);
+      expect(tokens).toEqual({
+        vault: { token: expect.stringMatching(/^ey/), expirationTimestamp: expect.any(String) },
+      });
+      expect(written()).not.toContain(tokens.vault.token);
+      await gone('own');
+      expect(methods().at(-1)).toBe('NodeUnpublishVolume');
+      await node.stop();
+      isSame();
+    },
+  );
 
   test(
     'a pod that goes while the agent is away is taken away by the next one, though its driver cannot at first',
@@ -215,14 +227,14 @@ function cases(): void {
       driver.fault = ({ method }) =>
         method === 'NodeUnpublishVolume' ? { code: status.UNAVAILABLE, details: 'not yet' } : undefined;
       await node.start();
-      await eventually('it is tried', () => node.log.includes('UnmountVolume.TearDown failed'));
+      await until('it is tried', () => node.log.includes('UnmountVolume.TearDown failed'));
       createPod('other', { emptyDir: {} });
       await running('other');
       expect(await mounts()).not.toEqual([]);
       driver.fault = () => undefined;
-      await eventually('nothing is mounted', async () => (await mounts()).length === 0);
+      await until('nothing is mounted', async () => (await mounts()).length === 0);
       expect(methods().slice(-1)).toEqual(['NodeUnstageVolume']);
-      await eventually(
+      await until(
         'no record is left',
         () => readdirSync(join(node.rootDir, `plugins/kubernetes.io/csi/${DRIVER}`)).length === 0,
       );
