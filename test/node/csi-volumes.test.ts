@@ -147,7 +147,7 @@ for (const choice of runtimes) {
 function cases(): void {
   test(
     'a claim’s volume is attached, mounted and used, over a crash of the agent, and leaves nothing',
-    RESTARTS,
+    LIMITS,
     async () => {
       await boot({ attachRequired: true, podInfoOnMount: true });
       createClaim({ nodePublishSecretRef: { name: 'key', namespace: 'default' } });
@@ -216,7 +216,7 @@ function cases(): void {
 
   test(
     'a pod that goes while the agent is away is taken away by the next one, though its driver cannot at first',
-    RESTARTS,
+    LIMITS,
     async () => {
       await boot({ attachRequired: false });
       createClaim();
