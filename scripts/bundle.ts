@@ -33,8 +33,6 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     format: 'cjs',
     entryFileNames: '[name].cjs',
     chunkFileNames: '[name]-[hash].cjs',
-    // The engine keeps the text of what it runs. Names stay, for stack traces.
-    minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
   });
   await bundle.close();
 }
