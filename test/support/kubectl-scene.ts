@@ -46,7 +46,8 @@ export class Scene {
   static async open(options: SceneOptions): Promise<Scene> {
     const scene = new Scene();
     await scene.start(options).catch(async (error: unknown) => {
-      await scene.close();
+      // Why it did not begin is to be told, not what came of that.
+      await scene.close().catch(() => {});
       throw error;
     });
     return scene;
@@ -83,16 +84,20 @@ export class Scene {
       this.server.delete('v1', 'pods', metadata.name, 'default', 1);
     }
     if (!this.node?.isRunning) return;
-    await eventually('the pods are gone', () => this.server.store.list('v1', 'pods', 'default').length === 0);
+    const isEmpty = () => this.server.store.list('v1', 'pods', 'default').length === 0;
+    await eventually('the pods are gone', isEmpty, STARTING_MS);
   }
 
   async close(): Promise<void> {
     // The node takes the volumes down that would be left mounted.
-    await this.clear();
-    await this.node?.close();
-    await this.server?.close();
-    await this.containerd?.close();
-    rmSync(this.directory, { recursive: true, force: true });
+    try {
+      await this.clear();
+    } finally {
+      await this.node?.close();
+      await this.server?.close();
+      await this.containerd?.close();
+      rmSync(this.directory, { recursive: true, force: true });
+    }
   }
 
   /** What only looks is asked again for a while: the recorder looked when everything had settled. */
