@@ -4,13 +4,11 @@ import { statusPublisherMachine } from '../../../src/machines/pods/status-publis
 import { ok, runUnder } from '../../support/answering-world.ts';
 
 const REF = { uid: 'u1', namespace: 'default', name: 'web' };
-const seen = (status: object, more: object = {}): JsonEvent =>
-  ({
-    type: 'status.observed',
-    seen: { uid: 'u1', isMirror: false, resourceVersion: '1', isDeleting: false, status, ...more },
-  }) as JsonEvent;
-const changed = (status: object, stage = 'sync'): JsonEvent =>
-  ({ type: 'status.changed', uid: 'u1', status, stage }) as JsonEvent;
+const seen = (status: object, more: object = {}): JsonEvent => ({
+  type: 'status.observed',
+  seen: { uid: 'u1', isMirror: false, resourceVersion: '1', isDeleting: false, status, ...more },
+});
+const changed = (status: object, stage = 'sync'): JsonEvent => ({ type: 'status.changed', uid: 'u1', status, stage });
 
 interface Patch {
   readonly status: Readonly<Record<string, unknown>>;
