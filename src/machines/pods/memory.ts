@@ -11,6 +11,8 @@
  *   M2 a memory that cannot be read is an empty one: pods start, and it is said.
  *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
  *   M4 nobody waits longer for what was noted than it was to take, also when the clock of the machine was set back.
+ *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: nobody else may be given it
+ *      by an agent that was killed and started again.
  */
 import { line, now, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
@@ -29,12 +31,14 @@ interface Context {
   readonly state: SoftState;
   /** Changed since the last write began. */
   readonly isDirty: boolean;
+  /** What changed is not to wait for more. */
+  readonly isUrgent: boolean;
 }
 
 const s = setup({
   types: { input: {} as MemoryInput, context: {} as Context, events: {} as MemoryMessage | Ended },
   actors: pick(hostOperations, 'host.loadSoftState', 'host.saveSoftState'),
-  guards: { isDirty: ({ context }) => context.isDirty },
+  guards: { isDirty: ({ context }) => context.isDirty, isUrgent: ({ context }) => context.isUrgent },
 });
 
 const note = s.assign(({ context, event }) => {
@@ -52,8 +56,10 @@ const notePull = s.assign(({ context, event }) => {
 
 const noteGrant = s.assign(({ context, event }) => {
   if (event.type !== 'memory.allocated') return {};
+  const { cpus, memory, devices } = event.grant;
+  const isUrgent = context.isUrgent || [cpus, memory, devices].some((held) => held !== undefined);
   const grants = { ...context.state.grants, [event.uid]: event.grant };
-  return { state: { ...context.state, grants }, isDirty: true };
+  return { state: { ...context.state, grants }, isDirty: true, isUrgent };
 });
 
 /** `null`: the change is done. */
@@ -113,7 +119,12 @@ const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', 
 
 export const memoryMachine = s.createMachine({
   id: 'memory',
-  context: ({ input }) => ({ path: input.softStateFile, state: { containers: {}, probes: {} }, isDirty: false }),
+  context: ({ input }) => ({
+    path: input.softStateFile,
+    state: { containers: {}, probes: {} },
+    isDirty: false,
+    isUrgent: false,
+  }),
   initial: 'loading',
   states: {
     loading: {
@@ -151,9 +162,9 @@ export const memoryMachine = s.createMachine({
       },
       states: {
         saved: { always: { guard: 'isDirty', target: 'gathering' } },
-        gathering: { after: { [GATHER_MS]: 'saving' } },
+        gathering: { always: { guard: 'isUrgent', target: 'saving' }, after: { [GATHER_MS]: 'saving' } },
         saving: {
-          entry: s.assign({ isDirty: false }),
+          entry: s.assign({ isDirty: false, isUrgent: false }),
           invoke: {
             id: 'save',
             src: 'host.saveSoftState',
