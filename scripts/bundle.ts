@@ -23,7 +23,8 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
       shim: join(ROOT, 'src/actors/runtime/shim.ts'),
     },
     platform: 'node',
-    external: ['koffi'],
+    // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.
+    external: ['koffi', /^@opentelemetry\//],
   });
   rmSync(DIST, { recursive: true, force: true });
   await bundle.write({

@@ -21,6 +21,8 @@ import {
 
 /** Nobody but the owner: records hold environments. */
 const DIRECTORY_MODE = 0o700;
+/** While the last process of a container that was killed still writes. */
+const DELETION_RETRIES = 5;
 
 /** One container as the running runtime sees it. */
 export class Container {
@@ -99,7 +101,7 @@ export class Store {
 
   /** Deletes the folder of a container that `load` could not use. */
   forgetUnusable(id: string): void {
-    rmSync(join(this.#containerRoot, id), { force: true, recursive: true });
+    rmSync(join(this.#containerRoot, id), { force: true, recursive: true, maxRetries: DELETION_RETRIES });
   }
 
   newId(): string {
