@@ -11,8 +11,8 @@
  *   M2 a memory that cannot be read is an empty one: pods start, and it is said.
  *   M3 nothing is written before it was read, so that a slow disk never costs what was known.
  *   M4 nobody waits longer for what was noted than it was to take, also when the clock of the machine was set back.
- *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: nobody else may be given it
- *      by an agent that was killed and started again.
+ *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed
+ *      and started again gives it to another.
  */
 import { line, now, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
