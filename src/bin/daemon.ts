@@ -24,7 +24,7 @@ import { probePorts } from '../actors/probe/index.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
 import { healthzPorts } from '../actors/server/healthz.ts';
 import { nodeServer } from '../actors/server/node-server.ts';
-import { Visualizer } from '../actors/server/visualizer.ts';
+import { Visualizer } from '../actors/server/visualizer/visualizer.ts';
 import { StatsReader, statsPorts } from '../actors/stats/index.ts';
 import { nodeTracer } from '../actors/tracing/index.ts';
 import { volumePorts } from '../actors/volume/index.ts';

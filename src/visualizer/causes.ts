@@ -1,5 +1,5 @@
 /** Why a record happened, and what followed from it. Pure. */
-import type { ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 
 export interface Causes {
   /** From the first cause that is known to the record itself. */

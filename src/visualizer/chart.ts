@@ -3,7 +3,7 @@
  *
  * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style.
  */
-import type { ActorView, ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { ActorView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { concerns, eventHeard, innermost, stateText } from './words.ts';

@@ -1,5 +1,5 @@
 /** The chosen actor in words: its states, what it waits for and since when, what it remembers. */
-import type { ActorDetail, ActorView } from '../actors/server/visualizer-protocol.ts';
+import type { ActorDetail, ActorView } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { concerns, duration, eventText, innermost, isAwaited } from './words.ts';

@@ -4,7 +4,7 @@
  * Only the rows in sight are elements, so 2,000 records cost as much as 40. The grid holds the focus; the chosen row is
  * named by `aria-activedescendant`. The chain of causes of the chosen record is lit, and what followed from it.
  */
-import type { ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { type Causes, causesOf } from './causes.ts';
 import { byId, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';

@@ -4,7 +4,7 @@
  * Each `state` record says what an actor was in before and after it, so the last one up to the moment says what it was
  * in then, and the first one after it says the same of an actor that did not move before.
  */
-import type { ActorView, RequestView, ShownRecord, StatesView } from '../actors/server/visualizer-protocol.ts';
+import type { ActorView, RequestView, ShownRecord, StatesView } from '../actors/server/visualizer/protocol.ts';
 import { parentOf } from './words.ts';
 
 export class Past {

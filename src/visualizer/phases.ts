@@ -4,7 +4,7 @@
  * Bars never show a time that the daemon did not measure: an open phase ends at the daemon's clock. One that has been
  * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
  */
-import type { FailureView, PhaseView } from '../actors/server/visualizer-protocol.ts';
+import type { FailureView, PhaseView } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { duration } from './words.ts';

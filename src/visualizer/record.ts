@@ -1,5 +1,5 @@
 /** The chosen record: why it happened, step by step back to its first cause, and all that it says. */
-import type { ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { causesOf } from './causes.ts';
 import { byId, el, setText } from './dom.ts';
 import { type Arrow, sequenceOf } from './sequence.ts';

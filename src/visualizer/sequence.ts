@@ -2,7 +2,7 @@
  * Who told whom in one turn, in its order: a column an actor, an arrow a message. What is outside of the actors is one
  * column, the world: inputs, timers and answers come from there, requests go there. Pure.
  */
-import type { ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { eventText, whoOf } from './words.ts';
 
 export const WORLD = 'world';

@@ -16,7 +16,7 @@ import type {
   ShownRecord,
   TreeView,
   TurnMessage,
-} from '../actors/server/visualizer-protocol.ts';
+} from '../actors/server/visualizer/protocol.ts';
 import { Past } from './past.ts';
 import { concerns, lastOf, recordText } from './words.ts';
 

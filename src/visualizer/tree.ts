@@ -3,7 +3,7 @@
  *
  * One row an actor, kept between updates; the tree holds the focus and names the chosen row (`aria-activedescendant`).
  */
-import type { ActorView } from '../actors/server/visualizer-protocol.ts';
+import type { ActorView } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { innermostText, moodOf, parentOf, stateText } from './words.ts';

@@ -1,6 +1,6 @@
 /** How the page says things: durations, states, records. Pure. */
 
-import type { ActiveState, ActorView, RequestView, ShownRecord } from '../actors/server/visualizer-protocol.ts';
+import type { ActiveState, ActorView, RequestView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import type { KernelRecord } from '../kernel/records.ts';
 
 /** `340 ms`, `2.31 s`, `4 min 05 s`, `3 h 12 min`. */

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { assign, line, setup } from '../../src/kernel/xstate.ts';
-import { watched } from '../actors/server/visualizer-support.ts';
+import { watched } from '../actors/server/visualizer/support.ts';
 import { header } from '../kernel/support.ts';
 import { requirement } from '../support/require.ts';
 

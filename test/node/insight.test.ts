@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
-import type { ActorDetail, PhasesView, TreeView } from '../../src/actors/server/visualizer-protocol.ts';
+import type { ActorDetail, PhasesView, TreeView } from '../../src/actors/server/visualizer/protocol.ts';
 import type { Blame } from '../../src/bin/insight/blame.ts';
 import type { CriticalChain } from '../../src/bin/insight/critical-chain.ts';
 import type { StartupTime } from '../../src/bin/insight/startup-time.ts';

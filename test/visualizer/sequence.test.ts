@@ -1,6 +1,6 @@
 /** Who told whom, of turns that a kernel made. */
 import { expect, it } from 'vitest';
-import type { ShownRecord } from '../../src/actors/server/visualizer-protocol.ts';
+import type { ShownRecord } from '../../src/actors/server/visualizer/protocol.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
 import { sequenceOf, WORLD } from '../../src/visualizer/sequence.ts';
 import { bootBoss } from '../kernel/support.ts';

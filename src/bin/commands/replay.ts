@@ -5,7 +5,7 @@
  * code that is not deterministic (a difference that does not).
  */
 
-import { shortText } from '../../actors/server/visualizer-trim.ts';
+import { shortText } from '../../actors/server/visualizer/trim.ts';
 import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';

@@ -4,7 +4,7 @@
  * The journal is run again for it, so that the page can be shown as it was after any record: a start that failed is
  * over when one looks. What this build decides otherwise is not shown; the page says from where.
  */
-import { type Recorded, Visualizer } from '../../actors/server/visualizer.ts';
+import { type Recorded, Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import type { Kernel } from '../../kernel/kernel.ts';

@@ -4,7 +4,7 @@
  * Shares are of the time to the last phase of starting; phases of the two halves of `startKubelet` overlap, so that
  * shares may add up to more than a whole.
  */
-import type { PhaseView } from '../../actors/server/visualizer-protocol.ts';
+import type { PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import { duration } from '../../visualizer/words.ts';
 import type { Story } from './story.ts';
 import { table } from './table.ts';

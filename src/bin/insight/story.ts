@@ -6,9 +6,9 @@
  * any build can be read; a state that this build's charts do not have is a phase without explanation, never an error.
  */
 
-import { actorOf, type CauseSource, History, streamOf } from '../../actors/server/visualizer-history.ts';
-import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer-phases.ts';
-import type { FailureView, PhaseView } from '../../actors/server/visualizer-protocol.ts';
+import { actorOf, type CauseSource, History, streamOf } from '../../actors/server/visualizer/history.ts';
+import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
+import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import type { AnyStateNode } from '../../kernel/active-states.ts';
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';

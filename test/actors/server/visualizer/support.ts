@@ -2,11 +2,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { drawMachines } from '../../../scripts/diagrams/draw.ts';
-import { type Recorded, Visualizer } from '../../../src/actors/server/visualizer.ts';
-import type { HelloMessage, TurnMessage } from '../../../src/actors/server/visualizer-protocol.ts';
-import type { KernelOptions } from '../../../src/kernel/kernel.ts';
-import { bootBoss, bossMachine, HandTime } from '../../kernel/support.ts';
+import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
+import type { HelloMessage, TurnMessage } from '../../../../src/actors/server/visualizer/protocol.ts';
+import { type Recorded, Visualizer } from '../../../../src/actors/server/visualizer/visualizer.ts';
+import type { KernelOptions } from '../../../../src/kernel/kernel.ts';
+import { bootBoss, bossMachine, HandTime } from '../../../kernel/support.ts';
 
 /** Boots `machine` with its charts drawn and its visualizer listening; port 0 takes any. `recorded`: as of a journal. */
 export async function watched(overrides: Partial<KernelOptions> = {}, port = 0, recorded?: Recorded) {

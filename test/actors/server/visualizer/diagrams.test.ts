@@ -1,10 +1,10 @@
 /** A chart says all that its machine does, and says it the same each time. */
 import { describe, expect, it } from 'vitest';
-import { type ChartState, chartOf } from '../../../scripts/diagrams/chart.ts';
-import { drawMachines } from '../../../scripts/diagrams/draw.ts';
-import type { AnyStateMachine, AnyStateNode } from '../../../src/kernel/active-states.ts';
-import { setup } from '../../../src/kernel/xstate.ts';
-import { bossMachine, workerMachine } from '../../kernel/support.ts';
+import { type ChartState, chartOf } from '../../../../scripts/diagrams/chart.ts';
+import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
+import type { AnyStateMachine, AnyStateNode } from '../../../../src/kernel/active-states.ts';
+import { setup } from '../../../../src/kernel/xstate.ts';
+import { bossMachine, workerMachine } from '../../../kernel/support.ts';
 
 const values = (svg: string, attribute: string): string[] =>
   [...svg.matchAll(new RegExp(` data-${attribute}="([^"]*)"`, 'g'))].map((match) => match[1]!);

@@ -5,10 +5,10 @@
  * request, a timer from the entry into the state that armed it, a change of state from what the actor heard last.
  * Invariants: numbers rise; a cause is always smaller than its effect; at most `recordsMax` records are held.
  */
-import type { Address } from '../../kernel/address.ts';
-import type { InRecord, KernelRecord } from '../../kernel/records.ts';
-import type { RecordsView, ShownRecord } from './visualizer-protocol.ts';
-import { trimmed } from './visualizer-trim.ts';
+import type { Address } from '../../../kernel/address.ts';
+import type { InRecord, KernelRecord } from '../../../kernel/records.ts';
+import type { RecordsView, ShownRecord } from './protocol.ts';
+import { trimmed } from './trim.ts';
 
 /** Records of a running node that can be looked back at: the boot with a dozen pods, about 2 MB. */
 const RECORDS_MAX = 2_000;

@@ -4,9 +4,9 @@
  * Times are milliseconds of the kernel's clock, numbers `n` are those of the journal's records. Every value is trimmed:
  * a page shows what happened, the journal holds it whole.
  */
-import type { Address } from '../../kernel/address.ts';
-import type { OperationClass } from '../../kernel/operation.ts';
-import type { KernelRecord } from '../../kernel/records.ts';
+import type { Address } from '../../../kernel/address.ts';
+import type { OperationClass } from '../../../kernel/operation.ts';
+import type { KernelRecord } from '../../../kernel/records.ts';
 
 /** An open request of an actor: it waits for the answer, or listens when it is a `stream`. */
 export interface RequestView {

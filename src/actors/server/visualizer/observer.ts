@@ -5,12 +5,12 @@
  * Hears: `onTurn` of a kernel, from its first turn or from any later one.
  * Invariants: it never sends, never writes, never keeps a turn waiting for a reader; everything it holds is bounded.
  */
-import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../kernel/active-states.ts';
-import type { Address } from '../../kernel/address.ts';
-import type { Kernel } from '../../kernel/kernel.ts';
-import type { EffectRecord, KernelRecord, StateRecord } from '../../kernel/records.ts';
-import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './visualizer-history.ts';
-import { failureIn, Phases } from './visualizer-phases.ts';
+import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../../kernel/active-states.ts';
+import type { Address } from '../../../kernel/address.ts';
+import type { Kernel } from '../../../kernel/kernel.ts';
+import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
+import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
+import { failureIn, Phases } from './phases.ts';
 import type {
   ActiveState,
   ActorView,
@@ -19,8 +19,8 @@ import type {
   RequestView,
   ShownRecord,
   StatesView,
-} from './visualizer-protocol.ts';
-import { shortText, trimmed } from './visualizer-trim.ts';
+} from './protocol.ts';
+import { shortText, trimmed } from './trim.ts';
 
 /** Actors that ended and are still shown, so that a pod that died can be looked at. */
 const ENDED_MAX = 200;

@@ -6,7 +6,7 @@
  * CLIENT_BUFFER_BYTES.
  */
 import type { ServerResponse } from 'node:http';
-import type { HelloMessage, TurnMessage } from './visualizer-protocol.ts';
+import type { HelloMessage, TurnMessage } from './protocol.ts';
 
 /** Bytes waiting for one page: some seconds of a busy start. */
 const CLIENT_BUFFER_BYTES = 4 * 1024 * 1024;

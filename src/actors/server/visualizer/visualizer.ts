@@ -8,15 +8,15 @@
  */
 import { pathToFileURL } from 'node:url';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Kernel } from '../../kernel/kernel.ts';
-import type { KernelRecord } from '../../kernel/records.ts';
-import { PACKAGE_DIRECTORY } from '../package-directory.ts';
-import { readAsset } from './visualizer-assets.ts';
-import { type SeenTurn, shownTrimmed } from './visualizer-history.ts';
-import { Observer } from './visualizer-observer.ts';
-import type { ActorDetail, HelloMessage, PhasesView, TreeView, TurnMessage } from './visualizer-protocol.ts';
-import { CLIENTS_MAX, Stream } from './visualizer-stream.ts';
-import { shortText } from './visualizer-trim.ts';
+import type { Kernel } from '../../../kernel/kernel.ts';
+import type { KernelRecord } from '../../../kernel/records.ts';
+import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
+import { readAsset } from './assets.ts';
+import { type SeenTurn, shownTrimmed } from './history.ts';
+import { Observer } from './observer.ts';
+import type { ActorDetail, HelloMessage, PhasesView, TreeView, TurnMessage } from './protocol.ts';
+import { CLIENTS_MAX, Stream } from './stream.ts';
+import { shortText } from './trim.ts';
 
 const LOOPBACK = '127.0.0.1';
 /** Characters of an actor's context: a pod with its status, not a cache of a whole node. */

@@ -1,12 +1,17 @@
 /** What the visualizer answers over HTTP, and whom it refuses. */
 import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Visualizer } from '../../../src/actors/server/visualizer.ts';
-import type { ActorDetail, PhasesView, RecordsView, TreeView } from '../../../src/actors/server/visualizer-protocol.ts';
-import { replay } from '../../../src/kernel/replay.ts';
-import { assign, line, setup } from '../../../src/kernel/xstate.ts';
-import { bootBoss, bossMachine } from '../../kernel/support.ts';
-import { listen, watched } from './visualizer-support.ts';
+import type {
+  ActorDetail,
+  PhasesView,
+  RecordsView,
+  TreeView,
+} from '../../../../src/actors/server/visualizer/protocol.ts';
+import { Visualizer } from '../../../../src/actors/server/visualizer/visualizer.ts';
+import { replay } from '../../../../src/kernel/replay.ts';
+import { assign, line, setup } from '../../../../src/kernel/xstate.ts';
+import { bootBoss, bossMachine } from '../../../kernel/support.ts';
+import { listen, watched } from './support.ts';
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {

@@ -2,8 +2,8 @@
 import { createServer, get, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
-import type { TurnMessage } from '../../../src/actors/server/visualizer-protocol.ts';
-import { Stream } from '../../../src/actors/server/visualizer-stream.ts';
+import type { TurnMessage } from '../../../../src/actors/server/visualizer/protocol.ts';
+import { Stream } from '../../../../src/actors/server/visualizer/stream.ts';
 
 let server: Server | undefined;
 afterEach(() => server?.closeAllConnections());

@@ -1,7 +1,7 @@
 /** Whatever a value is, what is shown of it is small. */
 import { assert, jsonValue, pre, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { trimmed } from '../../../src/actors/server/visualizer-trim.ts';
+import { trimmed } from '../../../../src/actors/server/visualizer/trim.ts';
 
 describe('trimmed', () => {
   it.each<[string, unknown, unknown]>([

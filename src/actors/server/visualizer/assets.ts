@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
 import { pathToFileURL } from 'node:url';
-import { PACKAGE_DIRECTORY } from '../package-directory.ts';
+import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
 
 const APP = pathToFileURL(`${PACKAGE_DIRECTORY}/src/visualizer/`);
 
