@@ -8,7 +8,7 @@ import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RuntimeClient } from '../src/actors/cri/client.ts';
-import { preparePod } from '../src/actors/host/pod-files.ts';
+import { preparePod } from '../src/actors/host/pods/pod-files.ts';
 import type { InputOf } from '../src/kernel/operation.ts';
 import type { EffectRecord, JournalLine } from '../src/kernel/records.ts';
 import type { criOperations } from '../src/machines/operations/cri.ts';

@@ -4,9 +4,9 @@
  * The same pure functions as the config loader's, in the same order; files are read by the daemon's own port.
  * Credentials are masked before anything else is done.
  */
-import { readConfiguration, readDropIns } from '../actors/host/configuration.ts';
+import { readConfiguration, readDropIns } from '../actors/host/configuration/configuration.ts';
+import { masked, maskedDropIns } from '../actors/host/configuration/masked-configuration.ts';
 import { readCgroups } from '../actors/host/machine.ts';
-import { masked, maskedDropIns } from '../actors/host/masked-configuration.ts';
 import { buildAuth } from '../machines/startup/auth.ts';
 import {
   type CommandLine,

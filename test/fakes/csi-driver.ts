@@ -6,7 +6,7 @@ import { mkdirSync, rmdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
-import { systemCalls } from '../../src/actors/host/syscall.ts';
+import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
 
 const CONTRACT = loadSync(['pluginregistration/v1/api.proto', 'csi/v1/csi.proto'], {
   includeDirs: [fileURLToPath(new URL('../../proto', import.meta.url))],

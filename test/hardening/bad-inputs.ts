@@ -1,8 +1,8 @@
 /** Bad inputs: of authors of manifests and pods, of containers, runtimes and clients. */
 import { type Row, row } from './row.ts';
 
-const manifests = 'test/actors/host/manifests.test.ts';
-const folder = 'test/actors/host/bad-manifests.test.ts';
+const manifests = 'test/actors/host/manifests/manifests.test.ts';
+const folder = 'test/actors/host/manifests/bad-manifests.test.ts';
 const pod = 'test/machines/pods/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
 const http = 'test/actors/probe/http.test.ts';
@@ -43,7 +43,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'keys that every object has',
     `${pod}::20 keys that name parts of every object`,
     `${relist}::labels that are names of Object.prototype`,
-    'test/actors/host/config-object.test.ts::is never a key that every object has',
+    'test/actors/host/manifests/config-object.test.ts::is never a key that every object has',
   ),
   row(
     'B21',
@@ -93,7 +93,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'B30',
     'last words into a device, or of a gigabyte',
     `${live}::30 last words of a gigabyte`,
-    'test/actors/host/termination-message.test.ts::a file of 1 GB costs no memory',
+    'test/actors/host/pods/termination-message.test.ts::a file of 1 GB costs no memory',
   ),
   row('B31', 'an empty seccomp profile', `${pod}::31 an empty seccomp profile`),
   row('B32', 'a gitRepo volume', `${pod}::32 gitRepo`),
@@ -104,7 +104,7 @@ export const BAD_INPUTS: readonly Row[] = [
     `${logs}::without a single line break`,
     `${logs}::with lines that are none`,
     `${logs}::that is a link, or no file`,
-    'test/actors/host/container-logs.test.ts::does not follow a link that took the place of the log',
+    'test/actors/host/pods/container-logs.test.ts::does not follow a link that took the place of the log',
   ),
   row(
     'B35',

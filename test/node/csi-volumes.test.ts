@@ -6,7 +6,7 @@ import { type Dirent, existsSync, mkdirSync, readdirSync, readFileSync } from 'n
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { systemCalls } from '../../src/actors/host/syscall.ts';
+import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
 import { mountsBelow } from '../../src/actors/volume/mounter.ts';
 import { attachmentName } from '../../src/machines/csi/policy.ts';
 import { needsMounts } from '../actors/volume/support.ts';

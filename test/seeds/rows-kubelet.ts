@@ -133,7 +133,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     'S154',
     'OOM watcher',
     ['oomWatcher: watching', 'host.watchOom'],
-    ['test/machines/node/oom-watcher.test.ts', 'test/actors/host/kmsg.test.ts'],
+    ['test/machines/node/oom-watcher.test.ts', 'test/actors/host/kernel/kmsg.test.ts'],
   ),
   built('S155', 'invalid cluster DNS addresses', `${SETTINGS}#invalidClusterDNS`, `${failures}::Invalid clusterDNS IP`),
   built('S156', 'Kubelet object', 'src/machines/node-settings.ts#NodeSettings', kubelet),
@@ -196,7 +196,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     'S172',
     'container log manager',
     ['containerLog: kept', 'cri.reopenContainerLog'],
-    ['test/machines/pods/container-log.test.ts', 'test/actors/host/container-logs.test.ts'],
+    ['test/machines/pods/container-log.test.ts', 'test/actors/host/pods/container-logs.test.ts'],
   ),
   built('S173', 'last failure of a container', 'src/machines/pods/container-setup.ts#failed', [
     TESTS.pod,

@@ -1,5 +1,5 @@
 /** Keeps the chains in the namespace it is started in: `node iptables-child.ts <period ms> [once]`; says each item. */
-import { keepIptables } from '../../src/actors/host/iptables.ts';
+import { keepIptables } from '../../src/actors/host/kernel/iptables.ts';
 
 const [periodMs = '1000', mode = ''] = process.argv.slice(2);
 if (process.env['CHILD_PATH']) process.env['PATH'] = process.env['CHILD_PATH'];

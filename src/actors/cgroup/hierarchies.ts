@@ -6,7 +6,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { parseMounts } from '../host/mounts.ts';
+import { parseMounts } from '../host/kernel/mounts.ts';
 
 export interface Hierarchies {
   readonly version: 1 | 2;

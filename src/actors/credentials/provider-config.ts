@@ -32,7 +32,7 @@ import {
 } from '../../machines/startup/configuration/field-types.ts';
 import { aggregate, quote } from '../../machines/startup/configuration/go-text.ts';
 import { readTypeMeta } from '../../machines/startup/configuration/source.ts';
-import { readConfiguration } from '../host/configuration.ts';
+import { readConfiguration } from '../host/configuration/configuration.ts';
 import { parseRegistryUrl } from './registry-url.ts';
 
 export interface Provider {

@@ -16,7 +16,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
-import type { SystemCalls } from './syscall.ts';
+import type { SystemCalls } from './kernel/syscall.ts';
 
 /** Between two tries for the lock, and between two looks for a contender: hand-over may take this long. */
 const RETRY_MS = 100;

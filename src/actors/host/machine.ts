@@ -11,7 +11,7 @@ import type { Port } from '../../kernel/operation.ts';
 import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/operations/host.ts';
 import { hugePageResource } from '../../machines/pods/admission/memory-state.ts';
 import { readTopology } from '../stats/topology.ts';
-import { parseMounts } from './mounts.ts';
+import { parseMounts } from './kernel/mounts.ts';
 
 type Operations = typeof hostOperations;
 const BYTES_PER_KIB = 1_024n;

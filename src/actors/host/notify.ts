@@ -8,7 +8,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import { runCommand } from './commands.ts';
-import type { SystemCalls } from './syscall.ts';
+import type { SystemCalls } from './kernel/syscall.ts';
 
 export function notifyPort(
   environment: NodeJS.ProcessEnv,

@@ -7,7 +7,7 @@
 import { accessSync, readFileSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
 import { type Json, OperationError, toPlainError } from '../../kernel/json.ts';
-import { decodeYaml } from '../host/configuration.ts';
+import { decodeYaml } from '../host/configuration/configuration.ts';
 
 type Fields = Readonly<Record<string, Json | undefined>>;
 

@@ -5,7 +5,7 @@
 import type { Port } from '../../kernel/operation.ts';
 import { deviceStateText } from '../../machines/node/state-files/device-state.ts';
 import type { DeviceEntry, DeviceResponse, deviceOperations } from '../../machines/operations/devices.ts';
-import { replaceFile } from '../host/checkpoints.ts';
+import { replaceFile } from '../host/state/checkpoints.ts';
 import { methodOf } from './connection.ts';
 import { type AllocateReply, DEVICE_PLUGIN } from './device-contract.ts';
 

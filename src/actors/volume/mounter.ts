@@ -10,8 +10,8 @@ import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
-import { parseMounts } from '../host/mounts.ts';
-import { type SystemCalls, systemCalls } from '../host/syscall.ts';
+import { parseMounts } from '../host/kernel/mounts.ts';
+import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 
 /** After this a mount is given up; what it waits for is not coming back soon. */
 const MOUNT_TIMEOUT_MS = 10_000;

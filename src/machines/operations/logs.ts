@@ -1,5 +1,5 @@
 /**
- * What the node agent asks for the logs of containers. Implemented by `src/actors/host/container-logs.ts`.
+ * What the node agent asks for the logs of containers. Implemented by `src/actors/host/pods/container-logs.ts`.
  *
  * Invariants: everything lies below `root`, the folder of all pods' logs, but for the links; a path that is not a plain
  * file is left alone, whoever put it there.

@@ -1,4 +1,4 @@
-/** What the node agent asks for user namespaces of pods. Implemented by `src/actors/host/user-namespaces.ts`. */
+/** What the node agent asks for user namespaces of pods. Implemented by `src/actors/host/pods/user-namespaces.ts`. */
 import { idempotent } from '../../kernel/xstate.ts';
 
 /** Ids from 0 on in the pod are those from `hostId` on of the node. */

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { csiPorts } from '../../../src/actors/csi/index.ts';
-import { systemCalls } from '../../../src/actors/host/syscall.ts';
+import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
 import { mountsBelow } from '../../../src/actors/volume/mounter.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import type { InputOf, OutputOf } from '../../../src/kernel/operation.ts';

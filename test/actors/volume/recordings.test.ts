@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import { configObject } from '../../../src/actors/host/config-object.ts';
+import { configObject } from '../../../src/actors/host/manifests/config-object.ts';
 import type { Pod } from '../../../src/machines/api/pod.ts';
 import { withDefaults } from '../../../src/machines/pods/defaults.ts';
 import { type ConfigObjects, objectKey } from '../../../src/machines/pods/volumes/objects.ts';

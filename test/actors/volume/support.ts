@@ -2,7 +2,7 @@
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemCalls } from '../../../src/actors/host/syscall.ts';
+import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
 import { type VolumeOptions, volumePorts } from '../../../src/actors/volume/index.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import type { InputOf, OutputOf } from '../../../src/kernel/operation.ts';

@@ -7,7 +7,7 @@
  */
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readConfiguration, readDropIns } from '../../../src/actors/host/configuration.ts';
+import { readConfiguration, readDropIns } from '../../../src/actors/host/configuration/configuration.ts';
 import { commandFailed, parseCommandLine } from '../../../src/machines/startup/configuration/index.ts';
 import { ENDS_ELSEWHERE, EXCUSED, REFUSED_HERE } from '../../golden/config-excused.ts';
 import { BootNode, MACHINE_INFO, ok } from './boot-node.ts';

@@ -4,7 +4,7 @@
  * Prints its figures.
  */
 import { afterAll, describe, expect, it } from 'vitest';
-import { decodeSource } from '../../../src/actors/host/configuration.ts';
+import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
 import { SeededRandom } from '../../../src/kernel/random.ts';
 import {
   type ConfigurationSource,

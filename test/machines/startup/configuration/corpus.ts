@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { readConfiguration, readDropIns } from '../../../../src/actors/host/configuration.ts';
+import { readConfiguration, readDropIns } from '../../../../src/actors/host/configuration/configuration.ts';
 import type { Json } from '../../../../src/kernel/json.ts';
 import { buildAuth } from '../../../../src/machines/startup/auth.ts';
 import {

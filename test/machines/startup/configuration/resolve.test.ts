@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeSource } from '../../../../src/actors/host/configuration.ts';
+import { decodeSource } from '../../../../src/actors/host/configuration/configuration.ts';
 import type { Json } from '../../../../src/kernel/json.ts';
 import { isObject } from '../../../../src/machines/startup/configuration/decode.ts';
 import {

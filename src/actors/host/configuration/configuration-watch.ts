@@ -1,0 +1,98 @@
+/**
+ * Ports: the kubelet's configuration files, and the watch that says when they are no longer those that were read.
+ *
+ * Owns, by path, what the files looked like (inode, size, times) just before they were last read; so a change between a
+ * reading and the watch is not lost, and one that was read already is not said again.
+ *
+ * Decides: inotify is a hint; the files are looked at after a hint, and at least every `periodMs`, because a change
+ * behind a link, in a deeper folder, or on a file system without inotify gives none.
+ */
+import { readdir, stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { Vault } from '../../../kernel/journal/index.ts';
+import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { hostOperations } from '../../../machines/operations/host.ts';
+import { PathWatch } from '../path-watch.ts';
+import { readConfiguration, readDropIns } from './configuration.ts';
+import { masked, maskedDropIns } from './masked-configuration.ts';
+
+/** Files of one folder that are looked at; more than a reading of the folder accepts. */
+const MAX_FILES = 2_000;
+
+type Operations = typeof hostOperations;
+type WatchCall = PortCall<
+  InputOf<Operations['host.watchConfiguration']>,
+  ItemOf<Operations['host.watchConfiguration']>
+>;
+
+/** `vault` keeps what of a file is a credential, for the port that sends it. */
+export function configurationPorts(vault: Vault) {
+  const hide = (value: string): string => vault.seal(value).$secret;
+  const read = new Map<string, string>();
+  const noted = async <T>(path: string, reading: (path: string) => Promise<T>): Promise<T> => {
+    read.set(path, await lookOf(path));
+    return reading(path);
+  };
+  const file: Port<Operations['host.readConfiguration']> = async ({ input }) =>
+    masked(await noted(input.path, readConfiguration), hide);
+  const dropIns: Port<Operations['host.readDropIns']> = async ({ input }) =>
+    maskedDropIns(await noted(input.path, readDropIns), hide);
+  const watch: Port<Operations['host.watchConfiguration']> = async (call) => {
+    await follow(call, read);
+    return null;
+  };
+  return { 'host.readConfiguration': file, 'host.readDropIns': dropIns, 'host.watchConfiguration': watch };
+}
+
+/** Speaks once of each new look of the files, until the machine lost interest. */
+async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promise<void> {
+  const { input, signal } = call;
+  let wake: () => void = () => {};
+  let hinted = false;
+  const watches = input.paths.map(
+    (path) =>
+      new PathWatch(resolve(path), () => {
+        hinted = true;
+        wake();
+      }),
+  );
+  signal.addEventListener('abort', () => wake(), { once: true });
+  let said = JSON.stringify(await Promise.all(input.paths.map(async (path) => read.get(path) ?? lookOf(path))));
+  while (!signal.aborted) {
+    hinted = false;
+    await Promise.all(watches.map((each) => each.arm()));
+    const looks = JSON.stringify(await Promise.all(input.paths.map(lookOf)));
+    if (looks !== said && !signal.aborted) call.emit({ type: 'configuration.changed' });
+    said = looks;
+    await new Promise<void>((done) => {
+      if (hinted || signal.aborted) return done();
+      const timer = setTimeout(done, input.periodMs);
+      wake = () => {
+        clearTimeout(timer);
+        done();
+      };
+    });
+  }
+  for (const each of watches) each.close();
+}
+
+/** What identifies the content of a file, or of all files below a folder, without reading it. */
+async function lookOf(path: string): Promise<string> {
+  const found = await lookOfOne(path);
+  if (found === null) return 'none';
+  if (!found.isDirectory) return found.look;
+  const names = await readdir(path, { recursive: true }).catch(() => []);
+  const relevant = names.filter((name) => name.endsWith('.conf')).slice(0, MAX_FILES);
+  const looks = await Promise.all(relevant.toSorted().map(async (name) => [name, await lookOfOne(join(path, name))]));
+  return JSON.stringify(looks);
+}
+
+async function lookOfOne(path: string): Promise<{ isDirectory: boolean; look: string } | null> {
+  try {
+    const found = await stat(path, { bigint: true });
+    const { dev, ino, size, mtimeNs, ctimeNs } = found;
+    return { isDirectory: found.isDirectory(), look: [dev, ino, size, mtimeNs, ctimeNs].join(':') };
+  } catch {
+    return null;
+  }
+}

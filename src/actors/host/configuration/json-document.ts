@@ -1,0 +1,139 @@
+/**
+ * Decodes JSON text with the refusals of Go's `encoding/json`, and remembers keys that are set twice.
+ *
+ * Invariants: the last of two equal keys wins; keys keep the document's order; depth and size are bounded by the caller
+ * and by {@link MAX_DEPTH}, so that no text can exhaust the stack.
+ */
+import type { Json } from '../../../kernel/json.ts';
+
+export type JsonDocument =
+  | { readonly value: Json; readonly duplicates: readonly string[]; readonly error?: undefined }
+  | { readonly error: string };
+
+/** Levels of nesting; a configuration needs six. */
+const MAX_DEPTH = 100;
+const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
+/** Characters before it are control characters, which a string must escape. */
+const SPACE = 0x20;
+const WORDS: Readonly<Record<string, Json>> = { true: true, false: false, null: null };
+
+class JsonRefusal extends Error {}
+
+interface Reader {
+  readonly text: string;
+  position: number;
+  readonly duplicates: string[];
+}
+
+export function decodeJson(text: string): JsonDocument {
+  const reader: Reader = { text, position: 0, duplicates: [] };
+  try {
+    const value = readValue(reader, '', 0);
+    skipSpace(reader);
+    if (reader.position < text.length) refuse(reader, 'after top-level value');
+    return { value, duplicates: reader.duplicates };
+  } catch (error) {
+    if (error instanceof JsonRefusal) return { error: error.message };
+    throw error;
+  }
+}
+
+function refuse(reader: Reader, where: string): never {
+  const code = reader.text.codePointAt(reader.position);
+  if (code === undefined) throw new JsonRefusal('unexpected end of JSON input');
+  const character = String.fromCodePoint(code);
+  const quoted =
+    character === "'" ? "'\\''" : character === '"' ? `'"'` : `'${JSON.stringify(character).slice(1, -1)}'`;
+  throw new JsonRefusal(`invalid character ${quoted} ${where}`);
+}
+
+function skipSpace(reader: Reader): void {
+  while (/[ \t\r\n]/.test(reader.text[reader.position] ?? '')) reader.position += 1;
+}
+
+function peek(reader: Reader): string {
+  skipSpace(reader);
+  return reader.text[reader.position] ?? '';
+}
+
+function readValue(reader: Reader, path: string, depth: number): Json {
+  if (depth > MAX_DEPTH) throw new JsonRefusal(`exceeded max depth of ${MAX_DEPTH}`);
+  const first = peek(reader);
+  if (first === '{') return readObject(reader, path, depth);
+  if (first === '[') return readArray(reader, path, depth);
+  if (first === '"') return readString(reader);
+  if (first === '-' || /[0-9]/.test(first)) return Number(match(NUMBER, reader, 'in numeric literal'));
+  return readWord(reader);
+}
+
+function readWord(reader: Reader): Json {
+  for (const [word, value] of Object.entries(WORDS)) {
+    if (!reader.text.startsWith(word[0] ?? '', reader.position)) continue;
+    for (const letter of word) {
+      if (reader.text[reader.position] !== letter) refuse(reader, `in literal ${word} (expecting '${letter}')`);
+      reader.position += 1;
+    }
+    return value;
+  }
+  return refuse(reader, 'looking for beginning of value');
+}
+
+function match(pattern: RegExp, reader: Reader, where: string): string {
+  pattern.lastIndex = reader.position;
+  const found = pattern.exec(reader.text)?.[0];
+  if (found === undefined) return refuse(reader, where);
+  reader.position += found.length;
+  return found;
+}
+
+function readString(reader: Reader): string {
+  const start = reader.position;
+  reader.position += 1;
+  while (reader.text[reader.position] !== '"') {
+    const code = reader.text.charCodeAt(reader.position);
+    if (Number.isNaN(code) || code < SPACE) refuse(reader, 'in string literal');
+    if (reader.text[reader.position] === '\\') match(ESCAPE, reader, 'in string escape code');
+    else reader.position += 1;
+  }
+  reader.position += 1;
+  return String(JSON.parse(reader.text.slice(start, reader.position)));
+}
+
+function readObject(reader: Reader, path: string, depth: number): Json {
+  reader.position += 1;
+  const entries = new Map<string, Json>();
+  if (peek(reader) === '}') {
+    reader.position += 1;
+    return {};
+  }
+  for (;;) {
+    if (peek(reader) !== '"') refuse(reader, 'looking for beginning of object key string');
+    const key = readString(reader);
+    const place = path === '' ? key : `${path}.${key}`;
+    if (entries.has(key)) reader.duplicates.push(`duplicate field "${place}"`);
+    if (peek(reader) !== ':') refuse(reader, 'after object key');
+    reader.position += 1;
+    entries.set(key, readValue(reader, place, depth + 1));
+    const next = peek(reader);
+    if (next !== ',' && next !== '}') refuse(reader, 'after object key:value pair');
+    reader.position += 1;
+    if (next === '}') return Object.fromEntries(entries);
+  }
+}
+
+function readArray(reader: Reader, path: string, depth: number): Json {
+  reader.position += 1;
+  const items: Json[] = [];
+  if (peek(reader) === ']') {
+    reader.position += 1;
+    return items;
+  }
+  for (;;) {
+    items.push(readValue(reader, `${path}[${items.length}]`, depth + 1));
+    const next = peek(reader);
+    if (next !== ',' && next !== ']') refuse(reader, 'after array element');
+    reader.position += 1;
+    if (next === ']') return items;
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * Decides what of a configuration file may be told to machines, and so reach journal, log and visualizer.
+ *
+ * The values of the headers for the manifest URL are credentials: they end here, or go on as names of handles, for the
+ * port that sends them. Invariants: whatever is below the
+ * field, at any depth and in any case of its name, is masked and keeps its type, so that it is refused with the same
+ * words; the same text elsewhere in the document (a YAML anchor) is masked, too; the raw text of a document that names
+ * the field is never handed on, because a value can be spelt in many ways.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import { isObject } from '../../../machines/startup/configuration/decode.ts';
+import type { ConfigurationSource, DropInListing } from '../../../machines/startup/configuration/source.ts';
+import { MASKED } from '../../../machines/startup/configuration/versioned.ts';
+
+const SECRET_FIELD = /^staticpodurlheader$/i;
+const NAMES_SECRET_FIELD = /staticpodurlheader/i;
+
+/** What stands for a credential. */
+export type Hide = (value: string) => string;
+
+const mask: Hide = () => MASKED;
+
+export function masked(source: ConfigurationSource, hide: Hide = mask): ConfigurationSource {
+  if (source.kind !== 'document') return source;
+  const secrets = new Set<Json>();
+  collect(source.value, false, secrets);
+  const isNamed = secrets.size > 0 || NAMES_SECRET_FIELD.test(source.text ?? '');
+  if (!isNamed) return source;
+  const value = withoutSecrets(source.value, false, { secrets, hide });
+  return { ...source, value, text: source.text === null ? null : JSON.stringify(value) };
+}
+
+export function maskedDropIns(listing: DropInListing, hide: Hide = mask): DropInListing {
+  if (listing.kind !== 'files') return listing;
+  return { ...listing, files: listing.files.map((file) => masked(file, hide)) };
+}
+
+function collect(value: Json | undefined, isSecret: boolean, secrets: Set<Json>): void {
+  if (isObject(value)) {
+    for (const [key, item] of Object.entries(value)) collect(item, isSecret || SECRET_FIELD.test(key), secrets);
+  } else if (Array.isArray(value)) {
+    for (const item of value) collect(item, isSecret, secrets);
+  } else if (isSecret && (typeof value === 'string' || typeof value === 'number')) secrets.add(value);
+}
+
+interface Hiding {
+  readonly secrets: ReadonlySet<Json>;
+  readonly hide: Hide;
+}
+
+function withoutSecrets(value: Json | undefined, isSecret: boolean, hiding: Hiding): Json {
+  if (isObject(value)) {
+    const entries = Object.entries(value).map(
+      ([key, item]) => [key, withoutSecrets(item, isSecret || SECRET_FIELD.test(key), hiding)] as const,
+    );
+    return Object.fromEntries(entries);
+  }
+  if (Array.isArray(value)) return value.map((item) => withoutSecrets(item, isSecret, hiding));
+  if (typeof value === 'string') {
+    if (isSecret) return hiding.hide(value);
+    return value !== '' && hiding.secrets.has(value) ? MASKED : value;
+  }
+  return typeof value === 'number' && isSecret ? 0 : (value ?? null);
+}

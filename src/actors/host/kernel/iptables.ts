@@ -1,0 +1,141 @@
+/**
+ * Port: keeps the node's chains in the kernel's tables, through the program `iptables` that is there (nft or legacy).
+ *
+ * For each protocol: `KUBE-IPTABLES-HINT`, from which others tell which of the two programs the node uses; for IPv4
+ * also `KUBE-FIREWALL`, which drops what comes from outside for 127.0.0.0/8. A canary chain in each table tells whether
+ * somebody flushed the tables; then everything is made again.
+ *
+ * Decides: a protocol that fails at first is left alone, as upstream leaves it. Invariant: a chain or a rule that is
+ * there is not made twice.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { toPlainError } from '../../../kernel/json.ts';
+import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { hostOperations, IptablesItem } from '../../../machines/operations/host.ts';
+import { runCommand } from '../commands.ts';
+
+type Operation = (typeof hostOperations)['host.keepIptables'];
+type Protocol = IptablesItem['protocol'];
+
+const PROGRAMS: Readonly<Record<Protocol, string>> = { IPv4: 'iptables', IPv6: 'ip6tables' };
+/** Seconds to wait for another program that changes the tables, as upstream waits. */
+const LOCK_SECONDS = '5';
+const CANARY = 'KUBE-KUBELET-CANARY';
+const CANARY_TABLES = ['mangle', 'nat', 'filter'] as const;
+const HINT = 'KUBE-IPTABLES-HINT';
+const FIREWALL = 'KUBE-FIREWALL';
+/** How iptables ends when the chain is there, or the rule is not. */
+const NO = '1';
+
+const MARTIANS = [
+  ['-m', 'comment', '--comment', 'block incoming localnet connections'],
+  ['--dst', '127.0.0.0/8', '!', '--src', '127.0.0.0/8'],
+  ['-m', 'conntrack', '!', '--ctstate', 'RELATED,ESTABLISHED,DNAT', '-j', 'DROP'],
+].flat();
+
+export const keepIptables: Port<Operation> = async (call) => {
+  await Promise.all((['IPv4', 'IPv6'] as const).map((protocol) => keep(protocol, call)));
+  return null;
+};
+
+type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+
+async function keep(protocol: Protocol, call: Call): Promise<void> {
+  const { input, signal } = call;
+  const tables = new Tables(PROGRAMS[protocol]);
+  if (!(await sync(tables, protocol, call))) return;
+  call.emit({ type: 'iptables.initialized', protocol });
+  let hasCanaries = await setCanaries(tables);
+  while (!signal.aborted) {
+    await delay(input.periodMs, undefined, { signal }).catch(() => {});
+    if (signal.aborted || (hasCanaries && (await areAlive(tables)))) continue;
+    if (hasCanaries && (await sync(tables, protocol, call))) call.emit({ type: 'iptables.restored', protocol });
+    hasCanaries = await setCanaries(tables);
+  }
+}
+
+/** One protocol's program. */
+class Tables {
+  readonly #program: string;
+
+  constructor(program: string) {
+    this.#program = program;
+  }
+
+  run(...args: readonly string[]): Promise<void> {
+    return runCommand(this.#program, ['-w', LOCK_SECONDS, ...args]);
+  }
+
+  /** True when the program ended well, false when it said no; anything else is an error. */
+  async asks(...args: readonly string[]): Promise<boolean> {
+    try {
+      await this.run(...args);
+      return true;
+    } catch (error) {
+      if (toPlainError(error).code === NO) return false;
+      throw error;
+    }
+  }
+
+  /** Ends well, too, when the chain is there already. */
+  async chain(table: string, name: string): Promise<void> {
+    await this.asks('-N', name, '-t', table);
+  }
+
+  async rule(place: '-I' | '-A', table: string, chain: string, rule: readonly string[]): Promise<void> {
+    if (!(await this.asks('-C', chain, '-t', table, ...rule))) await this.run(place, chain, '-t', table, ...rule);
+  }
+}
+
+type Step = readonly [failure: string, act: (tables: Tables) => Promise<void>];
+
+const HINT_STEPS: readonly Step[] = [
+  ['Failed to ensure that iptables hint chain exists', (tables) => tables.chain('mangle', HINT)],
+];
+const FIREWALL_STEPS: readonly Step[] = [
+  ['Failed to ensure that KUBE-FIREWALL chain exists', (tables) => tables.chain('filter', FIREWALL)],
+  [
+    'Failed to ensure that OUTPUT chain jumps to KUBE-FIREWALL',
+    (tables) => tables.rule('-I', 'filter', 'OUTPUT', ['-j', FIREWALL]),
+  ],
+  [
+    'Failed to ensure that INPUT chain jumps to KUBE-FIREWALL',
+    (tables) => tables.rule('-I', 'filter', 'INPUT', ['-j', FIREWALL]),
+  ],
+  [
+    'Failed to ensure rule to drop invalid localhost packets in filter table KUBE-FIREWALL chain',
+    (tables) => tables.rule('-A', 'filter', FIREWALL, MARTIANS),
+  ],
+];
+
+async function sync(tables: Tables, protocol: Protocol, call: Call): Promise<boolean> {
+  const steps = protocol === 'IPv4' ? [...HINT_STEPS, ...FIREWALL_STEPS] : HINT_STEPS;
+  for (const [step, act] of steps) {
+    try {
+      await act(tables);
+    } catch (error) {
+      call.emit({ type: 'iptables.failed', protocol, step, message: toPlainError(error).message });
+      return false;
+    }
+  }
+  return true;
+}
+
+/** False when one of them cannot be had; the next look tries again. */
+async function setCanaries(tables: Tables): Promise<boolean> {
+  try {
+    for (const table of CANARY_TABLES) await tables.chain(table, CANARY);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A program that cannot answer now is no sign of a flush. */
+async function areAlive(tables: Tables): Promise<boolean> {
+  for (const table of CANARY_TABLES) {
+    const isThere = await tables.asks('-S', CANARY, '-t', table).catch(() => true);
+    if (!isThere) return false;
+  }
+  return true;
+}

@@ -1,0 +1,119 @@
+/**
+ * `host.watchOom`: follows the kernel's log and speaks only when the kernel killed a process for want of memory.
+ *
+ * Owns: the open log; in a small file, the number of the last record that was told, with the boot it belongs to.
+ * Invariants: a kill is told once, also over restarts of the agent within one boot; records that were overwritten
+ * before they were read are skipped; reading never waits in a thread, so that the log takes none of Node's few.
+ */
+import { constants, readSync } from 'node:fs';
+import { open, readFile, rename, writeFile } from 'node:fs/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
+import { OperationError } from '../../../kernel/json.ts';
+import type { Port } from '../../../kernel/operation.ts';
+import type { hostOperations } from '../../../machines/operations/host.ts';
+import { errnoOf } from '../beneath.ts';
+import { OomParser, parseRecord } from './oom-records.ts';
+
+/** The kernel gives one record a read; this is more than its longest. */
+const RECORD_BYTES = 16 * 1_024;
+/** How soon a kill is told. The kernel's log cannot be listened to without a thread that waits in it. */
+const POLL_MS = 1_000;
+/** Records read between two turns of the event loop. */
+const AT_ONCE = 256;
+const OWNER_ONLY = 0o600;
+
+interface Seen {
+  readonly bootId: string;
+  readonly sequence: number;
+}
+
+/** As Go names it: `open /dev/kmsg: permission denied`. */
+const REASONS: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied',
+  EPERM: 'operation not permitted',
+  ENOENT: 'no such file or directory',
+};
+
+export const watchOom =
+  (root: string): Port<(typeof hostOperations)['host.watchOom']> =>
+  async ({ input: { path, seenFile }, signal, ...call }) => {
+    const log = await openLog(path);
+    try {
+      call.emit({ type: 'oom.watching' });
+      const bootId = (await readFile(`${root}/proc/sys/kernel/random/boot_id`, 'utf8').catch(() => '')).trim();
+      let seen = await loadSeen(seenFile, bootId);
+      const parser = new OomParser();
+      for await (const record of records(log.fd, signal)) {
+        const kill = parser.next(record.text);
+        if (kill === null || record.sequence <= seen.sequence || signal.aborted) continue;
+        seen = { bootId, sequence: record.sequence };
+        call.emit({ type: 'oom.killed', ...kill });
+        await saveSeen(seenFile, seen);
+      }
+    } finally {
+      await log.close();
+    }
+    return null;
+  };
+
+async function openLog(path: string) {
+  try {
+    return await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    const code = errnoOf(error);
+    throw new OperationError(`open ${path}: ${REASONS[code] ?? (error as Error).message}`, { code });
+  }
+}
+
+/** Every record from the oldest that the kernel has, then each new one. */
+async function* records(fd: number, signal: AbortSignal) {
+  let rest = '';
+  let sinceYield = 0;
+  while (!signal.aborted) {
+    const chunk = readSome(fd);
+    if (chunk === '') {
+      await sleep(POLL_MS, undefined, { signal }).catch(() => {});
+      continue;
+    }
+    const lines = (rest + chunk).split('\n');
+    rest = lines.pop()!;
+    for (const line of lines) {
+      const record = parseRecord(line);
+      if (record !== null) yield record;
+    }
+    sinceYield = (sinceYield + 1) % AT_ONCE;
+    if (sinceYield === 0) await setImmediate();
+  }
+}
+
+const buffer = Buffer.alloc(RECORD_BYTES);
+
+/** What there is to read now. `EPIPE`: the record that was next is overwritten, and the one after it comes. */
+function readSome(fd: number): string {
+  for (;;) {
+    try {
+      return buffer.toString('utf8', 0, readSync(fd, buffer));
+    } catch (error) {
+      const code = errnoOf(error);
+      if (code === 'EAGAIN') return '';
+      if (code !== 'EPIPE')
+        throw new OperationError(`the kernel's log cannot be read: ${code}`, { code, retriable: true });
+    }
+  }
+}
+
+async function loadSeen(file: string, bootId: string): Promise<Seen> {
+  try {
+    const seen = JSON.parse(await readFile(file, 'utf8')) as Partial<Seen>;
+    if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as Seen;
+  } catch {
+    // The first start of this boot, or a file that is no good: what the kernel still has is told again.
+  }
+  return { bootId, sequence: -1 };
+}
+
+async function saveSeen(file: string, seen: Seen): Promise<void> {
+  const draft = `${file}.${process.pid}`;
+  const saved = writeFile(draft, JSON.stringify(seen), { mode: OWNER_ONLY }).then(() => rename(draft, file));
+  await saved.catch(() => {});
+}

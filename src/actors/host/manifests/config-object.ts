@@ -1,0 +1,87 @@
+/**
+ * ConfigMaps and Secrets that lie as files beside the static pods: what an API server would hold for them.
+ *
+ * Decides, as the API server does, what is a valid object. Invariants: the values of a Secret leave this file only as
+ * handles; no message quotes a value; the version of an object tells nothing of what a Secret holds, for it is made
+ * from handles.
+ */
+import { createHash } from 'node:crypto';
+import type { SecretHandle, Vault } from '../../../kernel/journal/index.ts';
+import type { Json } from '../../../kernel/json.ts';
+import type { ConfigObject, Content } from '../../../machines/operations/volume.ts';
+import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/pods/validation/field.ts';
+
+/** Bytes of all values together; the API server's limit. */
+const MAX_DATA_BYTES = 1_048_576;
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+const FIELDS = {
+  ConfigMap: ['data', 'binaryData'],
+  Secret: ['data', 'stringData'],
+} as const;
+
+type Kind = keyof typeof FIELDS;
+type Map = { readonly [key: string]: Json | undefined };
+
+/** What the document says it is, when that is one of the two. */
+export function configObjectKind(value: Json): Kind | null {
+  if (!isMap(value)) return null;
+  return value['kind'] === 'ConfigMap' || value['kind'] === 'Secret' ? value['kind'] : null;
+}
+
+/** The object with the values of a Secret sealed. Throws with everything that is wrong, in the author's words. */
+export function configObject(value: Json, kind: Kind, vault: Vault): ConfigObject {
+  const document = value as Map;
+  const errors: string[] = [];
+  if (document['apiVersion'] !== 'v1') errors.push(`apiVersion: must be v1 for a ${kind}`);
+  const metadata = isMap(document['metadata']) ? document['metadata'] : {};
+  const name = text(metadata['name']);
+  const namespace = text(metadata['namespace']) || 'default';
+  errors.push(...(name === '' ? ['metadata.name: Required value'] : problems('metadata.name', isDnsSubdomain(name))));
+  errors.push(...problems('metadata.namespace', isDnsLabel(namespace)));
+  const type = kind === 'Secret' ? text(document['type']) : '';
+  const contents = Object.fromEntries(FIELDS[kind].flatMap((field) => entries(document[field], field, kind, errors)));
+  const bytes = Object.values(contents).reduce((sum, each) => sum + each.length, 0);
+  if (bytes > MAX_DATA_BYTES) errors.push(`data: Too long: may not be more than ${MAX_DATA_BYTES} bytes`);
+  if (errors.length > 0) throw new Error(errors.join(', '));
+  const seal = kind === 'Secret' ? (each: string) => vault.seal(each) : (each: string) => each;
+  const data = Object.fromEntries(Object.entries(contents).map(([key, each]) => [key, contentOf(each, seal)]));
+  const version = createHash('sha256')
+    .update(JSON.stringify([namespace, name, type, data]))
+    .digest('hex');
+  return { kind, namespace, name, ...(type === '' ? {} : { type }), version, data };
+}
+
+const problems = (path: string, reasons: readonly string[]): string[] =>
+  reasons.map((reason) => `${path}: Invalid value: ${reason}`);
+
+/** Keys with their bytes. Errors name the key, never the value. */
+function entries(value: Json | undefined, field: string, kind: Kind, errors: string[]): [string, Buffer][] {
+  if (value === undefined || value === null) return [];
+  if (!isMap(value)) {
+    errors.push(`${field}: must be a map of keys and values`);
+    return [];
+  }
+  const isEncoded = field === 'binaryData' || (kind === 'Secret' && field === 'data');
+  return Object.entries(value).flatMap(([key, each]): [string, Buffer][] => {
+    errors.push(...problems(`${field}[${key}]`, isConfigKey(key)));
+    if (each === null) return [[key, Buffer.alloc(0)]];
+    if (typeof each !== 'string') {
+      errors.push(`${field}[${key}]: must be text; put the value into quotes`);
+      return [];
+    }
+    if (!isEncoded) return [[key, Buffer.from(each)]];
+    const compact = each.replaceAll(/\s/g, '');
+    if (!BASE64.test(compact)) errors.push(`${field}[${key}]: must be base64`);
+    return [[key, Buffer.from(compact, 'base64')]];
+  });
+}
+
+/** Text where the bytes are text: only that can become a variable. */
+function contentOf(bytes: Buffer, seal: (value: string) => string | SecretHandle): Content {
+  const decoded = bytes.toString('utf8');
+  return Buffer.from(decoded).equals(bytes) ? { text: seal(decoded) } : { base64: seal(bytes.toString('base64')) };
+}
+
+const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
+const isMap = (value: Json | undefined): value is Map =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

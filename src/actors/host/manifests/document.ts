@@ -1,0 +1,130 @@
+/**
+ * Decodes one YAML or JSON document, as a person wrote it, into plain JSON.
+ *
+ * Scalars are read the way the Go kubelet's YAML reader does (YAML 1.1: `yes` is true, `0644` is octal), without the
+ * parts of 1.1 that it does not have (base 60, dates, sets). JSON takes the same road: it is a subset.
+ *
+ * Decides:
+ * - An integer that a double cannot hold exactly becomes its decimal text: nothing is rounded in silence, and the field
+ *   that wanted a number refuses it by name. A number that overflows (`1e400`) keeps the author's text for the same
+ *   reason.
+ * - A duplicate key, an unknown tag, a second document, a key that is not a scalar and a control character are errors;
+ *   the Go kubelet lets the last one win, or reads only the first document.
+ * - Messages give line and column where the parser knows them, but never quote the document: an environment variable
+ * may hold a secret.
+ * - `__proto__` is a key like any other: it becomes an own property.
+ */
+import { type Document, isCollection, isScalar, parseAllDocuments, type Scalar, visit } from 'yaml';
+import type { Json } from '../../../kernel/json.ts';
+import { goTags } from '../configuration/yaml-tags.ts';
+
+/**
+ * Largest document, in bytes. An API server refuses a pod of more than 1.5 MiB (etcd's limit on a request), so no
+ * real pod is larger; decoding holds the event loop for about 0.5 s per MiB.
+ */
+export const MAX_DOCUMENT_BYTES = 1_572_864;
+/** Expansions by aliases; beyond it the document is an alias bomb. A pod has no use for more. */
+const MAX_ALIASES = 100;
+/** Levels of nesting. A Pod needs about 12; the limit keeps recursion far from the end of the stack. */
+const MAX_DEPTH = 100;
+
+/** A document that cannot be decoded; the message is for its author. */
+export class DocumentError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'DocumentError';
+  }
+}
+
+/** Decodes bytes of a file. `null` means that the document is empty. */
+export function decodeDocument(bytes: Uint8Array): Json {
+  if (bytes.length > MAX_DOCUMENT_BYTES) {
+    throw new DocumentError(`the file has more than ${MAX_DOCUMENT_BYTES} bytes, the limit for one document`);
+  }
+  const text = decodeText(bytes);
+  const document = onlyDocument(text);
+  if (!document) return null;
+  normalize(document);
+  const value = expand(document);
+  requireDepth(value, 0);
+  return value;
+}
+
+function expand(document: Document): Json {
+  try {
+    const value: Json = document.toJS({ maxAliasCount: MAX_ALIASES });
+    return value;
+  } catch (error) {
+    throw new DocumentError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** Refuses what recursion over the value could not survive; an alias that contains itself has no end, so it too. */
+function requireDepth(value: Json | undefined, depth: number): void {
+  if (depth > MAX_DEPTH) throw new DocumentError(`the document is nested deeper than ${MAX_DEPTH} levels`);
+  if (typeof value !== 'object' || value === null) return;
+  for (const child of Object.values(value)) requireDepth(child, depth + 1);
+}
+
+function decodeText(bytes: Uint8Array): string {
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new DocumentError('the file is not UTF-8 text');
+  }
+  const control = /[^\P{Cc}\t\n\r\u0085]/u.exec(text);
+  if (!control) return text;
+  const line = text.slice(0, control.index).split('\n').length;
+  const codePoint = control[0].charCodeAt(0).toString(16).padStart(4, '0');
+  throw new DocumentError(`control characters are not allowed: U+${codePoint} at line ${line}`);
+}
+
+function onlyDocument(text: string): Document | null {
+  const parsed = parseAllDocuments(text, {
+    version: '1.1',
+    intAsBigInt: true,
+    logLevel: 'silent',
+    customTags: goTags,
+  });
+  const documents = ('empty' in parsed ? [] : parsed).filter((each) => !isEmpty(each));
+  for (const document of documents) {
+    const problem = document.errors[0] ?? document.warnings[0];
+    if (problem) throw new DocumentError(explain(problem.message));
+  }
+  if (documents.length > 1) {
+    throw new DocumentError(`the file holds ${documents.length} documents; write each one into a file of its own`);
+  }
+  return documents[0] ?? null;
+}
+
+const isEmpty = (document: Document): boolean =>
+  document.errors.length === 0 &&
+  (document.contents === null || (isScalar(document.contents) && document.contents.value === null));
+
+/** The first line names the problem and its place; the lines after it quote the document. */
+const explain = (message: string): string =>
+  (message.split('\n')[0] ?? message)
+    .replace(/:$/, '')
+    .replace('Maximum call stack size exceeded', `the document is nested deeper than ${MAX_DEPTH} levels`);
+
+/** Turns what JSON cannot hold into what it can, and refuses what no reader of the pod could use. */
+function normalize(document: Document): void {
+  visit(document, {
+    Pair(_key, pair) {
+      const { key } = pair;
+      if (isCollection(key)) throw new DocumentError('a key must be text, not a list or a map');
+      if (key === null || (isScalar(key) && key.value === null)) throw new DocumentError('a key must not be null');
+    },
+    Scalar(_key, node) {
+      node.value = jsonScalar(node);
+    },
+  });
+}
+
+function jsonScalar(node: Scalar): unknown {
+  const { value } = node;
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value.toString();
+  if (typeof value === 'number' && !Number.isFinite(value)) return node.source ?? String(value);
+  return value;
+}

@@ -1,0 +1,266 @@
+/**
+ * Reads static pod files, and the ConfigMaps and Secrets beside them: what is under the path now, file by file.
+ *
+ * Decides:
+ * - A path is one file, or one folder that is not searched below. Names with a leading dot and the backups of editors
+ *   (`x~`) are not manifests. Symbolic links count as what they point to. Anything that is not a regular file is named
+ *   and left alone; it is never opened, so a FIFO cannot block and a device cannot be touched.
+ * - Each file succeeds or fails alone. A file that was good and is now broken (half written, a typing error, a pod that
+ *   validation refuses) keeps its last good content while the error is told: to stop a pod, its file is removed. The Go
+ *   kubelet stops the pod.
+ * - A file that may still be written to counts as what it was before: one that changed in place just now, because the
+ *   first half of a YAML document is often a valid one, or one of just now that cannot be decoded. A file that was
+ *   renamed into its place is finished.
+ * - A file that vanishes between listing and reading was simply removed.
+ *
+ * Invariant: once writers rest, manifests and errors are a function of the content of the files and of what was good
+ * before: equal content gives an equal outcome.
+ */
+import { createHash } from 'node:crypto';
+import { constants, type Stats } from 'node:fs';
+import { lstat, open, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Vault } from '../../../kernel/journal/index.ts';
+import type { Json } from '../../../kernel/json.ts';
+import type { Manifest, ManifestError } from '../../../machines/operations/host.ts';
+import type { ConfigObject } from '../../../machines/operations/volume.ts';
+import { staticPod } from '../../../machines/pods/static-pod.ts';
+import { aggregate } from '../../../machines/startup/configuration/go-text.ts';
+import { configObject, configObjectKind } from './config-object.ts';
+import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
+
+/** Files of one folder. Several times the pods a node can run (110 by default), so only a mistake exceeds it. */
+const MAX_MANIFEST_FILES = 2_000;
+/** Files read at once: enough to hide the latency of a slow disk, few enough to leave threads for others. */
+const READ_PARALLEL = 8;
+
+/** After this time without a change a file counts as finished: a writer needs a few ms from one write to the next. */
+const SETTLE_MS = 100;
+
+/** What one file held, kept between scans so that unchanged content is not decoded again. */
+export interface FileState {
+  /** sha256 of the content that was decoded; empty when it has to be looked at again. */
+  readonly digest: string;
+  readonly inode: string;
+  /** The last content that made a pod. */
+  readonly manifest: Manifest | null;
+  /** The last content that made a ConfigMap or Secret; the values of a Secret are handles. */
+  readonly object: ConfigObject | null;
+  readonly error: ManifestError | null;
+}
+
+export interface Scan {
+  readonly files: ReadonlyMap<string, FileState>;
+  readonly manifests: readonly Manifest[];
+  readonly objects: readonly ConfigObject[];
+  readonly errors: readonly ManifestError[];
+  /** After how many ms the file that is still being written to can be looked at again; infinite without one. */
+  readonly unfinishedForMs: number;
+}
+
+/** For whom files are read, and who keeps their secrets. */
+export interface Reader {
+  readonly nodeName: string;
+  readonly vault: Vault;
+}
+
+interface FileOutcome {
+  readonly file: string;
+  readonly state: FileState;
+  readonly unfinishedForMs: number;
+}
+
+/** Reads everything under `path`. Fails only when the path exists and cannot be listed at all. */
+export async function scanManifests(path: string, reader: Reader, before: Scan['files']): Promise<Scan> {
+  const listing = await list(path);
+  const outcomes: FileOutcome[] = [];
+  for (let at = 0; at < listing.files.length; at += READ_PARALLEL) {
+    const batch = listing.files.slice(at, at + READ_PARALLEL);
+    const read = await Promise.all(batch.map((file) => readManifest(file, reader, before.get(file))));
+    outcomes.push(...read.filter((outcome) => outcome !== null));
+  }
+  const { objects, errors } = distinctObjects(outcomes);
+  return {
+    files: new Map(outcomes.map(({ file, state }) => [file, state])),
+    manifests: outcomes.flatMap(({ state }) => state.manifest ?? []),
+    objects,
+    errors: [...listing.errors, ...outcomes.flatMap(({ state }) => state.error ?? []), ...errors],
+    unfinishedForMs: outcomes.reduce((least, { unfinishedForMs }) => Math.min(least, unfinishedForMs), FINISHED),
+  };
+}
+
+/** Of two files with one object the first in order has it. */
+function distinctObjects(outcomes: readonly FileOutcome[]) {
+  const owners = new Map<string, string>();
+  const errors: ManifestError[] = [];
+  const objects = outcomes.flatMap(({ file, state: { object } }) => {
+    if (object === null) return [];
+    const key = `${object.kind} "${object.namespace}/${object.name}"`;
+    const owner = owners.get(key);
+    if (owner === undefined) {
+      owners.set(key, file);
+      return [object];
+    }
+    const message = `Can't process manifest file "${file}": ${key} is already defined by "${owner}"`;
+    errors.push({ file, message });
+    return [];
+  });
+  return { objects, errors };
+}
+
+const FINISHED = Number.POSITIVE_INFINITY;
+
+interface Listing {
+  readonly files: readonly string[];
+  readonly errors: readonly ManifestError[];
+}
+
+async function list(path: string): Promise<Listing> {
+  const found = await existing(path);
+  if (!found) return { files: [], errors: [{ file: path, message: 'path does not exist, ignoring' }] };
+  if (found.isFile()) return { files: [path], errors: [] };
+  if (!found.isDirectory()) return { files: [], errors: [{ file: path, message: 'path is not a directory or file' }] };
+  const names = (await readdir(path)).filter(isManifestName).sort(byCodePoint);
+  const files = names.slice(0, MAX_MANIFEST_FILES).map((name) => join(path, name));
+  const rest = names.slice(MAX_MANIFEST_FILES);
+  if (rest.length === 0) return { files, errors: [] };
+  const message =
+    `the folder has ${names.length} files, more than the ${MAX_MANIFEST_FILES} that are read: ` +
+    `ignoring ${rest.length} from "${rest[0]}" on`;
+  return { files, errors: [{ file: path, message }] };
+}
+
+const isManifestName = (name: string): boolean => !name.startsWith('.') && !name.endsWith('~');
+const byCodePoint = (a: string, b: string): number => (a < b ? -1 : 1);
+
+/** The status of what the path leads to, or `null` when there is nothing. */
+async function existing(path: string): Promise<Stats | null> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
+    throw error;
+  }
+}
+
+const codeOf = (error: unknown): string | undefined =>
+  error instanceof Error && 'code' in error ? String(error.code) : undefined;
+
+async function readManifest(file: string, reader: Reader, before?: FileState): Promise<FileOutcome | null> {
+  try {
+    const found = await existing(file);
+    if (!found) return await danglingLink(file);
+    if (found.isDirectory()) return skipped(file, `Not recursing into manifest path "${file}"`);
+    if (!found.isFile()) return skipped(file, `Manifest path "${file}" is not a directory or file: ${kindOf(found)}`);
+    const { bytes, stats } = await readWhole(file);
+    const digest = createHash('sha256').update(bytes).digest('hex');
+    if (before?.digest === digest) return { file, state: before, unfinishedForMs: FINISHED };
+    const inode = `${stats.dev}:${stats.ino}`;
+    const state = { ...decode(file, reader, bytes, before), digest, inode };
+    const unfinishedForMs = settlesInMs(stats);
+    if (unfinishedForMs === FINISHED || (state.error === null && before?.inode !== inode)) {
+      return { file, state, unfinishedForMs: FINISHED };
+    }
+    const { manifest = null, object = null, error = null } = before ?? {};
+    return { file, state: { digest: '', inode, manifest, object, error }, unfinishedForMs };
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null;
+    return { file, state: { ...broken(file, error, before), digest: '', inode: '' }, unfinishedForMs: FINISHED };
+  }
+}
+
+/** After how many ms without a further change the file counts as finished; `FINISHED` when it does already. */
+function settlesInMs({ mtimeMs }: Stats): number {
+  const ageMs = Date.now() - mtimeMs;
+  return ageMs >= 0 && ageMs < SETTLE_MS ? SETTLE_MS - ageMs : FINISHED;
+}
+
+/** A name without a file behind it was removed a moment ago, unless it is a link that leads nowhere. */
+async function danglingLink(file: string): Promise<FileOutcome | null> {
+  const entry = await lstat(file);
+  return entry.isSymbolicLink() ? skipped(file, `Can't get metadata for "${file}": it is a link to nothing`) : null;
+}
+
+function skipped(file: string, message: string): FileOutcome {
+  const state = { digest: '', inode: '', manifest: null, object: null, error: { file, message } };
+  return { file, state, unfinishedForMs: FINISHED };
+}
+
+function kindOf(stats: Stats): string {
+  if (stats.isFIFO()) return 'a named pipe';
+  if (stats.isSocket()) return 'a socket';
+  return stats.isBlockDevice() || stats.isCharacterDevice() ? 'a device' : 'an unknown kind of file';
+}
+
+/** Reads at most one byte more than the limit, so that a file that grows meanwhile cannot fill the memory. */
+async function readWhole(file: string): Promise<{ bytes: Uint8Array; stats: Stats }> {
+  const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
+  try {
+    const stats = await handle.stat();
+    const buffer = Buffer.alloc(Math.min(stats.size + 1, MAX_DOCUMENT_BYTES + 1));
+    let length = 0;
+    while (length < buffer.length) {
+      const { bytesRead } = await handle.read(buffer, length, buffer.length - length, length);
+      if (bytesRead === 0) break;
+      length += bytesRead;
+    }
+    return { bytes: buffer.subarray(0, length), stats };
+  } finally {
+    await handle.close();
+  }
+}
+
+type Decoded = Pick<FileState, 'manifest' | 'object' | 'error'>;
+
+function decode(file: string, { nodeName, vault }: Reader, bytes: Uint8Array, before?: FileState): Decoded {
+  let what = 'pod';
+  try {
+    const value = decodeDocument(bytes);
+    if (value === null) throw new DocumentError('the file is empty');
+    const kind = configObjectKind(value);
+    what = kind ?? what;
+    if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error: null };
+    const manifest = { file, uid: uidOf(file, nodeName, value), value };
+    const { errors } = staticPod(manifest, nodeName);
+    if (errors) return broken(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
+    return { manifest, object: null, error: null };
+  } catch (error) {
+    const isObject = what !== 'pod' && !(error instanceof DocumentError);
+    return broken(file, isObject ? new Error(`invalid ${what}: ${(error as Error).message}`) : error, before);
+  }
+}
+
+function broken(file: string, error: unknown, before?: FileState): Decoded {
+  const said = error instanceof Error ? error.message : String(error);
+  const why = error instanceof DocumentError ? `couldn't parse as pod(${said}), please check config file` : said;
+  const { manifest = null, object = null } = before ?? {};
+  const kept = manifest
+    ? '; the pod of its last good content keeps running until the file is removed'
+    : object && '; its last good content stays in use until the file is removed';
+  return { manifest, object, error: { file, message: `Can't process manifest file "${file}": ${why}${kept ?? ''}` } };
+}
+
+/**
+ * The uid of a static pod: its author's, or the hash of content, node and path, so that an edit makes a new pod.
+ * The Go kubelet hashes its own memory layout; equal uids across the two are neither possible nor needed.
+ */
+export function uidOf(file: string, nodeName: string, value: Json): string {
+  const own = field(field(value, 'metadata'), 'uid');
+  if (typeof own === 'string' && own !== '') return own;
+  const hash = createHash('md5').update(canonicalJson(value)).update(`host:${nodeName}`).update(`file:${file}`);
+  return hash.digest('hex');
+}
+
+const field = (value: Json | undefined, name: string): Json | undefined =>
+  isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+
+const isObject = (value: Json | undefined): value is { readonly [key: string]: Json | undefined } =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** JSON with sorted keys: two documents that say the same give the same text. */
+function canonicalJson(value: Json | undefined): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  if (!isObject(value)) return JSON.stringify(value ?? null);
+  const keys = Object.keys(value).sort(byCodePoint);
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonicalJson(value[key])}`).join(',')}}`;
+}

@@ -1,0 +1,110 @@
+/**
+ * `host.watchManifestUrl`: asks a URL for static pods every `periodMs`, and speaks when the answer changed.
+ *
+ * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error that takes nothing back; the
+ * body is one Pod or a list of Pods, as YAML or JSON.
+ * Invariants: one request at a time; what is emitted is never twice the same; values of headers leave only here.
+ */
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Vault } from '../../../kernel/journal/index.ts';
+import type { Json } from '../../../kernel/json.ts';
+import type { InputOf, Port } from '../../../kernel/operation.ts';
+import type { hostOperations, Manifest } from '../../../machines/operations/host.ts';
+import { decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
+import { uidOf } from './manifest-files.ts';
+
+/** As upstream's client: a server that accepts and does not answer holds up one try only. */
+const REQUEST_TIMEOUT_MS = 10_000;
+
+type Operation = (typeof hostOperations)['host.watchManifestUrl'];
+type Input = InputOf<Operation>;
+
+interface Fetched {
+  readonly manifests: readonly Manifest[] | null;
+  readonly error: string;
+}
+
+export const manifestUrlPort =
+  (vault: Vault): Port<Operation> =>
+  async (call) => {
+    const { input, signal } = call;
+    let said = '';
+    while (!signal.aborted) {
+      const fetched = await fetchManifests(input, vault, signal);
+      const text = JSON.stringify(fetched);
+      if (text !== said && !signal.aborted) {
+        said = text;
+        call.emit({ type: 'manifests.fetched', ...fetched });
+      }
+      await sleep(input.periodMs, undefined, { signal }).catch(() => undefined);
+    }
+    return null;
+  };
+
+async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): Promise<Fetched> {
+  const { url, nodeName } = input;
+  try {
+    const response = await fetch(url, {
+      headers: headersOf(input, vault),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]),
+    });
+    if (!response.ok) {
+      await response.body?.cancel();
+      throw new Error(`${url}: ${response.status} ${response.statusText}`.trimEnd());
+    }
+    const bytes = await bodyOf(response);
+    if (bytes.length === 0) throw new Error(`zero-length data received from ${url}`);
+    const pods = podsIn(decodeDocument(bytes));
+    return { manifests: pods.map((value) => manifestOf(url, nodeName, value)), error: '' };
+  } catch (error) {
+    return { manifests: null, error: reasonOf(error, url) };
+  }
+}
+
+function headersOf({ headers }: Input, vault: Vault): Headers {
+  const opened = new Headers();
+  for (const [name, values] of Object.entries(headers)) {
+    for (const value of values) opened.append(name, vault.open(value));
+  }
+  return opened;
+}
+
+/** Reads no more than a manifest may have. */
+async function bodyOf(response: Response): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of response.body ?? []) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length > MAX_DOCUMENT_BYTES) {
+      throw new Error(`the answer has more than ${MAX_DOCUMENT_BYTES} bytes, which is the most that is read`);
+    }
+  }
+  return Buffer.concat(chunks);
+}
+
+type Document = { readonly [key: string]: Json | undefined };
+
+function podsIn(value: Json): readonly Json[] {
+  const document = value as Document | null;
+  if (typeof document !== 'object' || document === null) throw new Error('received data is not a Pod or a PodList');
+  if (document['kind'] !== 'PodList' && document['kind'] !== 'List') return [value];
+  const items = document['items'] ?? [];
+  if (!Array.isArray(items)) throw new Error('items: must be a list');
+  return items.map((item: Json) => {
+    const pod = typeof item === 'object' && item !== null ? (item as Document) : {};
+    return { apiVersion: 'v1', kind: 'Pod', ...pod };
+  });
+}
+
+function manifestOf(url: string, nodeName: string, value: Json): Manifest {
+  const place = `url:${createHash('md5').update(url).digest('hex')}`;
+  return { file: url, uid: uidOf(place, nodeName, value), value };
+}
+
+function reasonOf(error: unknown, url: string): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause instanceof Error ? `: ${error.cause.message}` : '';
+  return error.message.includes(url) ? error.message : `${url}: ${error.message}${cause}`;
+}

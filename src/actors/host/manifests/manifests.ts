@@ -1,0 +1,102 @@
+/**
+ * `host.watchManifests`: follows the static pod path and speaks when the decoded files, or their errors, changed.
+ *
+ * inotify is only a hint: the kernel drops events without a word when its queue is full, and a watch stays on a folder
+ * that was removed when another takes its name. So the files are listed again right after an event, once more when
+ * things have been quiet for a second, and at least every `periodMs`; and every listing looks whether the watch still
+ * hangs on the folder that the path names.
+ *
+ * Invariants: one scan at a time; an event during a scan leads to another scan; what is emitted is always the complete
+ * set, and never twice the same; nothing is emitted after the abort.
+ */
+import { resolve } from 'node:path';
+import type { Vault } from '../../../kernel/journal/index.ts';
+import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { hostOperations, ManifestError } from '../../../machines/operations/host.ts';
+import { Hints } from '../hints.ts';
+import { PathWatch } from '../path-watch.ts';
+import { type Scan, scanManifests } from './manifest-files.ts';
+
+/** From an event to the listing: lets the other events of one rename arrive, and keeps the pod less than 5 ms away. */
+const SOON_MS = 1;
+
+type Operation = (typeof hostOperations)['host.watchManifests'];
+type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+
+/** `vault` keeps the values of Secrets, for the ports that write or send them. */
+export const manifestPort =
+  (vault: Vault): Port<Operation> =>
+  async (call) => {
+    await new ManifestFollower(call, vault).run();
+    return null;
+  };
+
+class ManifestFollower {
+  readonly #call: Call;
+  readonly #vault: Vault;
+  readonly #path: string;
+  readonly #watch: PathWatch;
+  #files: Scan['files'] = new Map();
+  readonly #hints: Hints;
+  #emitted = '';
+
+  constructor(call: Call, vault: Vault) {
+    this.#call = call;
+    this.#vault = vault;
+    this.#path = resolve(call.input.path);
+    this.#hints = new Hints(call.signal);
+    this.#watch = new PathWatch(this.#path, () => this.#hints.give());
+  }
+
+  async run(): Promise<void> {
+    const { input, signal } = this.#call;
+    while (!signal.aborted) {
+      this.#hints.take();
+      await this.#watch.arm();
+      const startedAtMs = performance.now();
+      const unfinishedForMs = await this.#scan();
+      const endedAtMs = performance.now();
+      await this.#hints.wait(Math.min(input.periodMs, unfinishedForMs));
+      const restUntilMs = 2 * endedAtMs - startedAtMs;
+      if (this.#hints.areNew) await this.#rest(Math.max(SOON_MS, restUntilMs - performance.now()));
+    }
+    this.#hints.close();
+    this.#watch.close();
+  }
+
+  /**
+   * Waits whatever happens, at least as long as a listing took, so that a storm of events cannot keep the agent listing
+   * for more than half of its time.
+   */
+  #rest(ms: number): Promise<void> {
+    return new Promise((done) => void setTimeout(done, ms));
+  }
+
+  /** Lists, compares, speaks. Returns after how many ms a file that may still be written to must be read again. */
+  async #scan(): Promise<number> {
+    try {
+      const reader = { nodeName: this.#call.input.nodeName, vault: this.#vault };
+      const scan = await scanManifests(this.#path, reader, this.#files);
+      this.#files = scan.files;
+      this.#emit(scan);
+      return scan.unfinishedForMs;
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      const message = `Unable to read config path "${this.#path}": ${why}; the pods read before keep running`;
+      const known = [...this.#files.values()];
+      this.#emit({
+        manifests: known.flatMap(({ manifest }) => manifest ?? []),
+        objects: known.flatMap(({ object }) => object ?? []),
+        errors: [{ file: this.#path, message } satisfies ManifestError],
+      });
+      return Number.POSITIVE_INFINITY;
+    }
+  }
+
+  #emit({ manifests, objects, errors }: Pick<Scan, 'manifests' | 'objects' | 'errors'>): void {
+    const said = JSON.stringify([manifests, objects, errors]);
+    if (said === this.#emitted || this.#call.signal.aborted) return;
+    this.#emitted = said;
+    this.#call.emit({ type: 'manifests.changed', manifests, objects, errors });
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
+ *
+ * Decides: nothing outside the root is touched (see `beneath.ts`). A file is written in place, because containers have
+ * it mounted. A folder below which something is still mounted is not removed: the data there is not ours.
+ */
+import { constants } from 'node:fs';
+import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
+import { normalize } from 'node:path';
+import { OperationError } from '../../../kernel/json.ts';
+import type { Port } from '../../../kernel/operation.ts';
+import type { hostOperations } from '../../../machines/operations/host.ts';
+import { errnoOf, makeFolder, openParent } from '../beneath.ts';
+import { parseMounts } from '../kernel/mounts.ts';
+
+type Operations = typeof hostOperations;
+
+/** Folders on the way to one that was asked for. */
+const WAY_MODE = 0o750;
+const FILE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+/** Larger content is never one of the agent's own files; it is replaced without being compared. */
+const MAX_COMPARED_BYTES = 1_048_576;
+
+/** Folders first, then files; those of a kind side by side, because a pod waits for them while it starts. */
+export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
+  await allOf(directories.map((directory) => makeManagedFolder(root, directory)));
+  await allOf(files.map((file) => writeManagedFile(root, file)));
+  return null;
+};
+
+/** Waits for every one, also when one failed, so that nothing goes on behind an answer. */
+async function allOf(works: readonly Promise<void>[]): Promise<void> {
+  const failed = (await Promise.allSettled(works)).find((outcome) => outcome.status === 'rejected');
+  if (failed) throw failed.reason;
+}
+
+async function makeManagedFolder(root: string, { path, mode }: { path: string; mode: number }): Promise<void> {
+  const place = await openParent(root, path, WAY_MODE);
+  if (!place) return;
+  try {
+    await makeFolder(place, mode);
+    await (await open(place.path, constants.O_DIRECTORY | constants.O_NOFOLLOW)).close();
+  } catch (error) {
+    throw named(error, path, 'a folder');
+  } finally {
+    await place.folder.close();
+  }
+}
+
+interface ManagedFile {
+  readonly path: string;
+  readonly mode: number;
+  readonly content: string | null;
+}
+
+async function writeManagedFile(root: string, { path, mode, content }: ManagedFile): Promise<void> {
+  const place = await openParent(root, path, WAY_MODE);
+  if (!place) return;
+  try {
+    const handle = await open(place.path, FILE, mode);
+    try {
+      const found = await handle.stat();
+      if (!found.isFile()) throw new OperationError('it is not a regular file', { code: 'EEXIST' });
+      if ((found.mode & 0o777) !== mode) await handle.chmod(mode);
+      if (content !== null) await replaceContent(handle, Buffer.from(content), found.size);
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    throw named(error, path, 'a regular file');
+  } finally {
+    await place.folder.close();
+  }
+}
+
+async function replaceContent(handle: FileHandle, content: Buffer, size: number): Promise<void> {
+  if (size === content.length && size <= MAX_COMPARED_BYTES) {
+    const before = Buffer.alloc(size);
+    const { bytesRead } = await handle.read(before, 0, size, 0);
+    if (bytesRead === size && before.equals(content)) return;
+  }
+  await handle.truncate(0);
+  await handle.write(content, 0, content.length, 0);
+}
+
+function named(error: unknown, path: string, what: string): Error {
+  const code = errnoOf(error);
+  const why = error instanceof Error ? error.message : String(error);
+  const isForeign = code === 'ELOOP' || code === 'ENOTDIR' || code === 'EISDIR' || code === 'ENXIO';
+  return new OperationError(`cannot prepare ${path}: ${isForeign ? `it exists and is not ${what}` : why}`, { code });
+}
+
+export const removePod: Port<Operations['host.removePod']> = async ({ input: { root, paths } }) => {
+  for (const path of paths) {
+    const place = await openParent(root, path);
+    if (!place) continue;
+    try {
+      await refuseMounts(path);
+      await rm(place.path, { recursive: true, force: true });
+    } finally {
+      await place.folder.close();
+    }
+  }
+  return null;
+};
+
+async function refuseMounts(path: string): Promise<void> {
+  const folder = normalize(path).replace(/\/$/, '');
+  const mounts = parseMounts(await readFile('/proc/self/mountinfo', 'utf8'));
+  const mounted = mounts.find(({ point }) => point === folder || point.startsWith(`${folder}/`));
+  if (!mounted) return;
+  const message = `not removing ${path}: ${mounted.point} is still mounted, and what is there is not ours to delete`;
+  throw new OperationError(message, { code: 'EBUSY', retriable: true });
+}

@@ -1,0 +1,76 @@
+/**
+ * `host.terminationMessage`: a container's last words.
+ *
+ * Decides, as the Go kubelet does: the end of the message file, at most `maxBytes`; when that is empty and a log is
+ * named, the end of the log, at most 80 lines and 2048 bytes. A file that cannot be read gives a message that says so.
+ *
+ * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never
+ * more than a fixed number of bytes however large they are.
+ */
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { OperationError } from '../../../kernel/json.ts';
+import type { Port } from '../../../kernel/operation.ts';
+import type { hostOperations } from '../../../machines/operations/host.ts';
+
+const LOG_LINES = 80;
+const LOG_BYTES = 2_048;
+/** Holds {@link LOG_LINES} short lines with their time stamps, or the last long ones: runtimes cut lines at 16 KiB. */
+const LOG_WINDOW_BYTES = 65_536;
+/** Time, stream, tag, text: the line format of CRI logs. */
+const LOG_LINE = /^\S+ (?:stdout|stderr) ([FP])(?::\S*)? (.*)$/s;
+
+type Operation = (typeof hostOperations)['host.terminationMessage'];
+
+export const terminationMessage: Port<Operation> = async ({ input: { file, logFile, maxBytes } }) => {
+  try {
+    const message = text(await readEnd(file, maxBytes), maxBytes);
+    if (message !== '' || logFile === null) return { message };
+  } catch (error) {
+    return { message: `Error on reading termination log ${file}: ${reason(error)}` };
+  }
+  try {
+    return { message: text(logTail(await readEnd(logFile, LOG_WINDOW_BYTES)), LOG_BYTES) };
+  } catch (error) {
+    return { message: `Error on reading termination message from logs: ${reason(error)}` };
+  }
+};
+
+const reason = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+async function readEnd(path: string, maxBytes: number): Promise<Buffer> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+  try {
+    const found = await handle.stat();
+    if (!found.isFile()) throw new OperationError('it is not a regular file');
+    const buffer = Buffer.alloc(Math.min(found.size, maxBytes));
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, found.size - buffer.length);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** What the container wrote in its last lines, without the time stamps. Partial lines are joined. */
+function logTail(window: Buffer): Buffer {
+  const lines = window.toString('latin1').split('\n');
+  if (lines.at(-1) === '') lines.pop();
+  const pieces = lines.map((line) => {
+    const [, tag = 'F', content = line] = LOG_LINE.exec(line) ?? [];
+    return tag === 'P' ? content : `${content}\n`;
+  });
+  const ends = pieces.flatMap((piece, index) => (piece.endsWith('\n') ? [index] : []));
+  const before = ends.at(-LOG_LINES - 1);
+  const tail = pieces.slice(before === undefined ? 0 : before + 1).join('');
+  return Buffer.from(tail.slice(-LOG_BYTES), 'latin1');
+}
+
+/** Valid text of at most this many bytes; a character that was cut in two is left out. */
+function text(bytes: Buffer, maxBytes: number): string {
+  const isContinuation = (byte: number | undefined) => byte !== undefined && (byte & 0xc0) === 0x80;
+  let start = 0;
+  while (start < 3 && isContinuation(bytes[start])) start += 1;
+  let decoded = bytes.subarray(start).toString('utf8');
+  while (Buffer.byteLength(decoded) > maxBytes) decoded = decoded.slice(1);
+  return decoded;
+}

@@ -1,0 +1,51 @@
+/**
+ * `host.readCheckpoints` and `host.writeCheckpoint`: the files in which a kubelet keeps what its resource managers gave
+ * out, below its root directory.
+ *
+ * Invariant: a reader finds the old file or the new one, never a part.
+ */
+import { mkdir, open, rename } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Port } from '../../../kernel/operation.ts';
+import type { hostOperations } from '../../../machines/operations/host.ts';
+import { readTextFile } from '../files.ts';
+
+type Operations = typeof hostOperations;
+
+/** Far above what the pods of one node fill. */
+const CHECKPOINT_MAX_BYTES = 16 * 1_024 * 1_024;
+const OWNER_ONLY = 0o600;
+const FOLDER_MODE = 0o750;
+
+export const readCheckpoints: Port<Operations['host.readCheckpoints']> = async (call) => {
+  const read = call.input.paths.map((path) =>
+    readTextFile({ ...call, input: { path, maxBytes: CHECKPOINT_MAX_BYTES } }),
+  );
+  return { contents: (await Promise.all(read)).map(({ content }) => content) };
+};
+
+export const writeCheckpoint: Port<Operations['host.writeCheckpoint']> = async ({ id, input: { path, content } }) => {
+  await replaceFile(path, content, id);
+  return null;
+};
+
+/** Survives a crash of the machine right after it. `id` makes the name of the draft its own. */
+export async function replaceFile(path: string, content: string, id: number): Promise<void> {
+  const folder = dirname(path);
+  await mkdir(folder, { recursive: true, mode: FOLDER_MODE });
+  const draft = join(folder, `.${basename(path)}.${process.pid}.${id}`);
+  const file = await open(draft, 'w', OWNER_ONLY);
+  try {
+    await file.writeFile(content);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(draft, path);
+  const directory = await open(folder, 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

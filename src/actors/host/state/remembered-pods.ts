@@ -1,0 +1,113 @@
+/**
+ * `host.loadPods` and `host.savePod`: the pods of the API server that this node may start without it, one file a pod.
+ *
+ * Decides: a file that is no such pod is left alone and not told. Invariants: a reader finds the old pod or the new
+ * one, never a part; a uid never leads out of the folder; only the owner reads what is written; a token lies there
+ * under the node's key (`Vault.wrap`), and one that cannot be read is left out.
+ */
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isSecretHandle, type Vault } from '../../../kernel/journal/index.ts';
+import { OperationError } from '../../../kernel/json.ts';
+import type { Ports } from '../../../kernel/operation.ts';
+import type { hostOperations, RememberedPod } from '../../../machines/operations/host.ts';
+import { errnoOf } from '../beneath.ts';
+
+type Operations = typeof hostOperations;
+
+const OWNER_ONLY = 0o600;
+const FOLDER_MODE = 0o700;
+/** Far more than a node runs. */
+const PODS_MAX = 2_000;
+/** A pod of the API server has at most 1.5 MiB, and its ConfigMaps as much again. */
+const BYTES_MAX = 8 * 1_048_576;
+const UID = /^[A-Za-z0-9][A-Za-z0-9-]{0,127}$/;
+
+type RememberingPorts = Ports<Pick<Operations, 'host.loadPods' | 'host.savePod'>>;
+
+export const rememberingPorts = (vault: Vault): RememberingPorts => ({
+  'host.loadPods': async ({ input: { directory } }) => await loadPods(directory, vault),
+  'host.savePod': async ({ input: { directory, uid, remembered } }) => {
+    await savePod(directory, uid, remembered && wrapped(remembered, vault));
+    return null;
+  },
+});
+
+async function loadPods(directory: string, vault: Vault): Promise<{ pods: readonly RememberedPod[] }> {
+  const names = await readdir(directory).catch((error: unknown) => {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  });
+  const files = names.filter((name) => name.endsWith('.json')).toSorted((a, b) => (a < b ? -1 : 1));
+  const pods = await Promise.all(files.slice(0, PODS_MAX).map((name) => readPod(join(directory, name))));
+  return { pods: pods.filter((pod) => pod !== null).map((pod) => unwrapped(pod, vault)) };
+}
+
+async function readPod(path: string): Promise<RememberedPod | null> {
+  try {
+    if ((await stat(path)).size > BYTES_MAX) return null;
+    const value = JSON.parse(await readFile(path, 'utf8')) as Partial<RememberedPod>;
+    const isPod = typeof value.pod === 'object' && typeof value.objects === 'object';
+    return isPod ? (value as RememberedPod) : null;
+  } catch {
+    return null;
+  }
+}
+
+async function savePod(directory: string, uid: string, remembered: object | null): Promise<void> {
+  if (!UID.test(uid)) throw new OperationError(`"${uid}" is no uid of a pod`, { code: 'EINVAL' });
+  const path = join(directory, `${uid}.json`);
+  if (remembered === null) {
+    await rm(path, { force: true });
+    return;
+  }
+  await mkdir(directory, { recursive: true, mode: FOLDER_MODE });
+  const file = await open(`${path}.tmp`, 'w', OWNER_ONLY);
+  try {
+    await file.writeFile(JSON.stringify(remembered));
+    await file.datasync();
+  } finally {
+    await file.close();
+  }
+  await rename(`${path}.tmp`, path);
+}
+
+// ---- tokens ---------------------------------------------------------------------------------------------------------
+
+/** How a secret lies in a file. */
+interface Wrapped {
+  readonly $wrapped: string;
+}
+
+const isWrapped = (value: unknown): value is Wrapped =>
+  typeof value === 'object' && value !== null && typeof (value as Partial<Wrapped>).$wrapped === 'string';
+
+const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
+  ...remembered,
+  objects: mapValues(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
+});
+
+/** Without the objects whose secrets cannot be read. */
+function unwrapped(remembered: RememberedPod, vault: Vault): RememberedPod {
+  let isWhole = true;
+  const open = (value: unknown): unknown => {
+    if (!isWrapped(value)) return value;
+    const handle = vault.unwrap(value.$wrapped);
+    isWhole &&= handle !== null;
+    return handle;
+  };
+  const objects = Object.entries(remembered.objects).flatMap(([key, object]) => {
+    isWhole = true;
+    const opened = mapValues(object, open) as typeof object;
+    return isWhole ? [[key, opened] as const] : [];
+  });
+  return { ...remembered, objects: Object.fromEntries(objects) };
+}
+
+/** A copy in which every value, from the outside in, is what `change` makes of it. */
+function mapValues(value: unknown, change: (value: unknown) => unknown): unknown {
+  const changed = change(value);
+  if (changed !== value || typeof value !== 'object' || value === null) return changed;
+  if (Array.isArray(value)) return value.map((part) => mapValues(part, change));
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, mapValues(part, change)]));
+}

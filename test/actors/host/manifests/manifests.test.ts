@@ -1,0 +1,308 @@
+/** The manifest folder as its users treat it: real files, real inotify, the port as the kernel calls it. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, renameSync, rmSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
+import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
+import { Vault } from '../../../../src/kernel/journal/index.ts';
+import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
+
+/** Longer than any test waits: what a test sees came from inotify, unless it says so. */
+const NEVER_MS = 600_000;
+
+const pod = (name: string, image = 'busybox') =>
+  `apiVersion: v1\nkind: Pod\nmetadata:\n  name: ${name}\nspec:\n  containers:\n  - name: c\n    image: ${image}\n`;
+
+/** Writes beside the folder and renames into it, as careful tools do. */
+function put(folder: string, name: string, content: string | Uint8Array): string {
+  const file = join(folder, name);
+  const draft = `${folder}.draft`;
+  writeFileSync(draft, content);
+  renameSync(draft, file);
+  return file;
+}
+
+/** Writes a file whose last change is long ago, so that it counts as finished. */
+function putOld(folder: string, name: string, content: string | Uint8Array): string {
+  writeFileSync(`${folder}.draft`, content);
+  utimesSync(`${folder}.draft`, 1, 1);
+  renameSync(`${folder}.draft`, join(folder, name));
+  return join(folder, name);
+}
+
+async function manifestFolder(): Promise<string> {
+  const folder = join(await temporaryFolder(), 'manifests');
+  mkdirSync(folder);
+  return folder;
+}
+
+const follow = (path: string, periodMs = NEVER_MS) =>
+  openStream(manifestPort(new Vault(Buffer.alloc(32))), { path, nodeName: 'node1', periodMs });
+type Stream = ReturnType<typeof follow>;
+type Item = Stream['items'][number];
+const names = (item: Item | undefined) => item?.manifests.map(({ file }) => file.split('/').at(-1));
+const errorOf = (item: Item, file: string) => item.errors.find((error) => error.file === file)?.message;
+const saysOf = (file: string, text: string) => (item: Item) => errorOf(item, file)?.includes(text) ?? false;
+
+test('says at once what is there, in the order of names', async () => {
+  const folder = await manifestFolder();
+  put(folder, 'b.yaml', pod('b'));
+  put(folder, 'a.json', JSON.stringify(parse(pod('a'))));
+  const stream = follow(folder);
+  const first = await stream.until(() => true);
+  expect(names(first)).toEqual(['a.json', 'b.yaml']);
+  expect(first.errors).toEqual([]);
+  expect(first.manifests[0]).toMatchObject({ file: join(folder, 'a.json'), value: { metadata: { name: 'a' } } });
+  expect(first.manifests[0]?.uid).toMatch(/^[0-9a-f]{32}$/);
+});
+
+test('an empty folder is said too: the source has been seen', async () => {
+  const stream = follow(await manifestFolder());
+  expect(await stream.until(() => true)).toEqual({ type: 'manifests.changed', manifests: [], objects: [], errors: [] });
+});
+
+test('a file renamed into the folder is there within 5 ms', async () => {
+  const folder = await manifestFolder();
+  const stream = follow(folder);
+  await stream.until(() => true);
+  const tookMs: number[] = [];
+  for (let round = 0; round < 9; round++) {
+    const startedAt = performance.now();
+    put(folder, `${round}.yaml`, pod(`p${round}`));
+    await stream.until((item) => item.manifests.length === round + 1);
+    tookMs.push(performance.now() - startedAt);
+  }
+  // The fastest round is the agent's own time; the others share two processors with all other tests.
+  expect(Math.min(...tookMs), `of ${tookMs.map((ms) => ms.toFixed(1)).join(' ')} ms`).toBeLessThan(5);
+});
+
+test('a change of content makes another uid; touching a file, or other spacing, changes nothing', async () => {
+  const folder = await manifestFolder();
+  const file = put(folder, 'a.yaml', pod('a'));
+  const stream = follow(folder, 50);
+  const first = await stream.until(() => true);
+  utimesSync(file, 5, 5);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(stream.items).toHaveLength(1);
+  put(folder, 'a.yaml', pod('a', 'busybox:2'));
+  const second = await stream.until((item) => item !== first);
+  expect(second.manifests[0]?.uid).not.toBe(first.manifests[0]?.uid);
+  put(folder, 'a.yaml', `# a comment\n${pod('a')}`);
+  const third = await stream.until((item) => item !== first && item !== second);
+  expect(third.manifests[0]?.uid).toBe(first.manifests[0]?.uid);
+});
+
+test("the author's own uid is kept", async () => {
+  const folder = await manifestFolder();
+  put(folder, 'a.yaml', pod('a').replace('spec:', '  uid: my-uid\nspec:'));
+  expect((await follow(folder).until(() => true)).manifests[0]?.uid).toBe('my-uid');
+});
+
+test('the path may be one file, replaced and removed', async () => {
+  const folder = await manifestFolder();
+  const file = put(folder, 'only.yaml', pod('a'));
+  put(folder, 'other.yaml', pod('b'));
+  const stream = follow(file);
+  const first = await stream.until(() => true);
+  expect(names(first)).toEqual(['only.yaml']);
+  put(folder, 'only.yaml', pod('a2'));
+  await stream.until((item) => item !== first && item.manifests.length === 1);
+  unlinkSync(file);
+  const last = await stream.until((item) => item.manifests.length === 0);
+  expect(last.errors).toEqual([{ file, message: 'path does not exist, ignoring' }]);
+});
+
+test('a path that is neither is named', async () => {
+  expect((await follow('/dev/null').until(() => true)).errors).toEqual([
+    { file: '/dev/null', message: 'path is not a directory or file' },
+  ]);
+});
+
+test('when the folder cannot be listed, the pods keep running', async () => {
+  const folder = await manifestFolder();
+  put(folder, 'a.yaml', pod('a'));
+  const stream = follow(folder, 20);
+  await stream.until(() => true);
+  renameSync(folder, `${folder}.away`);
+  symlinkSync(folder, folder);
+  const said = await stream.until(saysOf(folder, 'ELOOP'));
+  expect(names(said)).toEqual(['a.yaml']);
+});
+
+test('nothing is said after the abort, and the port ends', async () => {
+  const folder = await manifestFolder();
+  const stream = follow(folder);
+  await stream.until(() => true);
+  await stream.close();
+  put(folder, 'a.yaml', pod('a'));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(stream.items).toHaveLength(1);
+});
+
+/** Bad input, each beside a good file that must not notice. */
+test.each<[string, string | Uint8Array, string]>([
+  ['1 an empty file', '', 'the file is empty'],
+  ['1 a file of comments', '# nothing\n', 'the file is empty'],
+  ['2 a half-written file', pod('x').slice(0, -30).concat('"'), 'at line 6'],
+  ['3 a file of 10 MB', new Uint8Array(10 * 1024 * 1024).fill(97), 'more than 1572864 bytes'],
+  [
+    '4 an alias bomb',
+    `a: &a [x,x,x,x,x,x]\n${'bcdefghij'.replace(/./g, (c) => {
+      const before = String.fromCharCode(c.charCodeAt(0) - 1);
+      return `${c}: &${c} [*${before},*${before},*${before},*${before},*${before}]\n`;
+    })}`,
+    'Excessive alias count',
+  ],
+  ['5 many documents', `${pod('x')}---\n${pod('y')}`, 'the file holds 2 documents'],
+  ['7 duplicate keys', `${pod('x')}kind: Pod\n`, 'Map keys must be unique at line 9'],
+  ['16 UTF-16', Buffer.from(`\uFEFF${pod('x')}`, 'utf16le'), 'not UTF-8'],
+  ['16 Latin-1', Buffer.from(`${pod('x')}# caf\xe9`, 'latin1'), 'not UTF-8'],
+  ['8 NUL', pod('a\0b'), 'control characters are not allowed: U+0000 at line 4'],
+])('%s gives a message with its name', async (_title, content, message) => {
+  const folder = await manifestFolder();
+  put(folder, 'good.yaml', pod('good'));
+  const bad = putOld(folder, 'bad.yaml', content);
+  const stream = follow(folder);
+  const said = await stream.until(saysOf(bad, message));
+  expect(names(said)).toEqual(['good.yaml']);
+  expect(errorOf(said, bad)).toContain(`Can't process manifest file "${bad}"`);
+});
+
+test('2 a good file that is rewritten in place keeps its pod while it is half written, and says nothing', async () => {
+  const folder = await manifestFolder();
+  const file = put(folder, 'a.yaml', pod('a'));
+  const stream = follow(folder);
+  await stream.until(() => true);
+  const whole = pod('a', 'busybox:2');
+  for (let end = 0; end < whole.length - 12; end += 5) {
+    writeFileSync(file, whole.slice(0, end));
+    await new Promise((resolve) => setTimeout(resolve, 15));
+  }
+  writeFileSync(file, whole);
+  const second = await stream.until((item) => JSON.stringify(item).includes('busybox:2'));
+  expect(stream.items).toHaveLength(2);
+  expect(second.errors).toEqual([]);
+});
+
+test('2 a good file that stays broken keeps its pod and is told; removing it stops the pod', async () => {
+  const folder = await manifestFolder();
+  const file = put(folder, 'a.yaml', pod('a'));
+  const stream = follow(folder);
+  const first = await stream.until(() => true);
+  put(folder, 'a.yaml', 'kind: "Pod');
+  const broken = await stream.until(saysOf(file, 'Missing closing "quote'));
+  expect(errorOf(broken, file)).toContain('keeps running until the file is removed');
+  expect(broken.manifests).toEqual(first.manifests);
+  unlinkSync(file);
+  const last = await stream.until((item) => item.manifests.length === 0);
+  expect(last.errors).toEqual([]);
+});
+
+test('a good file whose pod is refused after an edit keeps its pod and is told', async () => {
+  const folder = await manifestFolder();
+  const file = put(folder, 'a.yaml', pod('a'));
+  const stream = follow(folder);
+  const first = await stream.until(() => true);
+  put(folder, 'a.yaml', pod('a').replace('image:', 'imgae:'));
+  const refused = await stream.until(saysOf(file, 'invalid pod: spec.containers[0].image: Required value'));
+  expect(errorOf(refused, file)).toContain('keeps running until the file is removed');
+  expect(refused.manifests).toEqual(first.manifests);
+  put(folder, 'a.yaml', pod('a', 'busybox:2'));
+  const last = await stream.until((item) => item.errors.length === 0 && item !== first);
+  expect(last.manifests[0]?.uid).not.toBe(first.manifests[0]?.uid);
+});
+
+test('11 FIFO, socket, folder, device and dangling links are named and not opened; links to files count', async () => {
+  const folder = await manifestFolder();
+  put(folder, 'good.yaml', pod('good'));
+  const outside = `${folder}-outside.yaml`;
+  writeFileSync(outside, pod('linked'));
+  execFileSync('mkfifo', [join(folder, 'fifo.yaml')]);
+  mkdirSync(join(folder, 'folder.yaml'));
+  symlinkSync('/dev/zero', join(folder, 'device.yaml'));
+  symlinkSync('/nowhere', join(folder, 'dangling.yaml'));
+  symlinkSync(outside, join(folder, 'link.yaml'));
+  symlinkSync('loop.yaml', join(folder, 'loop.yaml'));
+  const server = createServer().listen(join(folder, 'socket.yaml'));
+  onTestFinished(() => void server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+  const said = await follow(folder).until(() => true);
+  expect(names(said)).toEqual(['good.yaml', 'link.yaml']);
+  const messages = Object.fromEntries(said.errors.map(({ file, message }) => [file.split('/').at(-1), message]));
+  expect(messages).toEqual({
+    'dangling.yaml': `Can't get metadata for "${folder}/dangling.yaml": it is a link to nothing`,
+    'device.yaml': `Manifest path "${folder}/device.yaml" is not a directory or file: a device`,
+    'fifo.yaml': `Manifest path "${folder}/fifo.yaml" is not a directory or file: a named pipe`,
+    'folder.yaml': `Not recursing into manifest path "${folder}/folder.yaml"`,
+    'loop.yaml': expect.stringContaining('ELOOP'),
+    'socket.yaml': `Manifest path "${folder}/socket.yaml" is not a directory or file: a socket`,
+  });
+});
+
+test('12 dot files and backups of editors are not manifests', async () => {
+  const folder = await manifestFolder();
+  put(folder, '.a.yaml.swp', 'garbage: [');
+  put(folder, 'a.yaml~', pod('a'));
+  put(folder, 'a.yaml', pod('a'));
+  expect(names(await follow(folder).until(() => true))).toEqual(['a.yaml']);
+});
+
+test('13 files that vanish while they are read are only gone', async () => {
+  const folder = await manifestFolder();
+  for (let at = 0; at < 300; at++) writeFileSync(join(folder, `${at}.yaml`), pod(`p${at}`));
+  const stream = follow(folder);
+  for (let at = 0; at < 300; at++) {
+    unlinkSync(join(folder, `${at}.yaml`));
+    if (at % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+  await stream.until((item) => item.manifests.length === 0);
+  expect(stream.items.flatMap(({ errors }) => errors)).toEqual([]);
+});
+
+test('14 20,000 files at once: the first 2,000 are read, the rest is told, and a later file is seen', async () => {
+  const folder = await manifestFolder();
+  const stream = follow(folder);
+  await stream.until(() => true);
+  for (let at = 0; at < 20_000; at++) writeFileSync(join(folder, `p${String(at).padStart(5, '0')}.yaml`), pod('p'));
+  const said = await stream.until(saysOf(folder, 'the folder has 20000 files'), 20_000);
+  expect(said.manifests).toHaveLength(2_000);
+  expect(errorOf(said, folder)).toContain('ignoring 18000 from "p02000.yaml" on');
+  put(folder, 'a.yaml', pod('a'));
+  await stream.until((item) => names(item)?.[0] === 'a.yaml', 20_000);
+}, 60_000);
+
+test('15 a folder that is removed and made again is followed again', async () => {
+  const folder = await manifestFolder();
+  put(folder, 'a.yaml', pod('a'));
+  const stream = follow(folder);
+  await stream.until(() => true);
+  rmSync(folder, { recursive: true });
+  await stream.until((item) => item.errors[0]?.message === 'path does not exist, ignoring');
+  mkdirSync(folder);
+  await stream.until((item) => item.manifests.length === 0 && item.errors.length === 0);
+  put(folder, 'b.yaml', pod('b'));
+  await stream.until((item) => names(item)?.[0] === 'b.yaml');
+});
+
+test('15 a folder exchanged for another one is followed by its name', async () => {
+  const folder = await manifestFolder();
+  const stream = follow(folder);
+  await stream.until(() => true);
+  mkdirSync(`${folder}.new`);
+  writeFileSync(join(`${folder}.new`, 'a.yaml'), pod('a'));
+  renameSync(folder, `${folder}.old`);
+  renameSync(`${folder}.new`, folder);
+  await stream.until((item) => names(item)?.[0] === 'a.yaml');
+  put(folder, 'b.yaml', pod('b'));
+  await stream.until((item) => item.manifests.length === 2);
+});
+
+test('16 a byte order mark and CRLF are nothing special', async () => {
+  const folder = await manifestFolder();
+  put(folder, 'a.yaml', `\uFEFF${pod('a').replaceAll('\n', '\r\n')}`);
+  const said = await follow(folder).until(() => true);
+  expect(said.errors).toEqual([]);
+  expect(said.manifests[0]?.value).toMatchObject({ metadata: { name: 'a' } });
+});
