@@ -5,7 +5,7 @@
 import type { SecretHandle } from '../kernel/xstate.ts';
 import type { EvictionSettings } from './node/eviction/policy.ts';
 import type { ShutdownSettings } from './node/shutdown/policy.ts';
-import type { ResourceManagers } from './pods/admission/resource-assignment.ts';
+import type { ResourceManagers } from './pods/allocation/resource-assignment.ts';
 
 /** What of this node decides about pods. Amounts: thousandths of a CPU, whole units of everything else. */
 export interface AdmissionSettings extends ResourceManagers {

@@ -3,7 +3,7 @@ import { type Row, row } from './row.ts';
 
 const manifests = 'test/actors/host/manifests/manifests.test.ts';
 const folder = 'test/actors/host/manifests/bad-manifests.test.ts';
-const pod = 'test/machines/pods/static-pod.test.ts';
+const pod = 'test/machines/pods/config/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
 const http = 'test/actors/probe/http.test.ts';
 const logs = 'test/actors/server/container-logs.test.ts';
@@ -62,7 +62,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'ports that are none, or clash',
     `${pod}::24 port 0`,
     `${pod}::24 clashing host ports`,
-    'test/machines/pods/admission.test.ts::host-ports-conflict is refused',
+    'test/machines/pods/allocation/admission.test.ts::host-ports-conflict is refused',
   ),
   row(
     'B25',

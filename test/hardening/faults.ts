@@ -93,7 +93,7 @@ export const FAULTS: readonly Row[] = [
     `${time}::two hours back, in a back-off`,
     `${time}::a new agent that begins on such a clock`,
     'test/machines/pods/clock-jumps.test.ts::a second back, as a leap does',
-    'test/machines/pods/prober-policy.test.ts::survives a clock that went back',
+    'test/machines/pods/prober/prober-policy.test.ts::survives a clock that went back',
   ),
   row('F12', 'the name server is dead', `${names}::is asked by many probes, and no pod waits for the answers`),
   row(

@@ -16,7 +16,7 @@ export const PROMISES: readonly Row[] = [
     'P5',
     'no readiness changes without a probe',
     'test/node/probes.test.ts::a restart of the daemon takes no readiness away',
-    'test/machines/pods/prober.test.ts::invents no verdict where nothing is known',
+    'test/machines/pods/prober/prober.test.ts::invents no verdict where nothing is known',
   ),
   row(
     'P6',

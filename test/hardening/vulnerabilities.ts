@@ -3,7 +3,7 @@ import { notHere, type Row, row } from './row.ts';
 
 const setUp = 'test/actors/volume/set-up.test.ts';
 const subPath = 'test/actors/volume/sub-path.test.ts';
-const pod = 'test/machines/pods/static-pod.test.ts';
+const pod = 'test/machines/pods/config/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
 const spec = 'test/machines/pods/spec/spec.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';
@@ -53,7 +53,7 @@ export const VULNERABILITIES: readonly Row[] = [
     'CVE-2020-8558',
     'loopback of the node was reached by neighbours',
     'test/hardening/rows.test.ts::no source of this agent sets route_localnet',
-    'test/machines/pods/admission.test.ts::net.ipv4.conf.all.route_localnet',
+    'test/machines/pods/allocation/admission.test.ts::net.ipv4.conf.all.route_localnet',
   ),
   row(
     'CVE-2020-8559',

@@ -117,14 +117,22 @@ describe('changed code', () => {
   });
 
   test('that is not deterministic ends with 6', () => {
-    const copy = changedCopy('src/machines/pods/status.ts', "'Pod status'", '`Pod status ${process.hrtime.bigint()}`');
+    const copy = changedCopy(
+      'src/machines/pods/status/status.ts',
+      "'Pod status'",
+      '`Pod status ${process.hrtime.bigint()}`',
+    );
     const { code, stdout } = replayWith(copy);
     expect(stdout).toContain('the code is not deterministic');
     expect(code).toBe(6);
   });
 
   test('that decides the same ends with 0', () => {
-    const copy = changedCopy('src/machines/pods/status.ts', 'const forget =', '// another comment\nconst forget =');
+    const copy = changedCopy(
+      'src/machines/pods/status/status.ts',
+      'const forget =',
+      '// another comment\nconst forget =',
+    );
     expect(replayWith(copy).code).toBe(0);
   });
 });

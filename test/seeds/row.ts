@@ -75,7 +75,7 @@ export const TESTS = {
   observation: 'test/machines/pods/observation.test.ts',
   pod: 'test/machines/pods/pod.test.ts',
   faults: 'test/machines/pods/faults.test.ts',
-  staticPod: 'test/machines/pods/static-pod.test.ts',
+  staticPod: 'test/machines/pods/config/static-pod.test.ts',
   spec: 'test/machines/pods/spec/spec.test.ts',
   requests: 'test/machines/pods/spec/requests.golden.test.ts',
   resources: 'test/machines/pods/spec/resources.test.ts',

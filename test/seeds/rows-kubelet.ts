@@ -80,7 +80,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S142',
     'makePodSourceConfig',
-    [`${CREATE}.parts`, 'src/machines/pods/pod-config.ts#podConfigMachine'],
+    [`${CREATE}.parts`, 'src/machines/pods/config/pod-config.ts#podConfigMachine'],
     [boot, subsystems],
   ),
   built(
@@ -116,7 +116,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S148',
     'imageGCPolicy',
-    ['src/machines/pods/image-gc.ts#bytesToFree', `${SETTINGS}#images`],
+    ['src/machines/pods/images/image-gc.ts#bytesToFree', `${SETTINGS}#images`],
     `${subsystems}::imageGC`,
   ),
   built('S149', 'ParseThresholdConfig', `${CONFIGURATION}/eviction-thresholds.ts#parseEvictionThresholds`, corpus),
@@ -163,21 +163,26 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S165',
     'image back-off',
-    'src/machines/pods/image.ts#imageMachine',
+    'src/machines/pods/images/image.ts#imageMachine',
     `${TESTS.pod}::pulled again after a back-off`,
   ),
-  built('S166', 'probe results', 'src/machines/pods/probe-plan.ts#probeResults', 'test/machines/pods/prober.test.ts'),
+  built(
+    'S166',
+    'probe results',
+    'src/machines/pods/prober/probe-plan.ts#probeResults',
+    'test/machines/pods/prober/prober.test.ts',
+  ),
   built('S167', 'pod cache', 'src/machines/pods/runtime-facts.ts#joined', TESTS.observation),
   built(
     'S168',
     'mirror pods',
-    ['mirrorPod: creating', 'src/machines/pods/mirror-pods.ts#mirrorPodsMachine'],
+    ['mirrorPod: creating', 'src/machines/pods/mirror/mirror-pods.ts#mirrorPodsMachine'],
     ['test/machines/pods/cluster/mirror-pods.test.ts', 'test/node/cluster-pods.test.ts'],
   ),
   built(
     'S169',
     'status manager',
-    [`${CREATE}.parts`, 'src/machines/pods/status.ts#statusMachine'],
+    [`${CREATE}.parts`, 'src/machines/pods/status/status.ts#statusMachine'],
     [TESTS.observation, TESTS.status],
   ),
   built(
@@ -227,14 +232,19 @@ export const KUBELET_ROWS: readonly Row[] = [
   built('S183', 'runtime state', 'runtimeState: judging', [TESTS.runtimeState, `${kubelet}::the runtime`]),
   built('S184', 'pod CIDR', ['podCIDR: telling'], ['test/machines/node/pod-cidr.test.ts']),
   built('S185', 'containerGC', 'src/machines/pods/container-gc.ts#containerGcMachine', `${subsystems}::containerGC`),
-  built('S186', 'image manager', 'src/machines/pods/image-gc.ts#imageGcMachine', `${subsystems}::imageGC`),
+  built('S186', 'image manager', 'src/machines/pods/images/image-gc.ts#imageGcMachine', `${subsystems}::imageGC`),
   built(
     'S187',
     'server certificate manager',
     ['certificateManager: working', 'server.selfSign'],
     ['test/machines/startup/certificate-manager.test.ts'],
   ),
-  built('S188', 'probe manager', 'src/machines/pods/prober.ts#proberMachine', 'test/machines/pods/prober.test.ts'),
+  built(
+    'S188',
+    'probe manager',
+    'src/machines/pods/prober/prober.ts#proberMachine',
+    'test/machines/pods/prober/prober.test.ts',
+  ),
   built('S189', 'token manager', ['serviceAccountToken: good'], ['test/machines/pods/cluster/objects.test.ts']),
   built(
     'S190',
@@ -265,31 +275,31 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S196',
     'sysctl allowlist',
-    ['src/machines/pods/admission/sysctls.ts#forbiddenSysctl'],
-    ['test/machines/pods/admission.test.ts'],
+    ['src/machines/pods/allocation/sysctls.ts#forbiddenSysctl'],
+    ['test/machines/pods/allocation/admission.test.ts'],
   ),
   built('S197', 'active deadline', 'src/machines/pods/pod-policy.ts#deadlineOf', `${TESTS.pod}::a pod with a deadline`),
   built(
     'S198',
     'resource allocation admission',
     [
-      'src/machines/pods/admission/admit.ts#admit',
-      'src/machines/pods/admission/resource-assignment.ts#assign',
-      'src/machines/pods/admission/device-manager.ts#allocateDevices',
+      'src/machines/pods/allocation/admit.ts#admit',
+      'src/machines/pods/allocation/resource-assignment.ts#assign',
+      'src/machines/pods/allocation/device-manager.ts#allocateDevices',
     ],
-    ['test/machines/pods/admission.test.ts', 'test/machines/pods/device-manager.test.ts'],
+    ['test/machines/pods/allocation/admission.test.ts', 'test/machines/pods/allocation/device-manager.test.ts'],
   ),
   built(
     'S199',
     'critical pod admission',
-    ['src/machines/pods/admission/preemption.ts#choose'],
-    ['test/machines/pods/admission.test.ts'],
+    ['src/machines/pods/allocation/preemption.ts#choose'],
+    ['test/machines/pods/allocation/admission.test.ts'],
   ),
   built(
     'S200',
     'AppArmor admission',
-    'src/machines/pods/admission/predicates.ts#judge',
-    'test/machines/pods/admission.test.ts',
+    'src/machines/pods/allocation/predicates.ts#judge',
+    'test/machines/pods/allocation/admission.test.ts',
   ),
   instead('S201', 'NoNewPrivs and ProcMount admission', 'docker-era checks; the runtime applies both fields'),
   built(

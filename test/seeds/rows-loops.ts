@@ -136,6 +136,6 @@ export const LOOP_ROWS: readonly Row[] = [
     ['test/node/plugins.test.ts', 'test/node/devices.test.ts'],
   ),
   built('S242', 'channels of the sync loop', ['syncLoop: syncing', `${RUN}.synchronizing`], [observation, kubelet]),
-  built('S243', 'changes of pods', 'src/machines/pods/pod-source.ts#differences', [TESTS.subsystems, TESTS.pod]),
+  built('S243', 'changes of pods', 'src/machines/pods/config/pod-source.ts#differences', [TESTS.subsystems, TESTS.pod]),
   built('S244', 'housekeeping', 'src/machines/pods/sync-loop.ts#HOUSEKEEPING_MS', `${faults}::pods that nobody wants`),
 ];

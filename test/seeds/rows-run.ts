@@ -97,7 +97,7 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S073',
     'event recorder',
-    ['kubelet: alive.startup.run.eventRecorder', 'src/machines/pods/event-recorder.ts#eventRecorderMachine'],
+    ['kubelet: alive.startup.run.eventRecorder', 'src/machines/pods/events/event-recorder.ts#eventRecorderMachine'],
     boot,
   ),
   built('S074', 'events and their counts', 'src/machines/reasons.ts#containerEvents', [
@@ -205,21 +205,25 @@ export const RUN_ROWS: readonly Row[] = [
     'CPU manager',
     [
       `${CONFIGURATION}/resource-managers.ts#cpuManagerError`,
-      'src/machines/pods/admission/cpu-manager.ts#allocateCpus',
+      'src/machines/pods/allocation/cpu-manager.ts#allocateCpus',
       'src/machines/pods/pod-cpus.ts#pinning',
     ],
-    ['test/machines/pods/cpu-manager.test.ts', 'test/machines/pods/pod-cpus.test.ts', 'test/node/cpu-manager.test.ts'],
+    [
+      'test/machines/pods/allocation/cpu-manager.test.ts',
+      'test/machines/pods/pod-cpus.test.ts',
+      'test/node/cpu-manager.test.ts',
+    ],
   ),
   built(
     'S098',
     'memory manager',
     [
       `${CONFIGURATION}/resource-managers.ts#memoryManagerError`,
-      'src/machines/pods/admission/memory-manager.ts#allocateMemory',
+      'src/machines/pods/allocation/memory-manager.ts#allocateMemory',
       'src/machines/node/state-files/memory-state-file.ts#memoryStateText',
     ],
     [
-      'test/machines/pods/memory-manager.test.ts',
+      'test/machines/pods/allocation/memory-manager.test.ts',
       'test/machines/pods/pod-cpus.test.ts',
       'test/machines/node/state-files/state-files.test.ts',
     ],
@@ -239,11 +243,11 @@ export const RUN_ROWS: readonly Row[] = [
     'topology manager',
     [
       `${CONFIGURATION}/settings.ts#topologyOptions`,
-      'src/machines/pods/admission/topology-manager.ts#align',
+      'src/machines/pods/allocation/topology-manager.ts#align',
       'src/machines/startup/container-manager-policy.ts#alignmentRefusal',
     ],
     [
-      'test/machines/pods/topology-manager.test.ts',
+      'test/machines/pods/allocation/topology-manager.test.ts',
       'test/machines/startup/container-manager.test.ts',
       'test/node/cpu-manager.test.ts',
       TESTS.corpus,

@@ -9,7 +9,7 @@ import { hostname } from 'node:os';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/operations/host.ts';
-import { hugePageResource } from '../../machines/pods/admission/memory-state.ts';
+import { hugePageResource } from '../../machines/pods/allocation/memory-state.ts';
 import { readTopology } from '../stats/topology.ts';
 import { parseMounts } from './kernel/mounts.ts';
 

@@ -13,7 +13,7 @@ import type {
   DevicesListed,
   deviceOperations,
 } from '../../machines/operations/devices.ts';
-import type { Device } from '../../machines/pods/admission/device-state.ts';
+import type { Device } from '../../machines/pods/allocation/device-state.ts';
 import { toOperationError } from '../cri/client.ts';
 import { connected, methodOf, unary } from './connection.ts';
 import { writeDeviceCheckpoint } from './device-checkpoint.ts';

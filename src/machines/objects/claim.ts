@@ -14,8 +14,8 @@ import { line, now, type PlainError, pick, random, sendParent, setup } from '../
 import type { PersistentVolumeSpec } from '../api/storage.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
-import { matchesTerm } from '../pods/admission/predicates.ts';
-import type { NodeTerm } from '../pods/admission/request.ts';
+import { matchesTerm } from '../pods/allocation/predicates.ts';
+import type { NodeTerm } from '../pods/allocation/request.ts';
 import type { Ended } from '../pods/messages.ts';
 import { isRecord } from '../pods/validation/schema.ts';
 import { versionOf } from './from-api.ts';

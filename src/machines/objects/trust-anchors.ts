@@ -6,7 +6,7 @@
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 import type { KubeObject } from '../operations/kube.ts';
-import { matches } from '../pods/admission/predicates.ts';
+import { matches } from '../pods/allocation/predicates.ts';
 import { isRecord } from '../pods/validation/schema.ts';
 import { versionOf } from './from-api.ts';
 import { idOf, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';

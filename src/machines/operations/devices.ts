@@ -4,7 +4,7 @@
  * Plugins are named by their resource; the port knows where one listens while its devices are followed.
  */
 import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
-import type { Device } from '../pods/admission/device-state.ts';
+import type { Device } from '../pods/allocation/device-state.ts';
 
 export type DevicePluginOptions = {
   /** `PreStartContainer` is called before each start of a container that has its devices. */

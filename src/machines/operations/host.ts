@@ -2,7 +2,7 @@
 
 import type { Json } from '../../kernel/json.ts';
 import { idempotent, once, query, type SecretHandle, stream } from '../../kernel/xstate.ts';
-import type { Grant } from '../pods/admission/messages.ts';
+import type { Grant } from '../pods/allocation/messages.ts';
 import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
 import type { ConfigObject } from './volume.ts';
 

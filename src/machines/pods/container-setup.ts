@@ -44,7 +44,7 @@ import {
   type ImageReport,
   type MemoryMessage,
 } from './messages.ts';
-import { urlOf } from './prober-policy.ts';
+import { urlOf } from './prober/prober-policy.ts';
 
 /** What the pod tells its container. */
 export type ContainerOrder =

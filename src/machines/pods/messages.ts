@@ -10,10 +10,10 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { SoftState } from '../operations/host.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons.ts';
-import type { Grant } from './admission/messages.ts';
-import type { Rejection } from './admission/predicates.ts';
+import type { Grant } from './allocation/messages.ts';
+import type { Rejection } from './allocation/predicates.ts';
 import type { StatusObserved } from './api-messages.ts';
-import type { HttpRequest } from './prober-policy.ts';
+import type { HttpRequest } from './prober/prober-policy.ts';
 import type { PodStage } from './status/pod-status.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 

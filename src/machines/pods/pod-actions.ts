@@ -2,7 +2,7 @@
 import { line, now, type PlainError, random, to } from '../../kernel/xstate.ts';
 import type { UserMapping } from '../operations/users.ts';
 import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../reasons.ts';
-import { withAllocation } from './admission/request.ts';
+import { withAllocation } from './allocation/request.ts';
 import { retryDelay, runsInOrder } from './container-policy.ts';
 import type { ContainerOrder } from './container-setup.ts';
 import { eventRecorded } from './messages.ts';

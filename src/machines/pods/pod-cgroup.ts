@@ -7,7 +7,7 @@ import type { Pod } from '../api/pod.ts';
 import { nodeAllocatablePath, podPath, type QOSLevel } from '../node/cgroups/names.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../operations/cgroup.ts';
-import { exclusiveCount } from './admission/cpu-manager.ts';
+import { exclusiveCount } from './allocation/cpu-manager.ts';
 import { podContainers, podQOS } from './spec/qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './spec/quantity.ts';
 import { cpuQuota, cpuShares, pageSizeName, podLimits, podOverhead, podRequests } from './spec/resources.ts';

@@ -4,7 +4,7 @@
  * Invariants: C1 an instance is created with its CPUs, and told when they change. C2 what cannot be told is tried
  * again, and nothing that runs is stopped for it. Upstream: cpumanager (reconcileState).
  */
-import { cpusOf } from './admission/cpu-manager.ts';
+import { cpusOf } from './allocation/cpu-manager.ts';
 import { complain } from './pod-actions.ts';
 import type { CpuPin, PodContext } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';

@@ -7,7 +7,7 @@ import type { Pod } from '../api/pod.ts';
 import { servicesKey } from '../objects/keys.ts';
 import type { SubPath } from '../operations/volume.ts';
 import { waitingReasons } from '../reasons.ts';
-import { cpusOf } from './admission/cpu-manager.ts';
+import { cpusOf } from './allocation/cpu-manager.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 import { factsOf } from './runtime-facts.ts';

@@ -6,12 +6,12 @@ import type { Container, LifecycleHandler, Pod, PodStatus, RestartPolicy } from 
 import type { NodeSettings } from '../node-settings.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { UserMapping } from '../operations/users.ts';
-import type { ResizeRefusal } from './admission/admit.ts';
-import type { PodCpus } from './admission/cpu-manager.ts';
-import type { DeviceHealth } from './admission/device-state.ts';
-import type { Rejection } from './admission/predicates.ts';
-import type { Allocation } from './admission/request.ts';
-import type { ContainerDevices } from './admission/resource-grants.ts';
+import type { ResizeRefusal } from './allocation/admit.ts';
+import type { PodCpus } from './allocation/cpu-manager.ts';
+import type { DeviceHealth } from './allocation/device-state.ts';
+import type { Rejection } from './allocation/predicates.ts';
+import type { Allocation } from './allocation/request.ts';
+import type { ContainerDevices } from './allocation/resource-grants.ts';
 import type { ContainerInput } from './container-policy.ts';
 import type {
   ContainerFacts,
@@ -28,7 +28,7 @@ import type {
   ProbedInstance,
   PullMemory,
 } from './messages.ts';
-import { httpRequest, type ProbedState } from './prober-policy.ts';
+import { httpRequest, type ProbedState } from './prober/prober-policy.ts';
 import { factsOf, isAlive, milliseconds } from './runtime-facts.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from './spec/index.ts';
 import { type PodStage, podIPs } from './status/index.ts';

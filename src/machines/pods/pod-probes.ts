@@ -9,9 +9,9 @@ import { containerFieldPath, killMessages } from '../reasons.ts';
 import { type MemoryMessage, type ProberReport } from './messages.ts';
 import { addressesOf, type PodContext, refOf } from './pod-policy.ts';
 import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
-import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
-import type { ProberInput } from './prober.ts';
-import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from './prober-policy.ts';
+import { type Probed, type ProberPlan, probedInstance, proberChanges } from './prober/probe-plan.ts';
+import type { ProberInput } from './prober/prober.ts';
+import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from './prober/prober-policy.ts';
 
 const DEFAULT_GRACE_SECONDS = 30;
 

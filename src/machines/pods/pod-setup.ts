@@ -4,7 +4,7 @@ import type { CSIReport } from '../csi/messages.ts';
 import type { ObjectFound } from '../objects/messages.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { operations } from '../operations/index.ts';
-import type { AllocationReport } from './admission/messages.ts';
+import type { AllocationReport } from './allocation/messages.ts';
 import { containerMachine } from './container.ts';
 import { containerLogMachine } from './container-log.ts';
 import type { ContainerOrder } from './container-setup.ts';
@@ -20,7 +20,6 @@ import {
   type StatusMessage,
   type StatusWanted,
 } from './messages.ts';
-import { podCertificateMachine } from './pod-certificate.ts';
 import { subPathsOf } from './pod-files.ts';
 import {
   allGone,
@@ -34,10 +33,11 @@ import {
 } from './pod-policy.ts';
 import { isOver, statusOf } from './pod-status.ts';
 import { hasOnlySidecars, impossibility, lacksSandbox, ordered, sandboxPlan, turnsOf } from './pod-turns.ts';
-import { proberChanges } from './probe-plan.ts';
-import { proberMachine } from './prober.ts';
+import { proberChanges } from './prober/probe-plan.ts';
+import { proberMachine } from './prober/prober.ts';
 import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from './runtime-facts.ts';
-import { serviceAccountTokenMachine } from './service-account-token.ts';
+import { podCertificateMachine } from './volumes/pod-certificate.ts';
+import { serviceAccountTokenMachine } from './volumes/service-account-token.ts';
 import { type VolumesReport, volumesMachine } from './volumes/volumes.ts';
 
 type Event =

@@ -6,7 +6,7 @@ import { isStaticPod, type PodStatus } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import type { PodContext } from './pod-policy.ts';
-import { probeResults } from './probe-plan.ts';
+import { probeResults } from './prober/probe-plan.ts';
 import { factsOf } from './runtime-facts.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from './status/index.ts';
 

@@ -8,7 +8,7 @@ import type { Pod } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
 import { type Member, membersOf, type PodContext } from './pod-policy.ts';
-import { hasStarted } from './probe-plan.ts';
+import { hasStarted } from './prober/probe-plan.ts';
 import { factsOf, sandboxesOf } from './runtime-facts.ts';
 import { sandboxConfig, usersRefusal } from './spec/index.ts';
 import { needsSandbox, shouldRestart } from './status/index.ts';

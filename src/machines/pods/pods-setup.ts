@@ -6,7 +6,7 @@ import type { NodeSettings } from '../node-settings.ts';
 import type { ObjectFound, ObjectsStarted } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
 import { operations } from '../operations/index.ts';
-import type { AllocationReport } from './admission/messages.ts';
+import type { AllocationReport } from './allocation/messages.ts';
 import type {
   ConfigMessage,
   Ended,

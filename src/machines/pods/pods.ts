@@ -19,7 +19,7 @@ import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
 import type { CSIReport } from '../csi/messages.ts';
 import { neededKeys } from '../objects/keys.ts';
 import type { ObjectsReleased } from '../objects/messages.ts';
-import type { AllocationReport } from './admission/messages.ts';
+import type { AllocationReport } from './allocation/messages.ts';
 import type { MirrorMessage } from './api-messages.ts';
 import type { Ended, GarbageWanted, ImageReport, PodKill, PodRef } from './messages.ts';
 import type { PodInput } from './pod-policy.ts';

@@ -8,7 +8,7 @@ import type { Container, Pod, ResourceRequirements } from '../api/pod.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { CgroupResources, CgroupWish } from '../operations/cgroup.ts';
 import { byBytes } from '../startup/configuration/go-text.ts';
-import { type Allocation, withAllocation } from './admission/request.ts';
+import { type Allocation, withAllocation } from './allocation/request.ts';
 import { podGroup } from './pod-cgroup.ts';
 import { parseQuantity } from './spec/quantity.ts';
 

@@ -9,8 +9,8 @@ import {
 } from '../node/cgroups/node-groups.ts';
 import type { CgroupWish } from '../operations/cgroup.ts';
 import type { MachineInfo } from '../operations/host.ts';
-import { numaNodesOf } from '../pods/admission/memory-state.ts';
-import type { ResourceManagers } from '../pods/admission/resource-assignment.ts';
+import { numaNodesOf } from '../pods/allocation/memory-state.ts';
+import type { ResourceManagers } from '../pods/allocation/resource-assignment.ts';
 import { unbuiltCpuOptions } from './configuration/cpu-manager-options.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { Parsed } from './configuration/go-text.ts';

@@ -4,11 +4,11 @@
 import type { NodeResources } from '../node/allocatable.ts';
 import type { AdmissionSettings } from '../node-settings.ts';
 import type { MachineInfo } from '../operations/host.ts';
-import { reservedCpus } from '../pods/admission/cpu-manager.ts';
-import { memorySettings, numaNodesOf } from '../pods/admission/memory-state.ts';
-import { units } from '../pods/admission/request.ts';
-import type { ResourceManagers } from '../pods/admission/resource-assignment.ts';
-import type { TopologyPolicy } from '../pods/admission/topology-manager.ts';
+import { reservedCpus } from '../pods/allocation/cpu-manager.ts';
+import { memorySettings, numaNodesOf } from '../pods/allocation/memory-state.ts';
+import { units } from '../pods/allocation/request.ts';
+import type { ResourceManagers } from '../pods/allocation/resource-assignment.ts';
+import type { TopologyPolicy } from '../pods/allocation/topology-manager.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../pods/spec/quantity.ts';
 import { isOptionOn } from './configuration/cpu-manager-options.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';

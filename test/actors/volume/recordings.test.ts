@@ -7,7 +7,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { configObject } from '../../../src/actors/host/manifests/config-object.ts';
 import type { Pod } from '../../../src/machines/api/pod.ts';
-import { withDefaults } from '../../../src/machines/pods/defaults.ts';
+import { withDefaults } from '../../../src/machines/pods/config/defaults.ts';
 import { type ConfigObjects, objectKey } from '../../../src/machines/pods/volumes/objects.ts';
 import { volumePlan } from '../../../src/machines/pods/volumes/plan.ts';
 import { node } from '../../machines/pods/spec/recordings.ts';

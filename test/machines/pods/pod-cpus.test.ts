@@ -2,7 +2,7 @@
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../src/machines/node-settings.ts';
-import { withDefaults } from '../../../src/machines/pods/defaults.ts';
+import { withDefaults } from '../../../src/machines/pods/config/defaults.ts';
 import { image, PodsNode } from '../../support/pods-node.ts';
 
 const ADMISSION: NonNullable<NodeSettings['admission']> = {

@@ -1,7 +1,7 @@
 /** What the collectors clear away at once when the node is short of disk, and that they answer. */
 import { expect, test } from 'vitest';
 import { containerGcMachine } from '../../../src/machines/pods/container-gc.ts';
-import { imageGcMachine } from '../../../src/machines/pods/image-gc.ts';
+import { imageGcMachine } from '../../../src/machines/pods/images/image-gc.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 import { settings } from '../../support/pods-node.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../src/machines/node-settings.ts';
-import { withDefaults } from '../../../src/machines/pods/defaults.ts';
+import { withDefaults } from '../../../src/machines/pods/config/defaults.ts';
 import { changesOf, groupInTheEnd, groupOnTheWay } from '../../../src/machines/pods/resize-policy.ts';
 import { image, manifest, settings as nodeSettings, PodsNode } from '../../support/pods-node.ts';
 import { container, pod } from './support.ts';

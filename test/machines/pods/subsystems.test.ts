@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Image } from '../../../src/machines/api/cri.ts';
 import { victimsOf } from '../../../src/machines/pods/container-gc.ts';
-import { bytesToFree, imagesToRemove } from '../../../src/machines/pods/image-gc.ts';
+import { bytesToFree, imagesToRemove } from '../../../src/machines/pods/images/image-gc.ts';
 import { image, manifest, type PodOptions, PodsNode } from '../../support/pods-node.ts';
 
 let node: PodsNode;

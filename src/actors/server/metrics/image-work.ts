@@ -3,14 +3,14 @@ import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { KernelRecord, MessageRecord, ResultRecord } from '../../../kernel/records.ts';
 import type { Image } from '../../../machines/api/cri.ts';
+import type { PullCredential, PullRecord } from '../../../machines/operations/image.ts';
+import { type ImageGcKnowledge, isTooOld } from '../../../machines/pods/images/image-gc.ts';
 import {
   admission,
   admittedAnyway,
   mustVerify,
   type VerificationSettings,
-} from '../../../machines/images/verification.ts';
-import type { PullCredential, PullRecord } from '../../../machines/operations/image.ts';
-import { type ImageGcKnowledge, isTooOld } from '../../../machines/pods/image-gc.ts';
+} from '../../../machines/pods/images/verification.ts';
 import type { ImageWanted } from '../../../machines/pods/messages.ts';
 import { repositoryOf } from '../../../machines/pods/spec/index.ts';
 import { counter, histogram } from './instruments.ts';

@@ -5,8 +5,8 @@
 import type { Registry } from 'prom-client';
 import type { KernelRecord, MessageRecord } from '../../../kernel/records.ts';
 import type { ResourceRequirements } from '../../../machines/api/pod.ts';
-import type { ResizeRefusal } from '../../../machines/pods/admission/admit.ts';
-import type { Allocation } from '../../../machines/pods/admission/request.ts';
+import type { ResizeRefusal } from '../../../machines/pods/allocation/admit.ts';
+import type { Allocation } from '../../../machines/pods/allocation/request.ts';
 import { parseQuantity } from '../../../machines/pods/spec/quantity.ts';
 import { counter, histogram } from './instruments.ts';
 import { type Projection, podUidAt, type Seen } from './projection.ts';

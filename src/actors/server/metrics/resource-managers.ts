@@ -5,10 +5,10 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { KernelRecord, MessageRecord } from '../../../kernel/records.ts';
-import type { Rejection } from '../../../machines/pods/admission/predicates.ts';
-import type { ResourceManagers } from '../../../machines/pods/admission/resource-assignment.ts';
-import { MISALIGNED } from '../../../machines/pods/admission/topology-manager.ts';
-import type { ContainerWish } from '../../../machines/pods/admission/wishes.ts';
+import type { Rejection } from '../../../machines/pods/allocation/predicates.ts';
+import type { ResourceManagers } from '../../../machines/pods/allocation/resource-assignment.ts';
+import { MISALIGNED } from '../../../machines/pods/allocation/topology-manager.ts';
+import type { ContainerWish } from '../../../machines/pods/allocation/wishes.ts';
 import { counter, histogram } from './instruments.ts';
 import type { Projection, Seen } from './projection.ts';
 

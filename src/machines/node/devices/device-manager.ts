@@ -16,7 +16,7 @@
 import { line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { deviceOperations, type RegistrationItem } from '../../operations/devices.ts';
 import { hostOperations } from '../../operations/host.ts';
-import { type DeviceHoldings, deviceAmounts } from '../../pods/admission/device-state.ts';
+import { type DeviceHoldings, deviceAmounts } from '../../pods/allocation/device-state.ts';
 import type { Ended } from '../../pods/messages.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 import {

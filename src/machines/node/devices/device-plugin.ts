@@ -9,7 +9,7 @@
  */
 import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { type DevicePlugin, type DevicesListed, deviceOperations } from '../../operations/devices.ts';
-import type { Device } from '../../pods/admission/device-state.ts';
+import type { Device } from '../../pods/allocation/device-state.ts';
 import type { Ended } from '../../pods/messages.ts';
 
 interface DevicePluginInput extends DevicePlugin {

@@ -9,7 +9,7 @@ import {
   type MemoryManagerSettings,
   type MemoryTable,
   machineMemory,
-} from '../../pods/admission/memory-state.ts';
+} from '../../pods/allocation/memory-state.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goList, goMap, goPointer, goStruct, isRecord } from './checkpoint.ts';
 
 /** Kubelets since 1.36 print the type with its number; they take the older name, too. */

@@ -6,7 +6,7 @@
 import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
 import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import { exclusiveCount } from '../admission/cpu-manager.ts';
+import { exclusiveCount } from '../allocation/cpu-manager.ts';
 import { hasPodLevelResources, podQOS } from './qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 

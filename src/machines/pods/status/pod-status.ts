@@ -15,7 +15,7 @@ import {
   terminatedReasons,
   UNKNOWN_EXIT_CODE,
 } from '../../reasons.ts';
-import type { DeviceHealth } from '../admission/device-state.ts';
+import type { DeviceHealth } from '../allocation/device-state.ts';
 import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { type ConditionFacts, dated, isForeignCondition, podConditions, settled } from './conditions.ts';

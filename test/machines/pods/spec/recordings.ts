@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import type { Container, Pod, PodSpec } from '../../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
-import { withDefaults } from '../../../../src/machines/pods/defaults.ts';
+import { withDefaults } from '../../../../src/machines/pods/config/defaults.ts';
 import type { References } from '../../../../src/machines/pods/spec/environment.ts';
 
 const CASES = join(import.meta.dirname, '../../../golden/pods/cases');

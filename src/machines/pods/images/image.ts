@@ -1,0 +1,223 @@
+/**
+ * One image (`image-<name>`): whether the node has it, who may use it, and the pulls for those who wait for it.
+ *
+ * Decides: whether to look, to pull, or to answer from what is known; whose turn a pull is; which credential is tried
+ *   next; who may not ask again yet.
+ * Owns: what is known of the image, who waits for it, the pull back-off of each pod.
+ * Hears: `image.asked` and `image.mayPull` of `images`.
+ * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls. Tells `pods`
+ *   the answer for each container, `eventRecorder` what people see, `memory` the back-offs, `images` when it wants to
+ *   pull and when it has.
+ * Invariants:
+ *   I1 one look and one pull at a time serve all who ask meanwhile with the same pull secrets (and, where
+ *      plugins ask for it, of the same service account); nobody else.
+ *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
+ *   I3 policy Never never pulls; policy Always always does.
+ *   I4 an image that needs a credential is given only to pods that have shown one (`images/verification.ts`).
+ *   I5 before a pull begins its intent is on disk, so that an agent that dies meanwhile leaves no image of unknown
+ *      origin.
+ */
+import { sendParent } from '../../../kernel/xstate.ts';
+import {
+  answerKnown,
+  beginPull,
+  beginTurn,
+  enlist,
+  failCredentials,
+  failIntent,
+  failLook,
+  failPull,
+  failRecord,
+  failVanished,
+  judge,
+  noteCredentials,
+  noteFailure,
+  noteRecord,
+  noteStatus,
+  pullingPod,
+  imageSetup as s,
+  sendLearnt,
+  serveTurn,
+  warn,
+} from './image-setup.ts';
+
+/** Whether the image may be used: by the record of earlier pulls, then by the credentials of whose turn it is. */
+const admitting = {
+  reading: s.createStateConfig({
+    invoke: {
+      id: 'record',
+      src: 'images.pullRecord',
+      input: ({ context }) => ({ ...context.place, imageRef: context.present?.ref ?? '' }),
+      onDone: { target: 'choosing', actions: [noteRecord, answerKnown] },
+      onError: { target: 'choosing', actions: [warn('Unable to access cache records about image pulls'), failRecord] },
+    },
+  }),
+  choosing: s.createStateConfig({
+    always: [
+      { guard: 'isUseless', target: 'idle' },
+      { target: 'lookingUp', actions: beginTurn },
+    ],
+  }),
+  /** Waits for the credentials that those have whose turn it is. */
+  lookingUp: s.createStateConfig({
+    invoke: {
+      id: 'credentials',
+      src: 'images.credentials',
+      input: ({ context }) => ({
+        root: context.place.root,
+        repository: context.repository,
+        secrets: context.turn[0]?.secrets ?? [],
+        pod: pullingPod(context),
+      }),
+      onDone: { target: 'judging', actions: [noteCredentials, judge] },
+      onError: { target: 'done', actions: failCredentials },
+    },
+  }),
+  judging: s.createStateConfig({
+    always: [
+      { guard: 'hasLearnt', target: 'learning' },
+      { guard: 'isTurnOver', target: 'done' },
+      { guard: 'verifies', target: 'intending' },
+      { target: 'queued' },
+    ],
+  }),
+  /** Waits until it is on disk that another secret opens this image, too. */
+  learning: s.createStateConfig({
+    invoke: {
+      id: 'learn',
+      src: 'images.recordPulled',
+      input: sendLearnt,
+      onDone: { target: 'judging', actions: s.assign({ learnt: null }) },
+      onError: {
+        target: 'judging',
+        actions: [warn('failed to write an image pulled record'), s.assign({ learnt: null })],
+      },
+    },
+  }),
+};
+
+const pulling = s.createStateConfig({
+  entry: beginPull,
+  exit: sendParent(({ context }) => ({ type: 'image.pullEnded', image: context.image })),
+  initial: 'asking',
+  states: {
+    /** With one credential after the other, until the registry accepts one. */
+    asking: {
+      invoke: {
+        id: 'pull',
+        src: 'cri.pullImage',
+        input: ({ context }) => ({
+          image: context.image,
+          annotations: context.turn[0]?.annotations ?? {},
+          sandboxConfig: context.turn[0]?.sandboxConfig ?? null,
+          auth: context.credentials[context.attempt]?.auth ?? null,
+        }),
+        onDone: '#image.verifying',
+        onError: [
+          { guard: 'hasAnotherCredential', target: 'asking', reenter: true, actions: noteFailure },
+          { guard: 'verifies', target: '#image.forgetting', actions: [noteFailure, failPull] },
+          { target: '#image.done', actions: [noteFailure, failPull] },
+        ],
+      },
+    },
+  },
+});
+
+const recording = {
+  /** Waits for the runtime to show what was pulled: its size, its user. */
+  verifying: s.createStateConfig({
+    invoke: {
+      id: 'verify',
+      src: 'cri.imageStatus',
+      input: ({ context }) => ({ image: context.image }),
+      onDone: [
+        { guard: ({ event }) => event.output.image === null, target: 'forgetting', actions: failVanished },
+        { guard: 'verifies', target: 'recording', actions: noteStatus },
+        { target: 'done', actions: [noteStatus, serveTurn] },
+      ],
+      onError: { target: 'done', actions: failLook },
+    },
+  }),
+  /** Waits until it is on disk with which credential the image came. */
+  recording: s.createStateConfig({
+    invoke: {
+      id: 'recordPulled',
+      src: 'images.recordPulled',
+      input: sendLearnt,
+      onDone: { target: 'done', actions: serveTurn },
+      onError: { target: 'done', actions: [warn('failed to write image pulled record'), serveTurn] },
+    },
+  }),
+  forgetting: s.createStateConfig({
+    invoke: {
+      id: 'forgetIntent',
+      src: 'images.forgetIntent',
+      input: ({ context }) => context.place,
+      onDone: 'done',
+      onError: { target: 'done', actions: warn('failed to remove image pull intent') },
+    },
+  }),
+};
+
+export const imageMachine = s.createMachine({
+  id: 'image',
+  context: ({ input }) => ({
+    ...input,
+    waiting: [],
+    turn: [],
+    present: null,
+    record: null,
+    credentials: [],
+    attempt: 0,
+    errors: [],
+    learnt: null,
+    askedAtMs: 0,
+    beganAtMs: 0,
+    backoff: {},
+  }),
+  initial: 'idle',
+  on: { 'image.asked': { actions: enlist } },
+  states: {
+    /** Nobody waits for it. */
+    idle: { on: { 'image.asked': { target: 'looking', actions: enlist } } },
+    /** Waits for the runtime to say whether it has the image. */
+    looking: {
+      invoke: {
+        id: 'status',
+        src: 'cri.imageStatus',
+        input: ({ context }) => ({ image: context.image }),
+        onDone: { target: 'looked', actions: noteStatus },
+        onError: { target: 'idle', actions: failLook },
+      },
+    },
+    looked: {
+      always: [
+        { guard: 'needsRecord', target: 'reading' },
+        { target: 'choosing', actions: answerKnown },
+      ],
+    },
+    ...admitting,
+    /** Waits until it is on disk that a pull begins. */
+    intending: {
+      invoke: {
+        id: 'recordIntent',
+        src: 'images.recordIntent',
+        input: ({ context }) => context.place,
+        onDone: 'queued',
+        onError: { target: 'done', actions: failIntent },
+      },
+    },
+    /** Waits for permission to pull. */
+    queued: {
+      entry: sendParent(({ context }) => ({ type: 'image.pullWanted', image: context.image })),
+      on: { 'image.mayPull': 'pulling' },
+    },
+    pulling,
+    ...recording,
+    /** A turn is over: who came meanwhile looks at what the node has now. */
+    done: {
+      entry: s.assign({ turn: [] }),
+      always: [{ guard: 'isUseless', target: 'idle' }, { target: 'looking' }],
+    },
+  },
+});

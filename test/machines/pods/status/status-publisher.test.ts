@@ -1,0 +1,74 @@
+import { describe, expect, test } from 'vitest';
+import type { JsonEvent } from '../../../../src/kernel/json.ts';
+import { statusPublisherMachine } from '../../../../src/machines/pods/status/status-publisher.ts';
+import { ok, runUnder } from '../../../support/answering-world.ts';
+
+const REF = { uid: 'u1', namespace: 'default', name: 'web' };
+const seen = (status: object, more: object = {}): JsonEvent => ({
+  type: 'status.observed',
+  seen: { uid: 'u1', isMirror: false, resourceVersion: '1', isDeleting: false, status, ...more },
+});
+const changed = (status: object, stage = 'sync'): JsonEvent => ({ type: 'status.changed', uid: 'u1', status, stage });
+
+interface Patch {
+  readonly status: Readonly<Record<string, unknown>>;
+}
+
+/** An API server that is older than the field `hostIPs`, or has the gate of it off. */
+function olderServer(metadata: object = {}) {
+  const patches: Patch[] = [];
+  let status: Readonly<Record<string, unknown>> = {};
+  let version = 1;
+  const world = runUnder(statusPublisherMachine, REF, {
+    'kube.patch': ({ body }: { body: Patch }) => {
+      patches.push(body);
+      const { hostIPs: _unknown, '$setElementOrder/hostIPs': _order, ...known } = body.status;
+      status = { ...status, ...known };
+      version += 1;
+      return ok({ metadata: { uid: 'u1', resourceVersion: String(version), ...metadata }, status });
+    },
+    'kube.delete': ok(null),
+  });
+  const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
+  return { world, patches, pass, now: () => ({ status, version }) };
+}
+
+describe('an API server that does not keep a field', () => {
+  const own = { phase: 'Running', hostIP: '10.0.0.1', hostIPs: [{ ip: '10.0.0.1' }] };
+
+  test('is told once', () => {
+    const { world, patches, pass } = olderServer();
+    world.tell(seen({}));
+    world.tell(changed(own));
+    pass(60_000);
+    expect(patches).toHaveLength(1);
+    world.tell(changed(own));
+    pass(60_000);
+    expect(patches).toHaveLength(1);
+    expect(world.divergence()).toBeNull();
+  });
+
+  test('is told what changes later, and what somebody wrote over it', () => {
+    const { world, patches, pass, now } = olderServer();
+    world.tell(seen({}));
+    world.tell(changed(own));
+    pass(60_000);
+    world.tell(changed({ ...own, podIP: '10.1.1.1' }));
+    pass(60_000);
+    expect(patches).toHaveLength(2);
+    expect(patches[1]!.status).toMatchObject({ podIP: '10.1.1.1' });
+    world.tell(seen({ ...now().status, hostIP: '10.9.9.9' }, { resourceVersion: '9' }));
+    pass(60_000);
+    expect(patches).toHaveLength(3);
+    expect(patches[2]!.status).toMatchObject({ hostIP: '10.0.0.1' });
+  });
+
+  test('deletes the pod when nothing of it is left', () => {
+    const { world, pass } = olderServer({ deletionTimestamp: '2026-01-01T00:00:00Z' });
+    world.tell(seen({}, { isDeleting: true }));
+    world.tell(changed({ ...own, phase: 'Succeeded' }, 'terminated'));
+    world.tell({ type: 'status.reclaimed', uid: 'u1' });
+    pass(60_000);
+    expect(world.asked().filter((name) => name === 'kube.delete')).toHaveLength(1);
+  });
+});
