@@ -21,7 +21,7 @@ import { clientCertificateInput } from './startup/client-builder.ts';
 import { clientBuilderInput, servingCertificateInput } from './startup/client-input.ts';
 import { command } from './startup/command.ts';
 import { commandFailed, millisecondsOf } from './startup/configuration/index.ts';
-import { containerManagerInput } from './startup/container-manager-policy.ts';
+import { containerManagerInput } from './startup/container-manager/policy.ts';
 import { deriveSettings } from './startup/derive-settings.ts';
 import { logEntries } from './startup/log-entries.ts';
 import { oomWatcherInput } from './startup/oom-watcher-input.ts';

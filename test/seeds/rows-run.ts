@@ -70,7 +70,7 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S066',
     'NodeAllocatableRoot',
-    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['src/machines/startup/container-manager/policy.ts#cgroupRoots'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built(
@@ -82,13 +82,13 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S068',
     'runtime cgroup',
-    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['src/machines/startup/container-manager/policy.ts#cgroupRoots'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built(
     'S069',
     'system cgroups',
-    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['src/machines/startup/container-manager/policy.ts#cgroupRoots'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built('S070', 'cAdvisor', ['kubelet: alive.startup.run.cadvisor', 'cadvisor: readingMachineInfo'], [refusals, boot]),
@@ -107,7 +107,7 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S075',
     'cgroup root defaults to /',
-    ['src/machines/startup/container-manager-policy.ts#cgroupRoots'],
+    ['src/machines/startup/container-manager/policy.ts#cgroupRoots'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built('S076', 'QoS cgroups', 'src/machines/pods/spec/qos.ts#cgroupParent', [TESTS.spec, TESTS.requests]),
@@ -146,19 +146,19 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S086',
     'runtime cgroup name',
-    ['src/machines/startup/container-manager-policy.ts#ContainerManagerInput'],
+    ['src/machines/startup/container-manager/policy.ts#ContainerManagerInput'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built(
     'S087',
     'system cgroup name',
-    ['src/machines/startup/container-manager-policy.ts#ContainerManagerInput', 'cgroup.gather'],
+    ['src/machines/startup/container-manager/policy.ts#ContainerManagerInput', 'cgroup.gather'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built(
     'S088',
     'kubelet cgroup name',
-    ['src/machines/startup/container-manager-policy.ts#ContainerManagerInput', 'cgroup.gather'],
+    ['src/machines/startup/container-manager/policy.ts#ContainerManagerInput', 'cgroup.gather'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   instead('S089', 'container runtime name for cgroups', 'the runtime is always CRI', 'container-runtime'),
@@ -167,8 +167,8 @@ export const RUN_ROWS: readonly Row[] = [
     'S091',
     'CgroupRoot',
     [
-      'src/machines/startup/container-manager-policy.ts#cgroupRoots',
-      'src/machines/startup/container-manager-policy.ts#missingRoot',
+      'src/machines/startup/container-manager/policy.ts#cgroupRoots',
+      'src/machines/startup/container-manager/policy.ts#missingRoot',
     ],
     ['test/machines/startup/refusals.test.ts'],
   ),
@@ -182,7 +182,7 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S094',
     'ProtectKernelDefaults',
-    ['src/machines/startup/container-manager-policy.ts#KERNEL_SETTINGS', 'host.tuneKernel', 'containerManager: tuning'],
+    ['src/machines/startup/container-manager/policy.ts#KERNEL_SETTINGS', 'host.tuneKernel', 'containerManager: tuning'],
     ['test/machines/startup/refusals.test.ts'],
   ),
   built(
@@ -244,7 +244,7 @@ export const RUN_ROWS: readonly Row[] = [
     [
       `${CONFIGURATION}/settings.ts#topologyOptions`,
       'src/machines/pods/allocation/topology-manager.ts#align',
-      'src/machines/startup/container-manager-policy.ts#alignmentRefusal',
+      'src/machines/startup/container-manager/policy.ts#alignmentRefusal',
     ],
     [
       'test/machines/pods/allocation/topology-manager.test.ts',

@@ -24,7 +24,7 @@ import type { NodeLabels } from '../objects/messages.ts';
 import { criOperations, type WatchImagesItem } from '../operations/cri.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import { type Ended, eventRecorded } from '../pods/messages.ts';
-import { namesOf } from '../startup/certificate-policy.ts';
+import { namesOf } from '../startup/certificates/policy.ts';
 import { nodeRef } from './events.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { isUndecided, NOTHING_REPORTED, type NodeFacts, type NodeReports } from './object/facts.ts';

@@ -16,9 +16,9 @@
 import { assign, line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
 import { certificateOperations, currentPair } from '../operations/certificate.ts';
 import { type KubeSettings, kubeOperations } from '../operations/kube.ts';
-import { certificateManagerMachine } from './certificate-manager.ts';
-import { CLIENT_SIGNER, clientPlace, nodeTemplate } from './certificate-policy.ts';
-import type { CertificateManagerInput } from './certificate-setup.ts';
+import { certificateManagerMachine } from './certificates/certificate-manager.ts';
+import { CLIENT_SIGNER, clientPlace, nodeTemplate } from './certificates/policy.ts';
+import type { CertificateManagerInput } from './certificates/setup.ts';
 import type { Answer } from './types.ts';
 
 export interface ClientBuilderInput {

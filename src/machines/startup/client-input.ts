@@ -1,6 +1,6 @@
 /** From flags and configuration to what the client builder and the certificate managers are told. */
-import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificate-policy.ts';
-import type { CertificateManagerInput } from './certificate-setup.ts';
+import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/policy.ts';
+import type { CertificateManagerInput } from './certificates/setup.ts';
 import type { ClientBuilderInput } from './client-builder.ts';
 import { millisecondsOf } from './configuration/duration.ts';
 import type { KubeletContext } from './types.ts';

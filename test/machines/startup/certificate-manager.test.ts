@@ -2,14 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../src/kernel/json.ts';
 import type { KubeObject } from '../../../src/machines/operations/kube.ts';
-import { certificateManagerMachine } from '../../../src/machines/startup/certificate-manager.ts';
+import { certificateManagerMachine } from '../../../src/machines/startup/certificates/certificate-manager.ts';
 import {
   missingIn,
   namesOf,
   nodeTemplate,
   rotationDeadline,
   verdictOf,
-} from '../../../src/machines/startup/certificate-policy.ts';
+} from '../../../src/machines/startup/certificates/policy.ts';
 import { clientCertificateInput } from '../../../src/machines/startup/client-builder.ts';
 import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
 

@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { authMachine, buildAuth } from '../../../src/machines/startup/auth.ts';
 import { cadvisorMachine } from '../../../src/machines/startup/cadvisor.ts';
-import { containerManagerMachine } from '../../../src/machines/startup/container-manager.ts';
-import { type ContainerManagerInput, cgroupRoots } from '../../../src/machines/startup/container-manager-policy.ts';
+import { containerManagerMachine } from '../../../src/machines/startup/container-manager/container-manager.ts';
+import { type ContainerManagerInput, cgroupRoots } from '../../../src/machines/startup/container-manager/policy.ts';
 import { parseNodeIPs } from '../../../src/machines/startup/node-ip.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 

@@ -15,7 +15,7 @@ import {
 import { forbiddenSysctl } from '../../../../src/machines/pods/allocation/sysctls.ts';
 import { container, pod } from '../support.ts';
 
-const GOLDEN = join(import.meta.dirname, '../../golden/pods/cases');
+const GOLDEN = join(import.meta.dirname, '../../../golden/pods/cases');
 
 /** The node of the recordings. */
 const NODE: NodeView = {

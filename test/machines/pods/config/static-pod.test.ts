@@ -58,7 +58,7 @@ test('a minimal manifest gets the identity of a static pod and the defaults of t
   });
 });
 
-const CASES = new URL('../../golden/pods/cases/', import.meta.url);
+const CASES = new URL('../../../golden/pods/cases/', import.meta.url);
 
 test('the spec of a recorded static pod is the one the real kubelet sent for its mirror', () => {
   const read = (file: string) => readFileSync(new URL(`static-pod/${file}`, CASES), 'utf8');

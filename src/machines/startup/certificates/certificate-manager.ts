@@ -17,9 +17,10 @@
  *      restart.
  * Upstream: client-go util/certificate/certificate_manager.go, pkg/kubelet/certificate.
  */
-import { assign, line, now, sendParent } from '../../kernel/xstate.ts';
-import type { CertificateFacts } from '../operations/certificate.ts';
-import { type CertificatePurpose, csrObject, verdictOf } from './certificate-policy.ts';
+import { assign, line, now, sendParent } from '../../../kernel/xstate.ts';
+import type { CertificateFacts } from '../../operations/certificate.ts';
+import type { Answer } from '../types.ts';
+import { type CertificatePurpose, csrObject, verdictOf } from './policy.ts';
 import {
   type CertificateReport,
   csrOf,
@@ -40,8 +41,7 @@ import {
   takeNames,
   takeRequest,
   takeVerdict,
-} from './certificate-setup.ts';
-import type { Answer } from './types.ts';
+} from './setup.ts';
 
 /** Looks at the request, then watches it from there. */
 const awaitingSignature = managerSetup.createStateConfig({

@@ -2,10 +2,10 @@
  * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of
  * the chart of `container-manager.ts`.
  */
-import { assign, line } from '../../kernel/xstate.ts';
-import { nodeAllocatablePath, podParents } from '../node/cgroups/names.ts';
-import { nodeAllocatableGroup, qosGroups } from '../node/cgroups/node-groups.ts';
-import { daemonGroup, orphansOf, setUpSteps } from './container-manager-policy.ts';
+import { assign, line } from '../../../kernel/xstate.ts';
+import { nodeAllocatablePath, podParents } from '../../node/cgroups/names.ts';
+import { nodeAllocatableGroup, qosGroups } from '../../node/cgroups/node-groups.ts';
+import { daemonGroup, orphansOf, setUpSteps } from './policy.ts';
 import {
   draftFile,
   messageOf,
@@ -15,7 +15,7 @@ import {
   containerManagerSetup as s,
   stepDone,
   stepFailed,
-} from './container-manager-setup.ts';
+} from './setup.ts';
 
 /** Upstream's period of putting the groups right. */
 const HOLD_PERIOD_MS = 60_000;

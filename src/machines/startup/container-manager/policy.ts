@@ -1,24 +1,24 @@
 /** What the container manager is told, and the pure rules by which it accepts a machine and names its groups. */
-import { type NodeFacts, type NodeResources, nodeResources } from '../node/allocatable.ts';
-import { configuredPath, nodeAllocatablePath } from '../node/cgroups/names.ts';
+import { type NodeFacts, type NodeResources, nodeResources } from '../../node/allocatable.ts';
+import { configuredPath, nodeAllocatablePath } from '../../node/cgroups/names.ts';
 import {
   type NodeGroupSettings,
   nodeAllocatableGroup,
   qosGroupsAtStart,
   reservedGroups,
-} from '../node/cgroups/node-groups.ts';
-import type { CgroupWish } from '../operations/cgroup.ts';
-import type { MachineInfo } from '../operations/host.ts';
-import { numaNodesOf } from '../pods/allocation/memory-state.ts';
-import type { ResourceManagers } from '../pods/allocation/resource-assignment.ts';
-import { unbuiltCpuOptions } from './configuration/cpu-manager-options.ts';
-import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
-import type { Parsed } from './configuration/go-text.ts';
-import { parseQosReserved } from './configuration/reserved-resources.ts';
-import { memoryManagerError } from './configuration/resource-managers.ts';
-import { resourceManagers } from './derive-admission.ts';
-import { hugePageName } from './derive-settings.ts';
-import type { KubeletContext } from './types.ts';
+} from '../../node/cgroups/node-groups.ts';
+import type { CgroupWish } from '../../operations/cgroup.ts';
+import type { MachineInfo } from '../../operations/host.ts';
+import { numaNodesOf } from '../../pods/allocation/memory-state.ts';
+import type { ResourceManagers } from '../../pods/allocation/resource-assignment.ts';
+import { unbuiltCpuOptions } from '../configuration/cpu-manager-options.ts';
+import { decideFeatures, isEnabled } from '../configuration/feature-gates.ts';
+import type { Parsed } from '../configuration/go-text.ts';
+import { parseQosReserved } from '../configuration/reserved-resources.ts';
+import { memoryManagerError } from '../configuration/resource-managers.ts';
+import { resourceManagers } from '../derive-admission.ts';
+import { hugePageName } from '../derive-settings.ts';
+import type { KubeletContext } from '../types.ts';
 
 export interface ContainerManagerInput extends NodeGroupSettings {
   readonly nodeName: string;

@@ -1,7 +1,7 @@
 /** What a node asks the cluster's signers for, when it asks again, and what their answers mean. Pure. */
-import type { Json } from '../../kernel/json.ts';
-import type { CertificateFacts, CertificatePlace, CertificateTemplate } from '../operations/certificate.ts';
-import type { KubeObject, KubeTarget } from '../operations/kube.ts';
+import type { Json } from '../../../kernel/json.ts';
+import type { CertificateFacts, CertificatePlace, CertificateTemplate } from '../../operations/certificate.ts';
+import type { KubeObject, KubeTarget } from '../../operations/kube.ts';
 
 export const CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 export const SERVING_SIGNER = 'kubernetes.io/kubelet-serving';

@@ -2,21 +2,21 @@
  * The vocabulary of the container manager: its events, its operations, its actions. The chart is in
  * `container-manager.ts`.
  */
-import { line, pick, setup, to } from '../../kernel/xstate.ts';
-import type { NodeResources } from '../node/allocatable.ts';
-import { nodeAllocatableGroup, type QOSDemand } from '../node/cgroups/node-groups.ts';
-import { nodeRef } from '../node/events.ts';
+import { line, pick, setup, to } from '../../../kernel/xstate.ts';
+import type { NodeResources } from '../../node/allocatable.ts';
+import { nodeAllocatableGroup, type QOSDemand } from '../../node/cgroups/node-groups.ts';
+import { nodeRef } from '../../node/events.ts';
 import {
   type ResourcesHeld,
   type StateFile,
   stateFilePaths,
   stateFiles,
   stateFilesProblem,
-} from '../node/state-files/held.ts';
-import { type CgroupsHeld, cgroupOperations } from '../operations/cgroup.ts';
-import { type CgroupInfo, hostOperations } from '../operations/host.ts';
-import type { Ended } from '../pods/messages.ts';
-import { type ContainerManagerInput, printedGroup, resourcesOf, type SetUpStep } from './container-manager-policy.ts';
+} from '../../node/state-files/held.ts';
+import { type CgroupsHeld, cgroupOperations } from '../../operations/cgroup.ts';
+import { type CgroupInfo, hostOperations } from '../../operations/host.ts';
+import type { Ended } from '../../pods/messages.ts';
+import { type ContainerManagerInput, printedGroup, resourcesOf, type SetUpStep } from './policy.ts';
 
 export interface ContainerManagerContext extends ContainerManagerInput {
   readonly cgroups: CgroupInfo | null;

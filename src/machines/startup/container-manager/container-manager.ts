@@ -17,12 +17,12 @@
  * of another policy or machine end starting before a pod runs; after that they follow what is held.
  * Seeds: S066 to S069, S075 to S102, S238. Upstream: pkg/kubelet/cm/container_manager_linux.go.
  */
-import { assign, line, sendParent, sendTo, to } from '../../kernel/xstate.ts';
-import { NO_DEMAND } from '../node/cgroups/node-groups.ts';
-import { stateFilePaths } from '../node/state-files/held.ts';
-import { aggregate } from './configuration/go-text.ts';
-import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './container-manager-groups.ts';
-import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './container-manager-policy.ts';
+import { assign, line, sendParent, sendTo, to } from '../../../kernel/xstate.ts';
+import { NO_DEMAND } from '../../node/cgroups/node-groups.ts';
+import { stateFilePaths } from '../../node/state-files/held.ts';
+import { aggregate } from '../configuration/go-text.ts';
+import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './groups.ts';
+import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './policy.ts';
 import {
   judgeFiles,
   judgeResources,
@@ -31,7 +31,7 @@ import {
   refuse,
   containerManagerSetup as s,
   sayHeld,
-} from './container-manager-setup.ts';
+} from './setup.ts';
 
 const FAILED_TO_START = 'Failed to start ContainerManager';
 

@@ -2,15 +2,16 @@
  * The vocabulary of the certificate manager: what it knows, its operations, what it says and keeps at each step. The
  * chart is in `certificate-manager.ts`.
  */
-import { line, now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
+import { line, now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
 import {
   type CertificateFacts,
   type CertificatePlace,
   type CertificateTemplate,
   certificateOperations,
-} from '../operations/certificate.ts';
-import { type KubeObject, type KubeTarget, kubeOperations } from '../operations/kube.ts';
-import type { Ended } from '../pods/messages.ts';
+} from '../../operations/certificate.ts';
+import { type KubeObject, type KubeTarget, kubeOperations } from '../../operations/kube.ts';
+import type { Ended } from '../../pods/messages.ts';
+import type { Answer } from '../types.ts';
 import {
   type CertificateNames,
   type CertificatePurpose,
@@ -19,8 +20,7 @@ import {
   nodeTemplate,
   rotationDeadline,
   verdictOf,
-} from './certificate-policy.ts';
-import type { Answer } from './types.ts';
+} from './policy.ts';
 
 export interface CertificateManagerInput {
   readonly purpose: CertificatePurpose;
