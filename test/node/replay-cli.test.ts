@@ -97,7 +97,7 @@ test('a recording of a format to come ends with 4', () => {
 
 describe('changed code', () => {
   test('ends with 1 and shows the first decision that differs', () => {
-    const copy = changedCopy('src/machines/pods/pod-policy.ts', 'MIN_GRACE_SECONDS = 1;', 'MIN_GRACE_SECONDS = 3;');
+    const copy = changedCopy('src/machines/pods/pod/pod-policy.ts', 'MIN_GRACE_SECONDS = 1;', 'MIN_GRACE_SECONDS = 3;');
     const { code, stdout } = replayWith(copy);
     expect(stdout).toContain('divergence');
     expect(stdout).toMatch(/first difference at record \d+ of turn \d+/);
@@ -110,7 +110,7 @@ describe('changed code', () => {
   });
 
   test('ends with 1 and names the machine whose definition changed', () => {
-    const copy = changedCopy('src/machines/pods/pod.ts', "id: 'runSandbox'", "id: 'makeSandbox'");
+    const copy = changedCopy('src/machines/pods/pod/pod.ts', "id: 'runSandbox'", "id: 'makeSandbox'");
     const { code, stdout } = replayWith(copy);
     expect(stdout).toMatch(/machines whose definition changed since the log:.*\bpod\b/);
     expect(code).toBe(1);

@@ -73,7 +73,7 @@ export const TESTS = {
   watchPods: 'test/actors/cri/watch-pods.test.ts',
   subsystems: 'test/machines/pods/subsystems.test.ts',
   observation: 'test/machines/pods/observation.test.ts',
-  pod: 'test/machines/pods/pod.test.ts',
+  pod: 'test/machines/pods/pod/pod.test.ts',
   faults: 'test/machines/pods/faults.test.ts',
   staticPod: 'test/machines/pods/config/static-pod.test.ts',
   spec: 'test/machines/pods/spec/spec.test.ts',

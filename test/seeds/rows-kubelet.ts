@@ -201,20 +201,25 @@ export const KUBELET_ROWS: readonly Row[] = [
     'S172',
     'container log manager',
     ['containerLog: kept', 'cri.reopenContainerLog'],
-    ['test/machines/pods/container-log.test.ts', 'test/actors/host/pods/container-logs.test.ts'],
+    ['test/machines/pods/container/container-log.test.ts', 'test/actors/host/pods/container-logs.test.ts'],
   ),
-  built('S173', 'last failure of a container', 'src/machines/pods/container-setup.ts#failed', [
+  built('S173', 'last failure of a container', 'src/machines/pods/container/container-setup.ts#failed', [
     TESTS.pod,
     TESTS.reasons,
   ]),
-  built('S174', 'work queue', 'src/machines/pods/container-policy.ts#retryDelay', `${TESTS.pod}::starts again at once`),
+  built(
+    'S174',
+    'work queue',
+    'src/machines/pods/container/container-policy.ts#retryDelay',
+    `${TESTS.pod}::starts again at once`,
+  ),
   built(
     'S175',
     'pod workers',
-    [`${CREATE}.parts`, 'src/machines/pods/pod.ts#podMachine', 'src/machines/pods/pod-end.ts#terminating'],
+    [`${CREATE}.parts`, 'src/machines/pods/pod/pod.ts#podMachine', 'src/machines/pods/pod/pod-end.ts#terminating'],
     [TESTS.pod, TESTS.faults],
   ),
-  built('S176', 'generic runtime manager', 'src/machines/pods/container.ts#containerMachine', [
+  built('S176', 'generic runtime manager', 'src/machines/pods/container/container.ts#containerMachine', [
     TESTS.pod,
     TESTS.requests,
   ]),
@@ -278,7 +283,12 @@ export const KUBELET_ROWS: readonly Row[] = [
     ['src/machines/pods/allocation/sysctls.ts#forbiddenSysctl'],
     ['test/machines/pods/allocation/admission.test.ts'],
   ),
-  built('S197', 'active deadline', 'src/machines/pods/pod-policy.ts#deadlineOf', `${TESTS.pod}::a pod with a deadline`),
+  built(
+    'S197',
+    'active deadline',
+    'src/machines/pods/pod/pod-policy.ts#deadlineOf',
+    `${TESTS.pod}::a pod with a deadline`,
+  ),
   built(
     'S198',
     'resource allocation admission',

@@ -128,7 +128,12 @@ export const LOOP_ROWS: readonly Row[] = [
     [boot, kubelet],
   ),
   built('S239', 'eviction manager starts', ['eviction: watch'], ['test/machines/node/eviction/eviction.test.ts']),
-  built('S240', 'container log manager starts', ['containerLog: kept'], ['test/machines/pods/container-log.test.ts']),
+  built(
+    'S240',
+    'container log manager starts',
+    ['containerLog: kept'],
+    ['test/machines/pods/container/container-log.test.ts'],
+  ),
   built(
     'S241',
     'plugin manager starts',

@@ -206,11 +206,11 @@ export const RUN_ROWS: readonly Row[] = [
     [
       `${CONFIGURATION}/resource-managers.ts#cpuManagerError`,
       'src/machines/pods/allocation/cpu-manager.ts#allocateCpus',
-      'src/machines/pods/pod-cpus.ts#pinning',
+      'src/machines/pods/pod/pod-cpus.ts#pinning',
     ],
     [
       'test/machines/pods/allocation/cpu-manager.test.ts',
-      'test/machines/pods/pod-cpus.test.ts',
+      'test/machines/pods/pod/pod-cpus.test.ts',
       'test/node/cpu-manager.test.ts',
     ],
   ),
@@ -224,7 +224,7 @@ export const RUN_ROWS: readonly Row[] = [
     ],
     [
       'test/machines/pods/allocation/memory-manager.test.ts',
-      'test/machines/pods/pod-cpus.test.ts',
+      'test/machines/pods/pod/pod-cpus.test.ts',
       'test/machines/node/state-files/state-files.test.ts',
     ],
   ),

@@ -13,7 +13,7 @@ import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import type { MachineInfo } from '../../machines/operations/host.ts';
 import { allocatableCpus, type ExclusiveCpus } from '../../machines/pods/allocation/cpu-manager.ts';
-import type { PodContext } from '../../machines/pods/pod-policy.ts';
+import type { PodContext } from '../../machines/pods/pod/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/types.ts';
 import type { ClaimPlaces } from '../stats/claim-stats.ts';

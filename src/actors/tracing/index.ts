@@ -6,7 +6,7 @@
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
-import type { PodContext } from '../../machines/pods/pod-policy.ts';
+import type { PodContext } from '../../machines/pods/pod/pod-policy.ts';
 import type { KubeletContext } from '../../machines/startup/types.ts';
 import type { Spans, TracedPod } from './spans.ts';
 

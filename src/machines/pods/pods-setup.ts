@@ -21,7 +21,7 @@ import type {
   RuntimeMessage,
   StatusWanted,
 } from './messages.ts';
-import { podMachine } from './pod.ts';
+import { podMachine } from './pod/pod.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 
 export interface PodsInput {

@@ -22,7 +22,7 @@ import type { ObjectsReleased } from '../objects/messages.ts';
 import type { AllocationReport } from './allocation/messages.ts';
 import type { MirrorMessage } from './api-messages.ts';
 import type { Ended, GarbageWanted, ImageReport, PodKill, PodRef } from './messages.ts';
-import type { PodInput } from './pod-policy.ts';
+import type { PodInput } from './pod/pod-policy.ts';
 import { forwardObject, takeObjects, tellObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
 import {
   type Args,

@@ -1,0 +1,250 @@
+/**
+ * What the machine of a container knows and the pure rules by which it decides. See `container.ts`.
+ */
+import type { OutputOf } from '../../../kernel/xstate.ts';
+import type { Operations } from '../../operations/index.ts';
+import {
+  containerFieldPath,
+  hookMessages,
+  killMessages,
+  UNKNOWN_EXIT_CODE,
+  waitingMessages,
+  waitingReasons,
+} from '../../reasons.ts';
+import type {
+  ContainerFacts,
+  ContainerKind,
+  ContainerMemory,
+  ContainerView,
+  ContainerWanted,
+  ContainerWish,
+  ImageFacts,
+  ObjectReference,
+} from '../messages.ts';
+import { goDuration, nextBackoff, shouldRestart } from '../status/index.ts';
+
+export interface ContainerInput {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly podName: string;
+  /** Of its pod, where that is an object of the API server. */
+  readonly resourceVersion?: string;
+  readonly name: string;
+  readonly kind: ContainerKind;
+  readonly wanted: ContainerWanted;
+  /** The newest instance in the runtime; `null` when there is none. */
+  readonly facts: ContainerFacts | null;
+  readonly memory: ContainerMemory | null;
+  readonly maxBackoffMs: number;
+  /** Where its hooks find it; empty while its sandbox has no address. */
+  readonly podIP: string;
+  /** It had its turn before: an init container of a pod that is initialised, a container of a pod that only ends. */
+  readonly dormant: boolean;
+}
+
+export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
+  /** The instance it works on; empty before it has one. */
+  readonly id: string;
+  /** Number of that instance, or of the next one. */
+  readonly restartCount: number;
+  readonly image: ImageFacts | null;
+  /** Why it waits; empty when nothing went wrong. */
+  readonly reason: string;
+  readonly message: string;
+  /** Until when it waits. */
+  readonly untilMs: number;
+  /** Failed tries to make the next instance. */
+  readonly failures: number;
+  /** What lay between the end of the last instance and the start of this one; `null` before the first restart. */
+  readonly backoffMs: number | null;
+  readonly ended: ContainerView['ended'];
+  readonly stop: ContainerStop | null;
+  readonly hookBeganAtMs: number;
+  /** When this agent asked for the start of its instance, or found it; 0 before that. */
+  readonly knownAtMs: number;
+}
+
+export interface ContainerStop {
+  readonly graceSeconds: number;
+  readonly message: string;
+  /**
+   * What follows: nothing, another instance whatever the restart policy, or what would follow had it ended by itself.
+   */
+  readonly after: 'end' | 'restart' | 'exit';
+}
+
+export function initialContext(input: ContainerInput): ContainerContext {
+  const { memory, ...rest } = input;
+  const known = input.facts?.restartCount ?? 0;
+  const isBehind = (memory?.restartCount ?? 0) > known;
+  return {
+    ...rest,
+    ...backOffWords(isBehind ? (memory?.backoffMs ?? 0) : 0, input),
+    id: isBehind ? '' : (input.facts?.id ?? ''),
+    restartCount: Math.max(known, memory?.restartCount ?? 0),
+    image: null,
+    untilMs: memory?.backoffUntilMs ?? 0,
+    failures: 0,
+    backoffMs: memory?.backoffMs ?? null,
+    ended: null,
+    stop: null,
+    hookBeganAtMs: 0,
+    knownAtMs: 0,
+  };
+}
+
+export const isAliveInstance = ({ facts }: Pick<ContainerContext, 'facts'>): boolean =>
+  facts !== null && (facts.state === 'running' || facts.state === 'unknown');
+
+/** An empty hash was not made by a kubelet, or belongs to a container that nobody wants any more. */
+export const isAsWanted = ({ facts, wanted }: Pick<ContainerContext, 'facts' | 'wanted'>): boolean =>
+  facts?.state === 'running' && (wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
+
+/** The newest instance has ended, and it was already decided that there will be a next one. */
+export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
+  facts?.state === 'exited' && restartCount > facts.restartCount;
+
+/** The runtime shows the end of the instance that it worked on. */
+export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>): boolean =>
+  facts?.state === 'exited' && facts.id === id;
+
+/** A later look does not show the instance any more. */
+export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
+
+/** A container that ran for this many longest back-offs has earned a fresh start. */
+const GOOD_RUN_BACKOFFS = 2;
+
+/** An init container or a sidecar, which have a place in an order. */
+export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean => kind === 'init' || kind === 'sidecar';
+
+/** After the end of an instance: whether there will be a next one. */
+export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
+  if (kind === 'ephemeral') return false;
+  if (stop && stop.after !== 'exit') return stop.after === 'restart';
+  const { restartPolicy, restartPolicyRules } = wanted;
+  return shouldRestart({
+    pod: { metadata: { name: podName, namespace, uid }, spec: { containers: [] } },
+    container: { name, restartPolicy, restartPolicyRules },
+    exitCode: facts?.exitCode ?? UNKNOWN_EXIT_CODE,
+  });
+}
+
+/** An instance whose start failed has ended, but it never ran. */
+const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;
+
+/**
+ * When its instance ended. The runtime dates it by the clock of the machine, which somebody may set: an end that lies
+ * ahead, or before its start was asked for, is one of just now.
+ */
+function endedAt({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
+  const finishedAtMs = facts?.finishedAtMs ?? nowMs;
+  return finishedAtMs >= knownAtMs && finishedAtMs <= nowMs ? finishedAtMs : nowMs;
+}
+
+/** How long its instance ran: what the runtime says, and no longer than this agent can know. */
+function ranMs({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
+  if (facts === null || !hasRun(facts)) return 0;
+  const saidMs = facts.finishedAtMs - facts.startedAtMs;
+  return knownAtMs === 0 ? saidMs : Math.min(saidMs, nowMs - Math.min(knownAtMs, facts.startedAtMs));
+}
+
+/** The next instance after one that never began through no fault of its own: at once, and its back-off stays. */
+export const anotherStart = (context: ContainerContext, nowMs: number): Partial<ContainerContext> => ({
+  ...nextInstance(context, nowMs),
+  ...backOffWords(0, context),
+  backoffMs: context.backoffMs,
+  untilMs: nowMs,
+});
+
+/** The next instance: its number, and when it may come. */
+export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
+  const { stop } = context;
+  const quietMs = ranMs(context, nowMs);
+  const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
+  const isOwnEnd = stop === null || stop.after === 'exit';
+  const previousMs = isOwnEnd && !isGoodRun ? context.backoffMs : null;
+  const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs: context.maxBackoffMs });
+  return {
+    untilMs: endedAt(context, nowMs) + backoffMs,
+    backoffMs,
+    knownAtMs: 0,
+    restartCount: context.id === '' ? context.restartCount : context.restartCount + 1,
+    id: '',
+    image: null,
+    stop: null,
+    dormant: false,
+    failures: 0,
+    ...(stop?.message === killMessages.failedPostStartHook
+      ? { reason: waitingReasons.postStartHookError, message: context.message }
+      : backOffWords(backoffMs, context)),
+  };
+}
+
+/** A first restart does not wait, so it is no back-off: the end of the instance before is what shows. */
+const backOffWords = (backoffMs: number, container: ContainerInput | ContainerContext) =>
+  backoffMs === 0
+    ? { reason: '', message: '' }
+    : {
+        reason: waitingReasons.crashLoopBackOff,
+        message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, podOf(container)),
+      };
+
+/** Why the hook of its start failed, from how the call ended; `null`: it cannot be run at all. */
+export function hookMessage(context: ContainerContext, end: HookEnd | null): string {
+  const { name, wanted } = context;
+  const { postStart } = wanted;
+  const pod = podOf(context);
+  if (end === null || postStart === null) return hookMessages.unsupported(name, pod);
+  if (postStart.kind === 'httpGet')
+    return hookMessages.http(postStart.path, name, pod, 'error' in end ? end.error : '');
+  const command = postStart.kind === 'exec' ? postStart.command : [];
+  if ('error' in end) return hookMessages.exec(command, name, pod, end.error, '');
+  const output = end.stdout + end.stderr;
+  return hookMessages.exec(command, name, pod, hookMessages.exited(command, end.exitCode, output), output);
+}
+
+type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
+
+/** `name_namespace(uid)`: how upstream's messages name a pod. */
+export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string =>
+  `${podName}_${namespace}(${uid})`;
+
+export const refOf = (
+  context: Pick<ContainerContext, 'podName' | 'namespace' | 'uid' | 'resourceVersion' | 'kind' | 'name'>,
+): ObjectReference => ({
+  kind: 'Pod',
+  namespace: context.namespace,
+  name: context.podName,
+  uid: context.uid,
+  ...(context.resourceVersion === undefined ? {} : { resourceVersion: context.resourceVersion }),
+  fieldPath: containerFieldPath(context.kind, context.name),
+});
+
+export const viewOf = (context: ContainerContext, phase: ContainerView['phase']): ContainerView => ({
+  phase,
+  reason: phase === 'waiting' ? context.reason : '',
+  message: phase === 'waiting' ? context.message : '',
+  restartCount: context.restartCount,
+  ended: context.ended,
+});
+
+export const wishOf = ({ restartCount, image }: ContainerContext): ContainerWish => ({ restartCount, image });
+
+/** The kubelet waits 10 to 15 s after a failed sync; the first tries may come sooner. */
+const RETRY_BASE_MS = 1_000;
+const RETRY_MAX_MS = 10_000;
+const RETRY_JITTER = 0.5;
+
+export const retryDelay = (failures: number, chance: number): number =>
+  Math.round(Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + RETRY_JITTER * chance));
+
+/** A kill always leaves the container this much time, however short its grace and however long its hook took. */
+const MIN_STOP_SECONDS = 2;
+
+/** How long the runtime waits between the stop signal and the kill. */
+export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
+  Math.max(MIN_STOP_SECONDS, stop?.graceSeconds ?? 0);
+
+/** The grace that a hook leaves. */
+export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
+  Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));

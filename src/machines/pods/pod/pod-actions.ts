@@ -1,0 +1,254 @@
+/** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
+import { line, now, type PlainError, random, to } from '../../../kernel/xstate.ts';
+import type { UserMapping } from '../../operations/users.ts';
+import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../../reasons.ts';
+import { withAllocation } from '../allocation/request.ts';
+import { retryDelay, runsInOrder } from '../container/container-policy.ts';
+import type { ContainerOrder } from '../container/container-setup.ts';
+import { eventRecorded } from '../messages.ts';
+import { permission } from './pod-files.ts';
+import {
+  addressesOf,
+  containerInput,
+  graceLeft,
+  membersOf,
+  mergedKill,
+  nextToStop,
+  type PodContext,
+  podOrName,
+  refOf,
+  wantedOf,
+} from './pod-policy.ts';
+import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
+import { strangerInput, strangersOf } from './pod-strangers.ts';
+import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
+
+// ---- containers -----------------------------------------------------------------------------------------------------
+
+export const adoptContainers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const pod = podOrName(context);
+  const facts = { ...context, initialised: context.initialised || hasBegun(context) };
+  const members = membersOf(pod).filter(({ container }) => context.containers[container.name] === undefined);
+  const records = members.map(({ container, kind }) => [container.name, { kind, view: SPAWNED, wish: null }] as const);
+  const containers = { ...context.containers, ...Object.fromEntries(records) };
+  settle(enqueue, context, { initialised: facts.initialised, containers }, now(args));
+  for (const member of members) {
+    const id = `container-${member.container.name}`;
+    enqueue.spawnChild('container', { id, input: containerInput(facts, member, now(args)) });
+  }
+});
+
+const hasBegun = (context: PodContext): boolean =>
+  sandboxPlan(context) === 'use' &&
+  (context.pod?.spec.containers ?? []).some(({ name }) =>
+    (context.runtime?.containers ?? []).some(({ metadata }) => metadata?.name === name),
+  );
+
+/** What the runtime still runs under this pod's name gets an actor, so that it can be stopped. */
+const adoptStrangers = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
+  const names = strangersOf(context);
+  for (const name of names) {
+    enqueue.spawnChild('container', { id: `container-${name}`, input: strangerInput(context, name) });
+  }
+  const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, wish: null }]);
+  return { containers: { ...context.containers, ...Object.fromEntries(records) } };
+};
+
+export const noteContainer = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'container.changed') return;
+  const record = context.containers[event.name];
+  if (!record || (!event.look && JSON.stringify(record.view) === JSON.stringify(event.view))) return;
+  const wish = event.view.phase === 'waiting' ? null : record.wish;
+  const containers = { ...context.containers, [event.name]: { ...record, view: event.view, wish } };
+  const nowMs = now(args);
+  settle(enqueue, context, event.look ? { containers, actedAtMs: nowMs } : { containers }, nowMs);
+  if (event.look) enqueue.raise({ type: 'look' });
+});
+
+export const noteWish = s.enqueueActions(({ event, context, enqueue }) => {
+  if (event.type !== 'container.wanted') return;
+  const record = context.containers[event.name];
+  if (!record) return;
+  enqueue.assign({ containers: { ...context.containers, [event.name]: { ...record, wish: event.wish } } });
+});
+
+export const beginWriting = s.assign({
+  writing: ({ context }) => turnsOf(context).map(({ container }) => container.name),
+});
+
+/** What came of binding the sub-paths of those whose turn it is. */
+export const noteSubPaths = s.assign({
+  unbound: ({ event }) => (event as unknown as { output: { failed: Record<string, string> } }).output.failed,
+});
+
+export const noteUsers = s.assign({
+  users: ({ event }) => (event as unknown as { output: UserMapping }).output,
+});
+
+/** The files are there: those whose turn it is may be created. */
+export const permit = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
+  const containers = { ...context.containers };
+  const actuated = { ...context.actuated };
+  for (const member of members) {
+    const { name } = member.container;
+    containers[name] = { ...containers[name]!, wish: null };
+    if (context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
+    const answer = permission(context, member);
+    if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
+    else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
+  }
+  const initialised = context.initialised || isRegularTurn(members);
+  enqueue.assign({
+    containers,
+    initialised,
+    writing: [],
+    unbound: {},
+    unprepared: {},
+    actuated: context.actuated === null ? null : actuated,
+  });
+});
+
+/** An actor of a container crashed: it starts again from what the runtime shows. */
+const RESPAWN_BASE_MS = 1_000;
+const RESPAWN_MAX_MS = 60_000;
+
+export const buryContainer = s.enqueueActions(({ event, context, enqueue }) => {
+  if (!event.type.startsWith('xstate.error.actor.container-')) return;
+  const id = event.type.slice('xstate.error.actor.'.length);
+  const name = id.slice('container-'.length);
+  enqueue.stopChild(id);
+  const { [name]: record, ...containers } = context.containers;
+  if (!record) return;
+  const crashes = context.crashes[name] ?? 0;
+  enqueue.assign({ containers, crashes: { ...context.crashes, [name]: crashes + 1 } });
+  const delay = Math.min(RESPAWN_MAX_MS, RESPAWN_BASE_MS * 2 ** crashes);
+  enqueue.raise({ type: 'look' });
+  enqueue.raise({ type: 'container.respawn', name }, { delay, id: `respawn-${name}` });
+});
+
+// ---- configuration, sandbox -----------------------------------------------------------------------------------------
+
+export const configure = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'pod.configured') return;
+  const pod = withAllocation(event.pod, context.allocation);
+  settle(enqueue, context, { pod, asked: event.pod }, now(args));
+  for (const member of membersOf(pod)) {
+    const { name } = member.container;
+    if (!context.containers[name]) continue;
+    const wanted = wantedOf(pod, member);
+    const before = context.pod && membersOf(context.pod).find(({ container }) => container.name === name);
+    if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(wanted)) continue;
+    order(enqueue, name, { type: 'container.configured', wanted });
+  }
+});
+
+export const record = (text: (context: PodContext, error: PlainError) => EventText) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const { error } = event as unknown as { error: PlainError };
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
+  });
+
+export const complain = (text: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const { uid, namespace, name } = context;
+    const { error } = event as unknown as { error: PlainError };
+    enqueue(line('error', [text, { pod: `${namespace}/${name}`, uid, error: error.message }]));
+  });
+
+export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
+  const problem = impossibility(context);
+  if (problem === null) return;
+  const text = podEvents.failedCreatePodSandBox(problem);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+});
+
+/** `reserved for` means that the runtime's books have this name already, from a call whose reply was lost. */
+export const failed = s.assign((args) => {
+  const { context, event } = args;
+  const message = (event as unknown as { error?: PlainError }).error?.message ?? '';
+  return {
+    failures: context.failures + 1,
+    untilMs: now(args) + retryDelay(context.failures, random(args)),
+    attempt: message.includes('is reserved for') ? nextAttempt(context) + 1 : context.attempt,
+    writing: [],
+  };
+});
+
+/** The sandbox died: everything in it ends, and what ran in order before runs in order again. */
+export const beginReplacing = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? 30;
+  const containers = Object.fromEntries(
+    Object.entries(context.containers).map(([name, each]) => {
+      const runsAgain = each.view.phase === 'ended' && runsInOrder(each);
+      return [name, runsAgain ? { ...each, view: SPAWNED } : each];
+    }),
+  );
+  settle(enqueue, context, { containers, initialised: false, attempt: nextAttempt(context) }, now(args));
+  for (const name of Object.keys(containers)) {
+    const message = killMessages.stopping(name);
+    order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
+  }
+});
+
+// ---- ending ---------------------------------------------------------------------------------------------------------
+
+/** A pod that ended by itself, or that is being deleted, is killed by nobody but itself. */
+const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
+
+export const noteKill = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF, now(args));
+  const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
+  settle(enqueue, context, { kill }, now(args));
+  if (!isNew) return;
+  for (const [name, { view }] of Object.entries(context.containers)) {
+    if (view.phase === 'stopping') order(enqueue, name, stopOrder(name, kill.graceSeconds));
+  }
+});
+
+/** The pod has been active for too long: it fails, whatever its containers do. */
+export const killOverdue = s.raise({
+  type: 'pod.kill',
+  graceSeconds: null,
+  remove: false,
+  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, said: 'always' },
+});
+
+const stopOrder = (name: string, graceSeconds: number): ContainerOrder => ({
+  type: 'container.stop',
+  graceSeconds,
+  message: killMessages.stopping(name),
+  after: 'end',
+});
+
+/** Level-triggered: whoever should stop and does not yet stop is told to. */
+export const stopContainers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));
+  const adopted = adoptStrangers(enqueue, context);
+  const next = { ...context, ...adopted };
+  enqueue.assign(adopted);
+  const strangers = strangersOf(context);
+  for (const name of [...nextToStop(next), ...strangers]) {
+    const phase = next.containers[name]?.view.phase;
+    if (strangers.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
+      order(enqueue, name, stopOrder(name, graceSeconds));
+    }
+  }
+});
+
+export const queueSandboxes = s.assign({
+  queue: ({ context }) => (context.runtime?.sandboxes ?? []).map(({ id }) => id),
+});
+
+export const queueContainers = s.assign({
+  queue: ({ context }) => (context.runtime?.containers ?? []).map(({ id }) => id),
+});
+
+export const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });

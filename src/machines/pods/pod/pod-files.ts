@@ -1,0 +1,190 @@
+/**
+ * The files and requests of a pod's machine: what the host and the runtime are asked for. Pure. See `pod.ts`.
+ */
+import type { SecretHandle } from '../../../kernel/xstate.ts';
+import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../../api/cri.ts';
+import type { Pod } from '../../api/pod.ts';
+import { servicesKey } from '../../objects/keys.ts';
+import type { SubPath } from '../../operations/volume.ts';
+import { waitingReasons } from '../../reasons.ts';
+import { cpusOf } from '../allocation/cpu-manager.ts';
+import { factsOf } from '../runtime-facts.ts';
+import {
+  type ContainerConfigInput,
+  containerConfig,
+  containerFiles,
+  type MountedVolume,
+  type MountedVolumes,
+  podDirectory,
+  podFiles,
+  podLogDirectories,
+  podLogDirectory,
+  sandboxConfig,
+  subPaths,
+  terminationLogFile,
+} from '../spec/index.ts';
+import { environmentReferences, handlesIn } from '../volumes/objects.ts';
+import { runtimeHandler, unavailable } from './pod-objects.ts';
+import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
+
+export function foldersOf(context: PodContext) {
+  const { node } = context;
+  return { root: node.rootDir, ...podFiles(podOrName(context), node, []) };
+}
+
+export function logFoldersOf(context: PodContext) {
+  const pod = podOrName(context);
+  const [parent] = podLogDirectories(pod, context.node);
+  const own = membersOf(pod).map(({ container }) => ({
+    path: `${parent!.path}/${container.name}`,
+    mode: parent!.mode,
+  }));
+  return { root: context.node.podLogsDir, directories: [parent!, ...own], files: [] };
+}
+
+export function turnFiles(context: PodContext) {
+  const pod = podOrName(context);
+  const shared = podFiles(pod, context.node, addressesOf(context));
+  const own = membersOf(pod)
+    .filter(({ container }) => context.writing.includes(container.name))
+    .map(({ container }) =>
+      containerFiles(pod, container, context.containers[container.name]!.wish?.restartCount ?? 0, context.node),
+    );
+  return {
+    root: context.node.rootDir,
+    directories: [shared, ...own].flatMap(({ directories }) => directories),
+    files: [shared, ...own].flatMap(({ files }) => files),
+  };
+}
+
+export const podPaths = (context: PodContext) => ({
+  root: context.node.rootDir,
+  paths: [podDirectory(podOrName(context), context.node)],
+});
+
+export const logPaths = (context: PodContext) => ({
+  root: context.node.podLogsDir,
+  paths: [podLogDirectory(podOrName(context), context.node)],
+});
+
+/** Ids of a pod, as upstream counts them unless the configuration says otherwise. */
+const IDS_PER_POD = 65_536;
+
+export const usersPlace = ({ uid, node }: PodContext) => ({
+  root: node.rootDir,
+  uid,
+  idsPerPod: node.idsPerPod ?? IDS_PER_POD,
+  maxPods: node.maxPods,
+});
+
+export const linksOf = (context: PodContext) => ({
+  links: context.node.containerLogsDir,
+  folder: podLogDirectory(podOrName(context), context.node),
+  dangling: false,
+});
+
+function configInput(context: PodContext, { container, kind }: Member): ContainerConfigInput {
+  const pod = podOrName(context);
+  const target = targetOf(pod, container.name);
+  const targetId = target === '' ? undefined : factsOf(context.runtime, target)?.id;
+  const wish = context.containers[container.name]?.wish;
+  const restartCount = wish?.restartCount ?? 0;
+  const image = wish?.image ?? null;
+  return {
+    pod,
+    container,
+    kind,
+    restartCount,
+    imageRef: image?.ref ?? container.image ?? '',
+    image: image && {
+      id: image.ref,
+      repo_tags: [],
+      repo_digests: [],
+      size: '0',
+      pinned: false,
+      username: image.username,
+      ...(image.uid === null ? {} : { uid: { value: image.uid } }),
+    },
+    podIPs: addressesOf(context),
+    node: context.node,
+    terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
+    volumes: withImages(context, container.name),
+    references: environmentReferences(context.objects, unavailable(context)),
+    serviceVariables: serviceVariables(context),
+    ...(targetId === undefined ? {} : { targetId }),
+    users: context.users,
+    handler: runtimeHandler(context) ?? '',
+    cpus: cpusOf(context.cpus, container.name),
+    memoryNodes: context.memoryNodes[container.name] ?? '',
+    devices: context.devices[container.name]?.setup ?? null,
+  };
+}
+
+/** The images of volumes as the runtime knows them. */
+function withImages({ volumes, images }: PodContext, container: string): MountedVolumes {
+  const known = images[container];
+  if (volumes === null || known === undefined) return volumes ?? {};
+  const entries = Object.entries(volumes).map(([name, volume]): [string, MountedVolume] => {
+    const ref = known[name]?.ref;
+    return [name, volume.image && ref !== undefined ? { ...volume, image: { ...volume.image, ref } } : volume];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** The container whose processes an ephemeral one sees; empty for all others. */
+const targetOf = ({ spec }: Pod, name: string): string =>
+  (spec.ephemeralContainers ?? []).find((each) => each.name === name)?.targetContainerName ?? '';
+
+/** What the services that it may see make of its environment; nothing on a node that runs alone. */
+function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue[] {
+  if (pod === null || node.apiServer === undefined) return [];
+  return Object.entries(objects[servicesKey(pod)]?.data ?? {}).flatMap(([key, content]) =>
+    'text' in content && typeof content.text === 'string' ? [{ key, value: content.text }] : [],
+  );
+}
+
+/** The sub-paths of those whose turn it is. Where the container's configuration is wrong there are none. */
+export const subPathsOf = (context: PodContext): readonly SubPath[] =>
+  membersOf(podOrName(context))
+    .filter(({ container }) => context.writing.includes(container.name))
+    .flatMap((member) => subPaths(configInput(context, member)))
+    .filter((each) => !tellsSecret(context, each));
+
+/** A sub-path becomes the name of a folder: no place for a Secret. */
+const tellsSecret = ({ objects }: PodContext, { subPath }: SubPath): boolean => handlesIn(subPath, objects).length > 0;
+
+export interface Permission {
+  readonly podSandboxId: string;
+  readonly config: ContainerConfig;
+  readonly sandboxConfig: PodSandboxConfig;
+  readonly secrets: readonly SecretHandle[];
+}
+
+type Refusal = { readonly error: { readonly reason: string; readonly message: string } };
+
+const refusal = (message: string): Refusal => ({
+  error: { reason: waitingReasons.createContainerConfigError, message },
+});
+
+/** What a container is created from, or why it cannot be. */
+export function permission(context: PodContext, member: Member): Permission | Refusal {
+  const { name } = member.container;
+  for (const failed of [context.unprepared, context.unbound]) {
+    if (Object.hasOwn(failed, name)) return refusal(failed[name] ?? '');
+  }
+  const target = targetOf(podOrName(context), name);
+  if (target !== '' && factsOf(context.runtime, target) === null) {
+    return refusal(`unable to find target container ${target}`);
+  }
+  const result = containerConfig(configInput(context, member));
+  if ('error' in result) return result;
+  const secretive = subPaths(configInput(context, member)).find((each) => tellsSecret(context, each));
+  if (secretive) return refusal(`subPathExpr of volume "${secretive.volume}" must not hold a value of a Secret`);
+  const sandbox = context.runtime?.sandboxes[0];
+  return {
+    podSandboxId: sandbox?.id ?? '',
+    config: result.config,
+    sandboxConfig: sandboxConfig(podOrName(context), sandbox?.metadata?.attempt ?? 0, context.node, context.users),
+    secrets: handlesIn(JSON.stringify(result.config), context.objects),
+  };
+}

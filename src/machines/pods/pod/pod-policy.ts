@@ -1,0 +1,364 @@
+/**
+ * What the machine of a pod knows and the pure rules by which it decides. See `pod.ts`.
+ */
+
+import type { Container, LifecycleHandler, Pod, PodStatus, RestartPolicy } from '../../api/pod.ts';
+import type { NodeSettings } from '../../node-settings.ts';
+import type { PodRuntimeStatus } from '../../operations/cri.ts';
+import type { UserMapping } from '../../operations/users.ts';
+import type { ResizeRefusal } from '../allocation/admit.ts';
+import type { PodCpus } from '../allocation/cpu-manager.ts';
+import type { DeviceHealth } from '../allocation/device-state.ts';
+import type { Rejection } from '../allocation/predicates.ts';
+import type { Allocation } from '../allocation/request.ts';
+import type { ContainerDevices } from '../allocation/resource-grants.ts';
+import type { ContainerInput } from '../container/container-policy.ts';
+import type {
+  ContainerFacts,
+  ContainerKind,
+  ContainerMemory,
+  ContainerView,
+  ContainerWanted,
+  ContainerWish,
+  Hook,
+  ImageFacts,
+  ObjectReference,
+  PodKill,
+  PodRef,
+  ProbedInstance,
+  PullMemory,
+} from '../messages.ts';
+import { httpRequest, type ProbedState } from '../prober/prober-policy.ts';
+import { factsOf, isAlive, milliseconds } from '../runtime-facts.ts';
+import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../spec/index.ts';
+import { type PodStage, podIPs } from '../status/index.ts';
+import type { ConfigObjects } from '../volumes/objects.ts';
+
+export interface PodInput extends PodRef {
+  readonly node: NodeSettings;
+  /** `null`: only the runtime knows it. */
+  readonly pod: Pod | null;
+  /** What is known of it in the runtime; `null`: nothing was heard yet. */
+  readonly runtime: PodRuntimeStatus | null;
+  /** It crashed before: nobody else will tell what the runtime has. */
+  readonly mustLook: boolean;
+  /** Another pod of the same name has to be gone first. */
+  readonly held: boolean;
+  /** What is remembered of its containers, by name. */
+  readonly memory: Readonly<Record<string, ContainerMemory>>;
+  /** What is remembered of failed pulls, by image. */
+  readonly pulls: Readonly<Record<string, PullMemory>>;
+  /** What its running instances have, when that is not yet what they were given. */
+  readonly actuated: Allocation | null;
+  /** What is remembered of their probes, by name. */
+  readonly probed: Readonly<Record<string, ProbedInstance>>;
+  /** The ConfigMaps and Secrets that it names and that exist. */
+  readonly objects: ConfigObjects;
+}
+
+export interface ContainerRecord {
+  readonly kind: ContainerKind;
+  readonly view: ContainerView;
+  /** It waits for its turn to be created. */
+  readonly wish: ContainerWish | null;
+}
+
+export interface Resize {
+  readonly target: Allocation;
+  /** Containers that are still to be told. */
+  readonly queue: readonly string[];
+  /** Containers that begin anew. */
+  readonly anew: readonly string[];
+  /** Why the last try failed; empty when none did. */
+  readonly error: string;
+}
+
+/** An instance and its CPUs. */
+export interface CpuPin {
+  readonly id: string;
+  readonly cpus: string;
+}
+
+export interface PodContext extends PodInput {
+  /** The pod as its source has it; `pod` has the resources that it was given. */
+  readonly asked: Pod | null;
+  /** `null`: the node has not taken it yet. */
+  readonly allocation: Allocation | null;
+  /** CPUs of its containers; `null`: the node does not keep CPUs apart. */
+  readonly cpus: PodCpus | null;
+  /** By container, the NUMA nodes that its memory comes from: `0,1`. */
+  readonly memoryNodes: Readonly<Record<string, string>>;
+  /** By container, its devices. */
+  readonly devices: Readonly<Record<string, ContainerDevices>>;
+  /** How they are, by container. */
+  readonly deviceHealth: DeviceHealth;
+  /** Containers that cannot begin with their devices: why. */
+  readonly unprepared: Readonly<Record<string, string>>;
+  /** By instance, the CPUs that the runtime was told last. */
+  readonly pinned: Readonly<Record<string, string>>;
+  /** What the runtime is told now. */
+  readonly pin: CpuPin | null;
+  /** Why the node does not take it. */
+  readonly rejection: Rejection | null;
+  /** Why it does not have the resources that it asks for now. */
+  readonly refusal: ResizeRefusal | null;
+  /** A change of resources that is under way. */
+  readonly resize: Resize | null;
+  /** Its cgroup was made, or made anew, by this agent. */
+  readonly hasGroup: boolean;
+  readonly containers: Readonly<Record<string, ContainerRecord>>;
+  /** What containers with image volumes have of their images so far: by container and volume, '' for its own. */
+  readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
+  /** When the last of its own calls ended: what was observed before does not count any more. */
+  readonly actedAtMs: number;
+  /** It has looked since it last wanted to. */
+  readonly looked: boolean;
+  /** The sandbox of this name was lost between call and reply, or is still in the runtime's books. */
+  readonly attempt: number;
+  /** Some regular container had its turn in this sandbox: init containers are not run again. */
+  readonly initialised: boolean;
+  /** What was said of the objects of the API server that it uses: by key, empty or why it cannot be known now. */
+  readonly lookups: Readonly<Record<string, string>>;
+  /** By key, the actor of a service account token or a certificate. */
+  readonly credentials: Readonly<Record<string, string>>;
+  /** Containers whose files are being written. */
+  readonly writing: readonly string[];
+  /** There is an actor that sets up its volumes. */
+  readonly hasVolumes: boolean;
+  /** How containers see the volumes; `null` while one of them is not set up. */
+  readonly volumes: MountedVolumes | null;
+  /** Sub-paths that could not be bound: by container, why. */
+  readonly unbound: Readonly<Record<string, string>>;
+  /** Sandboxes or containers that are still to be stopped or removed. */
+  readonly queue: readonly string[];
+  readonly failures: number;
+  readonly untilMs: number;
+  /** By container, how often its actor crashed. */
+  readonly crashes: Readonly<Record<string, number>>;
+  /** What probes said of the newest instances, by container. */
+  readonly probes: Readonly<Record<string, ProbedState>>;
+  /** By actor of a probe, the instance that it probes. */
+  readonly probers: Readonly<Record<string, string>>;
+  /** The ids of its own users; `null`: it has none, or they are not known yet. */
+  readonly users: UserMapping | null;
+  /** By actor of a log, the instance that writes it. */
+  readonly logs: Readonly<Record<string, string>>;
+  readonly kill: Kill | null;
+  readonly stage: PodStage;
+  /** What it held of the node is free again. */
+  readonly isReclaimed: boolean;
+  readonly status: PodStatus | null;
+}
+
+export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & {
+  readonly graceSeconds: number;
+  /** When this grace began. */
+  readonly sinceMs: number;
+};
+
+export const initialPod = (input: PodInput): PodContext => ({
+  ...input,
+  asked: input.pod,
+  allocation: null,
+  cpus: null,
+  memoryNodes: {},
+  devices: {},
+  deviceHealth: {},
+  unprepared: {},
+  pinned: {},
+  pin: null,
+  rejection: null,
+  refusal: null,
+  resize: null,
+  hasGroup: false,
+  containers: {},
+  images: {},
+  actedAtMs: 0,
+  looked: false,
+  crashes: {},
+  attempt: 0,
+  initialised: false,
+  lookups: {},
+  credentials: {},
+  writing: [],
+  hasVolumes: false,
+  volumes: null,
+  unbound: {},
+  queue: [],
+  failures: 0,
+  untilMs: 0,
+  probes: {},
+  probers: {},
+  users: null,
+  logs: {},
+  kill: null,
+  stage: 'sync',
+  isReclaimed: false,
+  status: null,
+});
+
+/** The pod, or as much of one as its name gives when only the runtime knows it. */
+export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
+  pod ?? { metadata: { uid, name, namespace }, spec: { containers: [] } };
+
+export const refOf = ({
+  uid,
+  name,
+  namespace,
+  pod,
+}: Pick<PodContext, 'uid' | 'name' | 'namespace' | 'pod'>): ObjectReference => ({
+  kind: 'Pod',
+  namespace,
+  name,
+  uid,
+  ...versionOf(pod),
+});
+
+const versionOf = (pod: Pod | null): Pick<ObjectReference, 'resourceVersion'> =>
+  pod?.metadata.resourceVersion === undefined ? {} : { resourceVersion: pod.metadata.resourceVersion };
+
+export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
+  pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
+
+// ---- containers -----------------------------------------------------------------------------------------------------
+
+export interface Member {
+  readonly container: Container;
+  readonly kind: ContainerKind;
+}
+
+/** Containers in the order in which they have their turn. */
+export const membersOf = (pod: Pod): Member[] => [
+  ...(pod.spec.initContainers ?? []).map((container) => ({
+    container,
+    kind: isSidecar(container) ? ('sidecar' as const) : ('init' as const),
+  })),
+  ...pod.spec.containers.map((container) => ({ container, kind: 'regular' as const })),
+  ...(pod.spec.ephemeralContainers ?? []).map((container) => ({ container, kind: 'ephemeral' as const })),
+];
+
+export const DEFAULT_GRACE_SECONDS = 30;
+
+export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
+  image: container.image ?? '',
+  imagePolicy: pullPolicy(container),
+  // An ephemeral container is never changed: whatever runs under its name is as wanted.
+  hash: kind === 'ephemeral' ? '' : containerHash(container),
+  restartPolicy: restartPolicyOf(pod, container, kind),
+  restartPolicyRules: container.restartPolicyRules ?? [],
+  graceSeconds: pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
+  postStart: hookOf(container, container.lifecycle?.postStart),
+  preStop: hookOf(container, container.lifecycle?.preStop),
+});
+
+/** How a hook is run; `null` without one. */
+export function hookOf(container: Container, handler: LifecycleHandler | undefined): Hook | null {
+  if (handler === undefined) return null;
+  if (handler.exec) return { kind: 'exec', command: handler.exec.command ?? [] };
+  if (handler.sleep) return { kind: 'sleep', seconds: handler.sleep.seconds };
+  const request = handler.httpGet && httpRequest(handler.httpGet, container);
+  return request && !('error' in request) ? { kind: 'httpGet', ...request } : { kind: 'unsupported' };
+}
+
+/** A plain init container runs to success: `Always` means for it what `OnFailure` means. */
+function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): RestartPolicy {
+  if (kind === 'ephemeral') return 'Never';
+  const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
+  return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
+}
+
+export function containerInput(context: PodContext, member: Member, nowMs: number): ContainerInput {
+  const { uid, name, namespace, node, memory, initialised, kill } = context;
+  const facts = factsOf(context.runtime, member.container.name);
+  return {
+    uid,
+    namespace,
+    podName: name,
+    name: member.container.name,
+    kind: member.kind,
+    wanted: wantedOf(podOrName(context), member),
+    facts: facts && facts.finishedAtMs > nowMs ? { ...facts, finishedAtMs: nowMs } : facts,
+    memory: memory[member.container.name] ?? null,
+    maxBackoffMs: node.crashLoopBackOffMaxMs,
+    podIP: addressesOf(context)[0] ?? '',
+    ...versionOf(context.pod),
+    dormant: kill !== null || context.stage !== 'sync' || (initialised && member.kind === 'init'),
+  };
+}
+
+export const changedFacts = (
+  before: PodRuntimeStatus | null,
+  after: PodRuntimeStatus,
+  names: readonly string[],
+): [name: string, facts: ContainerFacts | null][] =>
+  names
+    .map((name): [string, ContainerFacts | null, ContainerFacts | null] => [
+      name,
+      factsOf(before, name),
+      factsOf(after, name),
+    ])
+    .filter(([, was, is]) => JSON.stringify(was) !== JSON.stringify(is))
+    .map(([name, , is]) => [name, is]);
+
+/** A driver may have published something for it: without its definition nobody knows. */
+export const mayBePublished = ({ pod, node }: PodContext): boolean =>
+  node.apiServer !== undefined &&
+  (pod === null ||
+    (pod.spec.volumes ?? []).some(
+      ({ csi, ephemeral, persistentVolumeClaim }) => csi ?? ephemeral ?? persistentVolumeClaim,
+    ));
+
+// ---- ending ---------------------------------------------------------------------------------------------------------
+
+/** Grace never grows, and is never less than a second. */
+const MIN_GRACE_SECONDS = 1;
+
+export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, nowMs: number): Kill {
+  const { pod, kill } = context;
+  const own = pod?.metadata.deletionGracePeriodSeconds ?? pod?.spec.terminationGracePeriodSeconds;
+  const bounds = [asked.graceSeconds, kill?.graceSeconds, pod?.metadata.deletionGracePeriodSeconds].filter(
+    (seconds): seconds is number => typeof seconds === 'number',
+  );
+  const shortest = bounds.length > 0 ? Math.min(...bounds) : (own ?? DEFAULT_GRACE_SECONDS);
+  const graceSeconds = Math.max(MIN_GRACE_SECONDS, shortest);
+  return {
+    graceSeconds,
+    sinceMs: kill !== null && kill.graceSeconds <= graceSeconds ? kill.sinceMs : nowMs,
+    remove: asked.remove || (kill?.remove ?? false),
+    verdict: kill?.verdict ?? asked.verdict,
+  };
+}
+
+/** What those before have left of the pod's grace for the containers whose turn it is to stop. */
+export const graceLeft = ({ graceSeconds, sinceMs }: Kill, nowMs: number): number =>
+  Math.max(MIN_GRACE_SECONDS, graceSeconds - Math.floor((nowMs - sinceMs) / 1_000));
+
+const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
+
+/** All at once; sidecars only when every regular container is gone, the last one first. */
+export function nextToStop({ containers, pod }: PodContext): string[] {
+  const open = Object.entries(containers).filter(([, record]) => !isGone(record));
+  const first = open.filter(([, { kind }]) => kind !== 'sidecar').map(([name]) => name);
+  if (first.length > 0) return first;
+  const order = (pod?.spec.initContainers ?? []).map(({ name }) => name);
+  return open
+    .map(([name]) => name)
+    .sort((a, b) => order.indexOf(b) - order.indexOf(a))
+    .slice(0, 1);
+}
+
+export const allGone = ({ containers }: PodContext): boolean => Object.values(containers).every(isGone);
+
+export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
+
+export const anyReadySandbox = ({ runtime }: PodContext): boolean =>
+  (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
+
+/** When the pod must be over, counted from its first sandbox or, before that, from its first status. */
+export function deadlineOf({ pod, runtime, status }: PodContext): number | null {
+  const seconds = pod?.spec.activeDeadlineSeconds;
+  if (seconds === undefined || status?.startTime === undefined) return null;
+  const begun = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
+  const known = begun.filter((createdAtMs) => createdAtMs > 0);
+  return Math.min(Date.parse(status.startTime), ...known) + seconds * 1_000;
+}

@@ -1,0 +1,81 @@
+/**
+ * What is to be said of a pod: everything that its machine knows, as a status.
+ */
+
+import { isStaticPod, type PodStatus } from '../../api/pod.ts';
+import type { PodRuntimeStatus } from '../../operations/cri.ts';
+import { probeResults } from '../prober/probe-plan.ts';
+import { factsOf } from '../runtime-facts.ts';
+import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../status/index.ts';
+import { runtimeHandler } from './pod-objects.ts';
+import type { PodContext } from './pod-policy.ts';
+
+export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
+
+export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
+  const { pod, node, containers, memory, stage, rejection, kill, runtime } = context;
+  if (pod === null) return null;
+  const neverRan = runtime === null || runtime.containers.length === 0;
+  if (rejection !== null && (kill === null || neverRan))
+    return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
+  const entries = Object.entries(containers);
+  const waiting = entries
+    .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
+    .map(([name, { view }]) => [name, { reason: view.reason, message: view.message }]);
+  return podStatus({
+    handler: runtimeHandler(context) ?? '',
+    pod,
+    node,
+    nowMs,
+    runtime: asSeen(context),
+    previous: context.status ?? statusInApi(context),
+    stage,
+    waiting: Object.fromEntries(waiting),
+    ...probeResults(context),
+    restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
+    deviceHealth: context.deviceHealth,
+    ...verdictOf(context),
+    ...resizeOf(context),
+  });
+}
+
+function resizeOf({ refusal, resize }: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing'> {
+  return {
+    ...(refusal === null ? {} : { resizePending: refusal }),
+    ...(resize === null ? {} : { resizing: { error: resize.error } }),
+  };
+}
+
+/** When it was first heard of, whatever became of it since. */
+const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
+  status?.startTime === undefined ? {} : { startTime: status.startTime };
+
+/** What was said with the order to end stays, unless the pod succeeds yet: then it has succeeded. */
+function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
+  if (!kill?.verdict) return {};
+  const { said, ...verdict } = kill.verdict;
+  if (said === 'always') return { failure: verdict };
+  return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
+}
+
+/** After a restart of the agent the API server still knows what was said; of the runtime nothing was heard yet. */
+const statusInApi = ({ pod, runtime }: PodContext): PodStatus | null =>
+  pod === null || runtime === null || isStaticPod(pod) ? null : (pod.status ?? null);
+
+/** An instance whose start is not done is not there yet. What one wrote before it ended the runtime does not know. */
+function asSeen({ runtime, containers }: PodContext): PodRuntimeStatus | null {
+  if (runtime === null) return null;
+  const starting = Object.entries(containers).flatMap(([name, { view }]) =>
+    view.phase === 'starting' ? (factsOf(runtime, name)?.id ?? []) : [],
+  );
+  const said = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
+  if (said.length === 0 && starting.length === 0) return runtime;
+  const seen = runtime.containers.filter(({ id }) => !starting.includes(id));
+  return {
+    ...runtime,
+    containers: seen.map((container) => {
+      const message = said.find(({ id }) => id === container.id)?.message;
+      return message ? { ...container, message } : container;
+    }),
+  };
+}

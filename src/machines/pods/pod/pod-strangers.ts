@@ -1,0 +1,71 @@
+/**
+ * Containers that only the runtime knows: their pod's definition is gone, or names them no more. Pure.
+ *
+ * Decides what can be done for them: they are stopped, with the hook that the agent before this one wrote on them.
+ * Invariant: an annotation is what somebody else wrote: what cannot be read is no hook.
+ */
+import type { Container, LifecycleHandler } from '../../api/pod.ts';
+import type { ContainerInput } from '../container/container-policy.ts';
+import type { Hook } from '../messages.ts';
+import { factsOf, instancesOf } from '../runtime-facts.ts';
+import { containerAnnotationKeys } from '../spec/index.ts';
+import { stopAnnotations } from '../validation/pod-schema.ts';
+import { conform } from '../validation/schema.ts';
+import { addressesOf, DEFAULT_GRACE_SECONDS, hookOf, type PodContext } from './pod-policy.ts';
+
+export function strangerInput(context: PodContext, name: string): ContainerInput {
+  const { uid, namespace, node, runtime } = context;
+  return {
+    uid,
+    namespace,
+    podName: context.name,
+    name,
+    kind: 'regular',
+    wanted: {
+      image: '',
+      imagePolicy: 'Never',
+      hash: '',
+      restartPolicy: 'Never',
+      restartPolicyRules: [],
+      graceSeconds: context.kill?.graceSeconds ?? DEFAULT_GRACE_SECONDS,
+      postStart: null,
+      preStop: restoredPreStop(name, instancesOf(runtime, name)[0]?.annotations ?? {}),
+    },
+    facts: factsOf(runtime, name),
+    memory: null,
+    maxBackoffMs: node.crashLoopBackOffMaxMs,
+    podIP: addressesOf(context)[0] ?? '',
+    dormant: true,
+  };
+}
+
+function restoredPreStop(name: string, annotations: Readonly<Record<string, string>>): Hook | null {
+  const [preStop, ports] = [containerAnnotationKeys.preStopHandler, containerAnnotationKeys.ports].map((key) =>
+    parsed(annotations[key]),
+  );
+  const errors: string[] = [];
+  const restored = conform({ preStop, ports }, stopAnnotations, '', errors) as Restored;
+  return errors.length > 0 ? null : hookOf({ name, ports: restored.ports ?? [] }, restored.preStop);
+}
+
+interface Restored {
+  readonly preStop?: LifecycleHandler;
+  readonly ports?: NonNullable<Container['ports']>;
+}
+
+function parsed(text: string | undefined): unknown {
+  try {
+    return JSON.parse(text ?? 'null');
+  } catch {
+    return null;
+  }
+}
+
+/** Names of containers that the runtime has and that have no actor here. */
+export const strangersOf = ({ runtime, containers }: PodContext): string[] => [
+  ...new Set(
+    (runtime?.containers ?? []).flatMap(({ metadata }) =>
+      metadata?.name !== undefined && containers[metadata.name] === undefined ? [metadata.name] : [],
+    ),
+  ),
+];

@@ -1,0 +1,96 @@
+/**
+ * Whose turn it is in a pod, and whether its sandbox will do. Pure. See `pod.ts`.
+ *
+ * Invariant: init containers run one after the other to success, sidecars start in their order and stay, the regular
+ * containers come when all of these are passed. Ephemeral containers wait for nobody and nobody waits for them.
+ */
+import type { Pod } from '../../api/pod.ts';
+import type { PodRuntimeStatus } from '../../operations/cri.ts';
+import { hasStarted } from '../prober/probe-plan.ts';
+import { factsOf, sandboxesOf } from '../runtime-facts.ts';
+import { sandboxConfig, usersRefusal } from '../spec/index.ts';
+import { needsSandbox, shouldRestart } from '../status/index.ts';
+import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
+import { type Member, membersOf, type PodContext } from './pod-policy.ts';
+
+const hasSucceeded = (context: PodContext, name: string): boolean => {
+  const facts = factsOf(context.runtime, name);
+  return facts?.state === 'exited' && facts.exitCode === 0;
+};
+
+const isInOrder = ({ kind }: Member): boolean => kind === 'init' || kind === 'sidecar';
+
+function isPassed(context: PodContext, { container, kind }: Member): boolean {
+  const phase = context.containers[container.name]?.view.phase;
+  if (kind === 'sidecar') return phase === 'running' && hasStarted(context, container);
+  return phase === 'ended' && hasSucceeded(context, container.name);
+}
+
+/** Who may be created now, of those who wait for it. */
+export function turnsOf(context: PodContext): Member[] {
+  if (context.pod === null || context.volumes === null) return [];
+  const members = membersOf(context.pod);
+  const waits = ({ container }: Member): boolean => context.containers[container.name]?.wish != null;
+  if (context.initialised) return members.filter((member) => member.kind !== 'init' && waits(member));
+  const blocking = members.findIndex((member) => isInOrder(member) && !isPassed(context, member));
+  const isReached = ({ kind }: Member, at: number) => kind === 'ephemeral' || blocking === -1 || at <= blocking;
+  return members.filter((member, at) => isReached(member, at) && waits(member));
+}
+
+export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
+
+// ---- sandbox --------------------------------------------------------------------------------------------------------
+
+export type SandboxPlan = 'use' | 'create' | 'replace' | 'finished';
+
+/** Newest first, as every rule about sandboxes expects. */
+export const ordered = (runtime: PodRuntimeStatus): PodRuntimeStatus => ({
+  ...runtime,
+  sandboxes: sandboxesOf(runtime),
+});
+
+export const lacksSandbox = ({ pod, runtime }: PodContext): boolean => pod !== null && needsSandbox(pod, runtime);
+
+export function sandboxPlan(context: PodContext): SandboxPlan {
+  const { pod, runtime } = context;
+  if (pod === null || (runtime?.sandboxes.length ?? 0) === 0) return 'create';
+  if (!needsSandbox(pod, runtime)) return 'use';
+  const hasContainers = (runtime?.containers.length ?? 0) > 0;
+  if (hasContainers && !membersOf(pod).some((member) => mayRunAgain(context, pod, member))) return 'finished';
+  return 'replace';
+}
+
+/** Never: a pod whose sandbox is gone is over. OnFailure: what succeeded is not run again. */
+function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member): boolean {
+  if (kind !== 'regular') return false;
+  const facts = factsOf(context.runtime, container.name);
+  if (facts?.state === 'exited') return shouldRestart({ pod, container, exitCode: facts.exitCode });
+  return (container.restartPolicy ?? pod.spec.restartPolicy) !== 'Never';
+}
+
+export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
+  Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
+
+/** Every container that they serve has ended for good: sidecars alone do not keep a pod alive. */
+export function hasOnlySidecars({ containers }: PodContext): boolean {
+  const records = Object.values(containers);
+  const served = records.filter(({ kind }) => kind === 'regular');
+  const isLeft = records.some(({ kind, view }) => kind === 'sidecar' && view.phase !== 'ended');
+  return isLeft && served.length > 0 && served.every(({ view }) => view.phase === 'ended');
+}
+
+/** Why this pod cannot have a sandbox here as things are; `null` when it can. */
+export function impossibility(context: PodContext): string | null {
+  const { pod, node } = context;
+  if (pod === null) return null;
+  const missing = missingRuntimeClass(context);
+  if (missing !== null) return missing;
+  const refusal = usersRefusal(pod, runtimeHandler(context) ?? '', node);
+  if (refusal !== null) return refusal;
+  try {
+    sandboxConfig(pod, 0, node);
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}

@@ -1,0 +1,255 @@
+/** In-place resize: proves R1 to R3 of `pod-resize.ts`, and what is said of it, as it was recorded. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { Pod, ResourceRequirements } from '../../../../src/machines/api/pod.ts';
+import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
+import { withDefaults } from '../../../../src/machines/pods/config/defaults.ts';
+import { changesOf, groupInTheEnd, groupOnTheWay } from '../../../../src/machines/pods/pod/resize-policy.ts';
+import { image, manifest, settings as nodeSettings, PodsNode } from '../../../support/pods-node.ts';
+import { container, pod } from '../support.ts';
+
+const ADMISSION: NonNullable<NodeSettings['admission']> = {
+  allocatable: { cpu: '2000', memory: '1000000000', pods: '110' },
+  wholeNode: { cpu: '2000', memory: '1100000000' },
+  labels: {},
+  taints: [],
+  sysctls: { kernelVersion: '6.1.0', allowedUnsafe: [] },
+  appArmor: false,
+};
+const GOLDEN = join(import.meta.dirname, '../../../golden/pods/cases');
+
+let node: PodsNode;
+function boot(): PodsNode {
+  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true } });
+  node.world.runtime.images.set('app:1', image('app:1'));
+  node.boot().run(100);
+  return node;
+}
+
+type Policy = { readonly resourceName: string; readonly restartPolicy: string };
+
+function apiPod(
+  uid: string,
+  generation: number,
+  resources: ResourceRequirements,
+  resizePolicy: readonly Policy[] = [],
+) {
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: {
+      name: uid,
+      namespace: 'default',
+      uid,
+      generation,
+      annotations: { 'kubernetes.io/config.source': 'api' },
+    },
+    spec: withDefaults({ containers: [{ name: 'c', image: 'app:1', resources, resizePolicy }] }),
+    status: { phase: 'Pending' },
+  } satisfies Pod;
+}
+
+const tell = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) =>
+  void node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op, source: 'api', pods }, 'test');
+const running = (uid: string) => () => node.phase(uid) === 'Running';
+const conditions = (uid: string) =>
+  (node.status(uid)?.conditions ?? []).filter(({ type }) => type.startsWith('PodResize'));
+const resizeEvents = () => node.events().filter((text) => text.startsWith('Resize'));
+const isCalm = (uid: string) => () =>
+  conditions(uid).length === 0 && resizeEvents().at(-1)?.startsWith('ResizeCompleted');
+
+/** What the recorded kubelet said of resizes, with the numbers of other pods left out as the recording leaves them. */
+function recorded(name: string): string[] {
+  const lines = readFileSync(join(GOLDEN, name, 'api.ndjson'), 'utf8')
+    .trim()
+    .split('\n');
+  return lines
+    .map((line) => JSON.parse(line).body)
+    .filter(({ reason = '' }) => reason.startsWith('Resize'))
+    .map(({ reason, message }) => `${reason}: ${message}`);
+}
+
+afterEach(() => {
+  expect(node.crashes()).toEqual([]);
+  node.assertReplays();
+});
+
+describe('more of what the node has', () => {
+  it('is given to the running container, its pod first, and nothing is stopped', () => {
+    boot();
+    tell('ADD', apiPod('p', 1, { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } }));
+    node.until('Running', running('p'));
+    tell('UPDATE', apiPod('p', 2, { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } }));
+    expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', status: 'True', observedGeneration: 2 }]);
+    node.until('done', () => isCalm('p')() === true);
+    expect(node.world.resizes).toMatchObject([
+      {
+        linux: {
+          cpu_period: '100000',
+          cpu_quota: '30000',
+          cpu_shares: '153',
+          memory_limit_in_bytes: '134217728',
+        },
+      },
+    ]);
+    expect(node.world.groups.get('/kubepods/burstable/podp')).toMatchObject({
+      cpuShares: '153',
+      cpuQuotaUs: '30000',
+      memoryBytes: '134217728',
+    });
+    expect(node.world.runtime.started).toHaveLength(1);
+    expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
+    const order = node.world.calls.map(({ name }) => name).filter((name) => /update|memoryUsage/i.test(name));
+    expect(order).toEqual([
+      'cgroup.memoryUsage',
+      'cri.updatePodSandboxResources',
+      'cgroup.update',
+      'cri.updateContainerResources',
+      'cgroup.update',
+    ]);
+  });
+
+  it('is had as it was recorded when it has to wait for another pod', () => {
+    boot();
+    const limits = { cpu: '1500m' };
+    tell('ADD', apiPod('filler', 1, { requests: { cpu: '1200m' }, limits: { cpu: '1200m' } }));
+    tell('ADD', apiPod('p', 1, { requests: { cpu: '100m' }, limits }));
+    node.until('Running', running('p'));
+    tell('UPDATE', apiPod('p', 2, { requests: { cpu: '1' }, limits }));
+    const message = "Node didn't have enough resource: cpu, requested: 1000, used: 1200, capacity: 2000";
+    expect(conditions('p')).toMatchObject([
+      { type: 'PodResizePending', status: 'True', reason: 'Deferred', message, observedGeneration: 2 },
+    ]);
+    expect(node.status('p')?.allocatedResources).toEqual({ cpu: '100m' });
+    node.run(2_000);
+    expect(node.world.resizes).toEqual([]);
+    const pods = [{ uid: 'filler', namespace: 'default', name: 'filler' }];
+    node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op: 'REMOVE', source: 'api', pods }, 'test');
+    node.until('done', () => isCalm('p')() === true);
+    expect(node.status('p')?.allocatedResources).toEqual({ cpu: '1' });
+    expect(resizeEvents()).toEqual(recorded('resize-deferred').map((text) => text.replace('<n>', '1200')));
+  });
+});
+
+describe('a container whose policy wants a new instance', () => {
+  it('begins anew with what was given, as it was recorded', () => {
+    boot();
+    const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
+    const with64 = { requests: { cpu: '100m', memory: '32Mi' }, limits: { cpu: '200m', memory: '64Mi' } };
+    const with128 = { ...with64, limits: { cpu: '200m', memory: '128Mi' } };
+    tell('ADD', apiPod('p', 1, with64, policy));
+    node.until('Running', running('p'));
+    tell('UPDATE', apiPod('p', 2, with128, policy));
+    node.until('done', () => isCalm('p')() === true);
+    expect(node.world.resizes).toEqual([]);
+    const newest = [...node.world.runtime.containers.values()].at(-1);
+    expect(newest?.config.linux?.resources?.memory_limit_in_bytes).toBe('134217728');
+    expect(node.status('p')?.containerStatuses?.[0]).toMatchObject({ restartCount: 1 });
+    expect(node.events()).toContain('Killing: Container c resize requires restart');
+    expect(resizeEvents()).toEqual(recorded('resize-memory-restart'));
+  });
+});
+
+describe('less', () => {
+  const much = { requests: { memory: '64Mi' }, limits: { memory: '128Mi' } };
+  const little = { requests: { memory: '32Mi' }, limits: { memory: '64Mi' } };
+
+  it('than what is in use is not given, and that is said until it fits', () => {
+    boot();
+    tell('ADD', apiPod('p', 1, much));
+    node.until('Running', running('p'));
+    node.world.memoryUsage = '100000000';
+    tell('UPDATE', apiPod('p', 2, little));
+    const message = 'attempting to set pod memory limit (67108864) below current usage (100000000)';
+    node.until('said', () => conditions('p')[0]?.message === message);
+    expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', reason: 'Error' }]);
+    node.world.memoryUsage = '1000';
+    node.until('done', () => isCalm('p')() === true);
+    expect(node.world.groups.get('/kubepods/burstable/podp')).toMatchObject({ memoryBytes: '67108864' });
+    expect(resizeEvents().map((text) => text.split(':')[0])).toEqual([
+      'ResizeStarted',
+      'ResizeError',
+      'ResizeCompleted',
+    ]);
+  });
+
+  it('is made so by the next agent when this one ends half-way', () => {
+    boot();
+    node.world.setManifests([]);
+    tell('ADD', apiPod('p', 1, much));
+    node.until('Running', running('p'));
+    node.world.fault = (name) => (name === 'cri.updateContainerResources' ? { hangs: true } : undefined);
+    tell('UPDATE', apiPod('p', 2, little));
+    node.run(3_000);
+    expect(node.world.softState.resizes).toMatchObject({ p: { c: much } });
+    node = node.restart();
+    node.world.fault = () => undefined;
+    node.run(1);
+    node.kernel.dispatch('kubelet/syncLoop', { type: 'config.sourceReady', source: 'api', uids: ['p'] }, 'test');
+    node.run(3);
+    tell('ADD', apiPod('p', 2, little));
+    node.until('done', () => node.world.resizes.length === 1);
+    expect(node.world.runtime.started).toHaveLength(1);
+    node.run(3_000);
+    expect(node.world.softState.resizes ?? {}).toEqual({});
+  });
+});
+
+describe('a call that fails', () => {
+  it('is tried again, and the error is in the condition meanwhile', () => {
+    boot();
+    node.world.fault = (name, _, nth) =>
+      name === 'cri.updateContainerResources' && nth === 0 ? { error: 'device busy' } : undefined;
+    tell('ADD', apiPod('p', 1, { requests: { cpu: '100m' } }));
+    node.until('Running', running('p'));
+    tell('UPDATE', apiPod('p', 2, { requests: { cpu: '200m' } }));
+    node.until('said', () => conditions('p')[0]?.message === 'device busy');
+    node.until('done', () => isCalm('p')() === true);
+    expect(node.world.runtime.started).toHaveLength(1);
+  });
+});
+
+it('a static pod keeps its resources, and why is in its status', () => {
+  boot();
+  const uid = 'fixed';
+  const of = (cpu: string) =>
+    manifest({ uid, containers: [{ name: 'c', image: 'app:1', resources: { requests: { cpu } } }] });
+  node.world.setManifests([of('100m')]);
+  node.until('Running', running(uid));
+  const known = (node.kernel.snapshotOf(`kubelet/pods/pod-${uid}`) as never as { context: { asked: Pod } }).context
+    .asked;
+  const containers = [{ ...known.spec.containers[0]!, resources: { requests: { cpu: '200m' } } }];
+  tell('UPDATE', { ...known, spec: { ...known.spec, containers } });
+  expect(conditions(uid)).toMatchObject([
+    { type: 'PodResizePending', reason: 'Infeasible', message: 'In-place resize of static-pods is not supported' },
+  ]);
+  expect(node.world.resizes).toEqual([]);
+});
+
+describe('the plan', () => {
+  const of = (resources: ResourceRequirements) => pod({ containers: [container({ resources })] });
+  const small = { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } };
+  const large = { requests: { cpu: '100m' }, limits: { cpu: '400m', memory: '128Mi' } };
+
+  it('is only about what differs', () => {
+    expect(changesOf(of(small), { c: { ...small, limits: { cpu: '0.2', memory: '65536Ki' } } })).toEqual([]);
+    expect(changesOf(of(large), { c: small })).toEqual([{ name: 'c', restarts: false }]);
+  });
+
+  it.each([
+    [small, large, '134217728', '40000'],
+    [large, small, '134217728', '40000'],
+    [small, { requests: { cpu: '100m' } }, '-1', '-1'],
+  ])('from %j to %j: the pod has at most %s bytes and %s us on the way', (from, to, memoryBytes, cpuQuotaUs) => {
+    expect(groupOnTheWay(of(to), { c: from }, nodeSettings).resources).toMatchObject({ memoryBytes, cpuQuotaUs });
+  });
+
+  it('ends without the limits that are gone', () => {
+    expect(groupInTheEnd(of({ requests: { cpu: '100m' } }), nodeSettings).resources).toMatchObject({
+      memoryBytes: '-1',
+      cpuQuotaUs: '-1',
+      cpuShares: '102',
+    });
+  });
+});
