@@ -49,6 +49,7 @@ const subsystems = {
     path: context.config!.resolvConf,
     nodeName: context.node!.nodeName,
     text: context.resolvConf,
+    hasClusterDomain: (context.config!.clusterDomain ?? '') !== '',
   })),
   configReload: subsystem('configReload', ({ context }) => ({
     argv: context.input.argv,

@@ -84,6 +84,8 @@ export interface NodeSettings {
     readonly nameservers: readonly string[];
     readonly searches: readonly string[];
     readonly options: readonly string[];
+    /** There is none: `resolvConf` is empty. */
+    readonly isAbsent?: boolean;
   };
   /** Text of the node's /etc/hosts for hostNetwork pods. */
   readonly hostsFile: string;
@@ -103,6 +105,8 @@ export interface NodeSettings {
   readonly cpuCapacityMilli: number;
   /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. Without it neither is. */
   readonly cgroupVersion?: 1 | 2;
+  /** For want of memory the kernel kills single processes of a container, not all of them (hierarchy of version 2). */
+  readonly killsSingleProcess?: boolean;
   /** The memory controller counts swap: only then may a container be kept out of it. */
   readonly swapControllerAvailable?: boolean;
   /** Under `LimitedSwap`, the swap of the machine that containers share; absent: none may swap. */

@@ -170,6 +170,30 @@ export const podEvents = {
   failedPodSandBoxStatus: (error: string): EventText =>
     warning('FailedPodSandBoxStatus', `Unable to get pod sandbox status: ${error}`),
   failedMount: (volume: string, error: string, step = 'MountVolume.SetUp'): EventText =>
+/** Events about a volume of a pod; of those about its size its claim hears, too. */
+export const volumeEvents = {
+  expanded: (volume: string, node: string): EventText =>
+    normal('FileSystemResizeSuccessful', `MountVolume.NodeExpandVolume succeeded for volume "${volume}" ${node}`),
+  readOnly: (volume: string): EventText =>
+    warning(
+      'FileSystemResizeFailed',
+      `MountVolume.NodeExpandVolume failed for volume "${volume}" requested read-only file system`,
+    ),
+  /** Of a volume that is in use. */
+  notExpanded: (volume: string, error: string): EventText =>
+    warning('VolumeResizeFailed', `NodeExpandVolume.NodeExpandVolume failed for volume "${volume}" : ${error}`),
+  /** Of a volume that containers wait for. */
+  notMounted: (volume: string, error: string): EventText =>
+    warning('FailedMount', `MountVolume.Setup failed while expanding volume for volume "${volume}" : ${error}`),
+} as const;
+
+const NO_CLUSTER_DNS =
+  'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.' +
+  ' Falling back to "Default" policy.';
+
+/** What the node hears for each pod that could not have what it asked for. */
+export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
+
     warning('FailedMount', `${step} failed for volume "${volume}" : ${error}`),
   unmountedVolumes: (unmounted: readonly string[], unattached: readonly string[]): EventText =>
     warning(
@@ -197,11 +221,7 @@ export const podEvents = {
   resizeCompleted: (summary: string): EventText => normal('ResizeCompleted', `Pod resize completed: ${summary}`),
   resizeError: (summary: string): EventText => warning('ResizeError', `Pod resize error: ${summary}`),
   missingClusterDNS: (pod: string): EventText =>
-    warning(
-      'MissingClusterDNS',
-      `pod: ${pod}. kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.` +
-        ' Falling back to "Default" policy.',
-    ),
+    warning('MissingClusterDNS', `pod: ${JSON.stringify(pod)}. ${NO_CLUSTER_DNS}`),
   /** `names` as they are told, joined by a comma. */
   failedToRetrieveImagePullSecret: (names: string): EventText =>
     warning(

@@ -48,7 +48,7 @@ export const settings: NodeSettings = {
   cpuCFSQuotaPeriodUs: 100_000,
   podPidsLimit: -1,
   seccompDefault: false,
-  clusterDNS: [],
+  clusterDNS: ['10.96.0.10'],
   clusterDomain: 'cluster.local',
   resolver: { nameservers: ['1.1.1.1'], searches: [], options: [] },
   hostsFile: '127.0.0.1 localhost\n',

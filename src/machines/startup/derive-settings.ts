@@ -23,21 +23,18 @@ const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
 const RELIST_PERIOD_MS = 1_000;
 
 /** `nameserver`, `search` (the last one counts) and `options` of a resolv.conf. */
+/** Of several search lines the last one counts; options add up, of two of one name the later one counts. */
 export function parseResolvConf(text: string): NodeSettings['resolver'] {
   const nameservers: string[] = [];
   let searches: string[] = [];
-  let options: string[] = [];
+  const options = new Map<string, string>();
   for (const line of text.split('\n')) {
-    const fields = line
-      .replace(/[#;].*$/, '')
-      .trim()
-      .split(/\s+/);
-    const [keyword, ...values] = fields;
+    const [keyword, ...values] = line.trim().split(/\s+/);
     if (keyword === 'nameserver' && values[0]) nameservers.push(values[0]);
     if (keyword === 'search') searches = values.map((value) => (value === '.' ? value : value.replace(/\.$/, '')));
-    if (keyword === 'options') options = values;
+    if (keyword === 'options') for (const option of values) options.set(option.split(':', 1)[0] ?? '', option);
   }
-  return { nameservers, searches, options };
+  return { nameservers, searches, options: [...options.values()] };
 }
 
 /** The configuration was validated: what does not parse is never met here. */
@@ -81,6 +78,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     memoryQoS: memoryQoS(config),
     reportsDeviceHealth: isEnabled(decideFeatures(config.featureGates).changed, 'ResourceHealthStatus'),
     cgroupVersion: hierarchy.version,
+    ...(config.singleProcessOOMKill === true ? { killsSingleProcess: true } : {}),
     swapControllerAvailable: hierarchy.swapCounted,
     ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
@@ -209,11 +207,16 @@ function images(config: KubeletConfiguration) {
 export const invalidClusterDNS = (config: KubeletConfiguration): readonly string[] =>
   (config.clusterDNS ?? []).filter((address) => !isIpAddress(address));
 
+const resolverOf = ({ resolvConf = '' }: KubeletConfiguration, text: string): NodeSettings['resolver'] => ({
+  ...parseResolvConf(text),
+  ...(resolvConf === '' ? { isAbsent: true } : {}),
+});
+
 function dns(config: KubeletConfiguration, context: KubeletContext) {
   return {
     clusterDNS: (config.clusterDNS ?? []).filter(isIpAddress),
     clusterDomain: config.clusterDomain ?? '',
-    resolver: parseResolvConf(context.resolvConf),
+    resolver: resolverOf(config, context.resolvConf),
     hostsFile: context.hostsFile,
   };
 }

@@ -21,6 +21,8 @@ export interface ResolverInput {
   readonly nodeName: string;
   /** As it was read when the node started. */
   readonly text: string;
+  /** Pods get the domains of a cluster, too, which take of the room. */
+  readonly hasClusterDomain: boolean;
 }
 
 type Context = ResolverInput;
@@ -28,6 +30,7 @@ type Event = { readonly type: 'configuration.changed' };
 
 /** Upstream's limits of a pod's DNS configuration. */
 const MAX_SEARCH_PATHS = 32;
+const CLUSTER_SEARCH_PATHS = 3;
 const MAX_SEARCH_CHARACTERS = 2_048;
 const MAX_DOMAIN_CHARACTERS = 253;
 /** A look at the file when nothing hinted at a change; upstream reads it for each pod. */
@@ -40,10 +43,15 @@ const REOPEN_MS = 10_000;
 const SETTLE_MS = 100;
 
 /** What of the search line exceeds a limit, in upstream's words; empty when nothing does. */
-export function limitExceeded(path: string, text: string): string {
+export function limitExceeded({
+  path,
+  text,
+  hasClusterDomain,
+}: Pick<ResolverInput, 'path' | 'text' | 'hasClusterDomain'>): string {
   const { searches } = parseResolvConf(text);
-  if (searches.length > MAX_SEARCH_PATHS) {
-    return `Resolv.conf file '${path}' contains search line consisting of more than ${MAX_SEARCH_PATHS} domains!`;
+  const maxPaths = MAX_SEARCH_PATHS - (hasClusterDomain ? CLUSTER_SEARCH_PATHS : 0);
+  if (searches.length > maxPaths) {
+    return `Resolv.conf file '${path}' contains search line consisting of more than ${maxPaths} domains!`;
   }
   if (searches.some((search) => search.length > MAX_DOMAIN_CHARACTERS)) {
     return (
@@ -76,7 +84,7 @@ const complaint = ({ nodeName }: Context, message: string) => ({
 });
 
 const checkLimits = s.enqueueActions(({ context, enqueue }) => {
-  const exceeded = limitExceeded(context.path, context.text);
+  const exceeded = limitExceeded(context);
   if (exceeded === '') return;
   enqueue.sendTo(to('eventRecorder'), complaint(context, exceeded));
   enqueue(line('warn', ['Check limits for resolv.conf failed', { eventlog: exceeded }]));
@@ -84,7 +92,7 @@ const checkLimits = s.enqueueActions(({ context, enqueue }) => {
 
 export const resolverMachine = s.createMachine({
   id: 'resolver',
-  context: ({ input }) => ({ path: input.path, nodeName: input.nodeName, text: input.text }),
+  context: ({ input }) => input,
   initial: 'choosing',
   states: {
     choosing: { always: [{ guard: 'hasFile', target: 'checking' }, { target: 'withoutFile' }] },

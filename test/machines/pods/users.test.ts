@@ -86,7 +86,7 @@ describe('recursively read-only mounts', () => {
     boot({}, { volumes }, mounted('Enabled'));
     node.until('it waits', () => status()?.state?.waiting?.reason === 'CreateContainerConfigError');
     expect(status()?.state?.waiting?.message).toBe(
-      'volume "v" requested recursive read-only mode, but it is not supported by the runtime',
+      'failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, but it is not supported by the runtime',
     );
   });
 });

@@ -1,5 +1,6 @@
 /** resolv.conf: its limits, in upstream's words, and its changes while the node runs. */
 import { describe, expect, it } from 'vitest';
+import { parseResolvConf } from '../../../src/machines/startup/derive-settings.ts';
 import { limitExceeded, resolverMachine } from '../../../src/machines/startup/resolver.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 import { image, manifest } from '../../support/pods-node.ts';
@@ -9,6 +10,8 @@ const PATH = '/etc/resolv.conf';
 const search = (count: number, length = 5) =>
   `search ${Array.from({ length: count }, (_, i) => `${String(i)}${'x'.repeat(length)}`.slice(0, length)).join(' ')}\n`;
 
+const exceeded = (text: string, hasClusterDomain = false) => limitExceeded({ path: PATH, text, hasClusterDomain });
+
 describe('the limits', () => {
   it.each([
     ['nothing', ''],
@@ -16,7 +19,12 @@ describe('the limits', () => {
     ['as many domains as are allowed', search(32)],
     ['a domain that is as long as is allowed', search(1, 253)],
     ['a line that is as long as is allowed', search(32, 63)],
-  ])('allow %s', (_, text) => expect(limitExceeded(PATH, text)).toBe(''));
+  ])('allow %s', (_, text) => expect(exceeded(text)).toBe(''));
+
+  it('leave room for the domains of the cluster', () => {
+    expect(exceeded(search(29), true)).toBe('');
+    expect(exceeded(search(30), true)).toContain('more than 29 domains!');
+  });
 
   it.each([
     [
@@ -34,10 +42,28 @@ describe('the limits', () => {
       search(32, 64),
       "Resolv.conf file '/etc/resolv.conf' contains search line which length is more than allowed 2048 chars!",
     ],
-  ])('name %s', (_, text, message) => expect(limitExceeded(PATH, text)).toBe(message));
+  ])('name %s', (_, text, message) => expect(exceeded(text)).toBe(message));
 });
 
-const input = { path: PATH, nodeName: 'node-1', text: 'nameserver 192.0.2.1\n' };
+const input = { path: PATH, nodeName: 'node-1', text: 'nameserver 192.0.2.1\n', hasClusterDomain: false };
+
+describe('the file', () => {
+  it('has comments of whole lines, the last search line and the last word of each option', () => {
+    const text = [
+      '# nameserver 192.0.2.9',
+      'nameserver 192.0.2.1 # first',
+      'search old.test',
+      'search a.test. .',
+      'options ndots:2 rotate',
+      ' options ndots:3 edns0',
+    ].join('\n');
+    expect(parseResolvConf(text)).toEqual({
+      nameservers: ['192.0.2.1'],
+      searches: ['a.test', '.'],
+      options: ['ndots:3', 'rotate', 'edns0'],
+    });
+  });
+});
 
 describe('the machine', () => {
   const run = (answers: Record<string, ReturnType<typeof ok>>, given = input) =>
@@ -51,7 +77,7 @@ describe('the machine', () => {
 
   it('complains once of a content that exceeds a limit', () => {
     const started = run({}, { ...input, text: search(33) });
-    const message = limitExceeded(PATH, search(33));
+    const message = exceeded(search(33));
     expect(started.told()).toMatchObject([
       { to: 'parent/eventRecorder', eventType: 'Warning', reason: 'CheckLimitsForResolvConf', message },
     ]);

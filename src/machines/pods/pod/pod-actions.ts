@@ -1,11 +1,13 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { line, now, type PlainError, random, to } from '../../../kernel/xstate.ts';
+import { nodeRef } from '../../node/events.ts';
 import type { UserMapping } from '../../operations/users.ts';
 import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../../reasons.ts';
 import { withAllocation } from '../allocation/request.ts';
 import { retryDelay, runsInOrder } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { eventRecorded } from '../messages.ts';
+import { podDns } from '../spec/index.ts';
 import { permission } from './pod-files.ts';
 import {
   addressesOf,
@@ -152,6 +154,15 @@ export const record = (text: (context: PodContext, error: PlainError) => EventTe
     const { error } = event as unknown as { error: PlainError };
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
   });
+
+/** How the pod's names are resolved is not quite what it asked for. */
+export const recordDns = s.enqueueActions(({ context, enqueue }) => {
+  const { events, nodeEvents } = podDns(podOrName(context), context.node);
+  for (const text of events) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
+  for (const text of nodeEvents) {
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(nodeRef(context.node.nodeName), text));
+  }
+});
 
 export const complain = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {

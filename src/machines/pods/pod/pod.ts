@@ -32,6 +32,7 @@ import {
   noteWish,
   permit,
   record,
+  recordDns,
   recordBlocked,
 } from './pod-actions.ts';
 import {
@@ -218,6 +219,7 @@ const sync = s.createStateConfig({
       invoke: {
         id: 'runSandbox',
         src: 'cri.runPodSandbox',
+      entry: recordDns,
         input: ({ context }) => ({
           config: sandboxConfig(podOrName(context), nextAttempt(context), context.node, context.users),
           runtimeHandler: runtimeHandler(context) ?? '',

@@ -17,7 +17,7 @@ import { expand } from './expansion.ts';
 import { containerLogPath, etcHostsFile } from './paths.ts';
 import { containerResources } from './resources.ts';
 import { podLabels } from './sandbox.ts';
-import { containerSecurityContext, imageUser, nonRootViolation } from './security.ts';
+import { containerSecurityContext, imageUser, nonRootViolation, podUsers } from './security.ts';
 import { type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
@@ -76,10 +76,9 @@ const configError = (message: string): ContainerConfigResult => ({
 
 function buildConfig(input: ContainerConfigInput): ContainerConfig {
   const { pod, container, restartCount, node, devices = null } = input;
-  const envs = environment(input);
-  const variables = new Map(envs.map(({ key, value }) => [key, value]));
-  const expanded = (words: readonly string[]): readonly string[] =>
-    words.map((word) => expand(word, (name) => variables.get(name)));
+  const envs = variablesOf(input);
+  const lookup = lookupIn(envs);
+  const expanded = (words: readonly string[]): readonly string[] => words.map((word) => expand(word, lookup));
   const command = expanded(container.command ?? []);
   const args = expanded(container.args ?? []);
   return {
@@ -88,8 +87,8 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     ...(command.length === 0 ? {} : { command }),
     ...(args.length === 0 ? {} : { args }),
     ...(container.workingDir === undefined ? {} : { working_dir: container.workingDir }),
-    envs: [...Object.entries(devices?.envs ?? {}).map(([key, value]) => ({ key, value })), ...envs],
-    mounts: mounts(input, (name) => variables.get(name)),
+    envs,
+    mounts: mounts(input, lookup).map((mount) => withUsers(mount, input)),
     labels: { ...podLabels(pod), [CONTAINER_NAME_LABEL]: container.name },
     annotations: { ...devices?.annotations, ...containerAnnotations(pod, container, restartCount) },
     ...deviceFields(devices),
@@ -108,6 +107,24 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
       ),
     },
   };
+}
+
+/** Those of its devices first: words of the pod may refer to them, and its own of the same name count. */
+const variablesOf = (input: ContainerConfigInput): readonly KeyValue[] => [
+  ...Object.entries(input.devices?.envs ?? {}).map(([key, value]) => ({ key, value })),
+  ...environment(input),
+];
+
+function lookupIn(envs: readonly KeyValue[]): (name: string) => string | undefined {
+  const variables = new Map(envs.map(({ key, value }) => [key, value]));
+  return (name) => variables.get(name);
+}
+
+/** What belongs to the node's ids outside belongs to the pod's inside. */
+function withUsers(mount: Mount, { pod, users = null }: ContainerConfigInput): Mount {
+  if (pod.spec.hostUsers !== false || users === null) return mount;
+  const { uids = [], gids = [] } = podUsers(users);
+  return { ...mount, uidMappings: uids, gidMappings: gids };
 }
 
 const deviceMounts = (setup: DeviceResponse | null = null): readonly Mount[] =>
@@ -164,16 +181,9 @@ function mounts(input: ContainerConfigInput, lookup: (name: string) => string | 
 /** The parts of volumes that have to be bound first; none where the configuration is an error anyway. */
 export function subPaths(input: ContainerConfigInput): readonly SubPath[] {
   try {
-    const variables = new Map(environment(input).map(({ key, value }) => [key, value]));
     const { pod, container, node, volumes } = input;
-    return volumeSubPaths({
-      pod,
-      container,
-      node,
-      volumes,
-      lookup: (name) => variables.get(name),
-      ...abilities(input),
-    });
+    const lookup = lookupIn(variablesOf(input));
+    return volumeSubPaths({ pod, container, node, volumes, lookup, ...abilities(input) });
   } catch {
     return [];
   }

@@ -5,15 +5,16 @@
  * what is left out is said, not dropped in silence.
  */
 import type { DNSConfig } from '../../api/cri.ts';
-import type { Pod } from '../../api/pod.ts';
+import type { Pod, PodDNSConfig } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import { type EventText, podEvents } from '../../reasons.ts';
+import { type EventText, nodeWithoutClusterDNS, podEvents } from '../../reasons.ts';
 import { podLongName } from './paths.ts';
 
-/** Limits of the resolver library: servers, search domains, and characters of the search line. */
+/** Limits of the resolver library: servers, search domains, characters of the search line and of one domain. */
 const MAX_SERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2048;
+const MAX_DOMAIN_CHARACTERS = 253;
 /** Five dots: names of services with their namespace are tried in the search domains first. */
 const CLUSTER_OPTIONS = ['ndots:5'];
 
@@ -21,7 +22,10 @@ type DnsSettings = Pick<NodeSettings, 'clusterDNS' | 'clusterDomain' | 'resolver
 
 export interface PodDns {
   readonly config: DNSConfig;
+  /** What people are to know of it: left out for want of room, or not what the pod asked for. */
   readonly events: readonly EventText[];
+  /** What the node's owner is to know of it. */
+  readonly nodeEvents: readonly EventText[];
 }
 
 interface Resolver {
@@ -36,10 +40,12 @@ export function podDns(pod: Pod, node: DnsSettings): PodDns {
   const base = policy === 'None' ? NOTHING : cluster ? clusterResolver(pod, node) : nodeResolver(node);
   const merged = merge(base, pod);
   const limited = limit(merged);
-  const missing = policy === 'ClusterFirst' && !cluster ? [podEvents.missingClusterDNS(podLongName(pod))] : [];
+  const forming = limited.messages.map((message) => podEvents.dnsConfigForming(message));
+  const isMissing = policy === 'ClusterFirst' && !cluster;
   return {
     config: compact(limited.resolver),
-    events: [...missing, ...limited.messages.map((message) => podEvents.dnsConfigForming(message))],
+    events: [...(isMissing ? [podEvents.missingClusterDNS(podLongName(pod))] : []), ...forming],
+    nodeEvents: isMissing ? [nodeWithoutClusterDNS] : [],
   };
 }
 
@@ -63,33 +69,34 @@ function clusterResolver(pod: Pod, node: DnsSettings): Resolver {
   const searches = domain === '' ? [] : [`${pod.metadata.namespace}.svc.${domain}`, `svc.${domain}`, domain];
   return {
     servers: node.clusterDNS,
-    searches: unique([...searches, ...node.resolver.searches]),
+    searches: domain === '' ? node.resolver.searches : unique([...searches, ...node.resolver.searches]),
     options: CLUSTER_OPTIONS,
   };
 }
 
-/** A node without nameservers means the machine itself, and no search domains. */
-function nodeResolver(node: DnsSettings): Resolver {
-  const { nameservers, searches, options } = node.resolver;
-  if (nameservers.length > 0) return { servers: nameservers, searches, options };
-  const loopback = node.nodeIPs[0]?.includes(':') === true ? '::1' : '127.0.0.1';
-  return { servers: [loopback], searches: ['.'], options };
+/** A node without a file means the machine itself, once for each of its addresses, and no search domains. */
+function nodeResolver({ resolver, nodeIPs }: DnsSettings): Resolver {
+  const { nameservers, searches, options, isAbsent = false } = resolver;
+  if (!isAbsent) return { servers: nameservers, searches, options };
+  const loopbacks = nodeIPs.map((address) => (address.includes(':') ? '::1' : '127.0.0.1'));
+  return { servers: loopbacks.length > 0 ? loopbacks : ['127.0.0.1'], searches: ['.'], options };
 }
 
 function merge(base: Resolver, pod: Pod): Resolver {
   const { dnsConfig } = pod.spec;
   if (dnsConfig === undefined) return base;
-  const overrides = dnsConfig.options ?? [];
-  const overridden = new Set(overrides.map(({ name }) => name));
-  const kept = base.options.filter((option) => !overridden.has(option.split(':', 1)[0]));
-  const added = overrides.map(({ name, value }) =>
-    value === undefined || value === '' ? `${name}` : `${name}:${value}`,
-  );
   return {
     servers: unique([...base.servers, ...(dnsConfig.nameservers ?? [])]),
     searches: unique([...base.searches, ...(dnsConfig.searches ?? [])]),
-    options: [...kept, ...added],
+    options: mergedOptions(base.options, dnsConfig.options ?? []),
   };
+}
+
+/** One of each name: the pod's word wins, of two of its words the later one. */
+function mergedOptions(base: readonly string[], own: NonNullable<PodDNSConfig['options']>): readonly string[] {
+  const wanted = own.map(({ name = '', value }) => [name, value ? `${name}:${value}` : name] as const);
+  const known = base.map((option) => [option.split(':', 1)[0] ?? '', option] as const);
+  return [...new Map([...known, ...wanted]).values()];
 }
 
 function limit(resolver: Resolver): { resolver: Resolver; messages: readonly string[] } {
@@ -109,8 +116,9 @@ function limit(resolver: Resolver): { resolver: Resolver; messages: readonly str
   return { resolver: { ...resolver, servers, searches }, messages };
 }
 
+/** A domain that is too long makes some resolver libraries abort. */
 function fitting(searches: readonly string[]): readonly string[] {
-  let fit = searches.slice(0, MAX_SEARCHES);
+  let fit = searches.slice(0, MAX_SEARCHES).filter(({ length }) => length <= MAX_DOMAIN_CHARACTERS);
   while (fit.join(' ').length > MAX_SEARCH_CHARACTERS) fit = fit.slice(0, -1);
   return fit;
 }

@@ -87,7 +87,7 @@ export interface ResourceFieldRef {
   readonly divisor?: string;
 }
 
-/** An amount in units of the divisor, rounded up; a missing limit is what the node can give at most. */
+/** An amount in units of the divisor, rounded up. */
 export function resourceValue(pod: Pod, container: Container, ref: ResourceFieldRef, node: DownwardSettings): string {
   const owner = ref.containerName ? podContainers(pod).find(({ name }) => name === ref.containerName) : container;
   if (owner === undefined) throw new Error(`container ${ref.containerName} not found`);
@@ -96,15 +96,23 @@ export function resourceValue(pod: Pod, container: Container, ref: ResourceField
   if ((side !== 'limits' && side !== 'requests') || !isDownwardResource(name)) {
     throw new Error(`unsupported container resource : ${ref.resource}`);
   }
-  const amount =
-    side === 'requests'
-      ? (requestsOf(owner.resources)[name] ?? 0n)
-      : (amountsOf(owner.resources?.limits)[name] ?? nodeAmount(name, node));
+  const amount = side === 'requests' ? (requestsOf(owner.resources)[name] ?? 0n) : limitAmount(pod, owner, name, node);
   return String(inUnitsOf(amount, ref.divisor, name));
 }
 
+/** What a container may use at most: its own limit, its pod's, or what the node has. Huge pages have no default. */
+function limitAmount(pod: Pod, { resources }: Container, name: string, node: DownwardSettings): Nano {
+  const own = amountsOf(resources?.limits)[name] ?? 0n;
+  if (own > 0n || name.startsWith(HUGEPAGES_PREFIX)) return own;
+  const shared = name === EPHEMERAL_STORAGE ? 0n : (amountsOf(pod.spec.resources?.limits)[name] ?? 0n);
+  return shared > 0n ? shared : nodeAmount(name, node);
+}
+
+const EPHEMERAL_STORAGE = 'ephemeral-storage';
+const HUGEPAGES_PREFIX = 'hugepages-';
+
 const isDownwardResource = (name: string): boolean =>
-  name === 'cpu' || name === 'memory' || name === 'ephemeral-storage' || name.startsWith('hugepages-');
+  name === 'cpu' || name === 'memory' || name === EPHEMERAL_STORAGE || name.startsWith(HUGEPAGES_PREFIX);
 
 /** CPU counts in thousandths before it is divided, so that a divisor of `1m` is exact. */
 function inUnitsOf(amount: Nano, divisor: string | undefined, resource: string): bigint {

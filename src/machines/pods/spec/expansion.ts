@@ -15,7 +15,7 @@ export function expand(text: string, lookup: (name: string) => string | undefine
   });
 }
 
-/** As {@link expand}, for places where an unknown name is an error; also names what is unknown. */
+/** As {@link expand}, for places where an unknown name, or an empty value, is an error; also names these. */
 export function expandStrictly(
   text: string,
   lookup: (name: string) => string | undefined,
@@ -23,7 +23,7 @@ export function expandStrictly(
   const missing: string[] = [];
   const expanded = expand(text, (name) => {
     const value = lookup(name);
-    if (value === undefined) missing.push(name);
+    if (value === undefined || value === '') missing.push(name);
     return value;
   });
   return { text: expanded, missing };

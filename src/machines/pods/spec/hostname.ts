@@ -23,7 +23,8 @@ export interface Hostname {
 export function podHostname(pod: Pod, node: Pick<NodeSettings, 'clusterDomain'>): Hostname {
   const override = pod.spec.hostnameOverride;
   if (override !== undefined && override !== '') {
-    return { hostname: override, domain: '', kernelHostname: override };
+    const hostname = label(override);
+    return { hostname, domain: '', kernelHostname: hostname };
   }
   const hostname = label(
     pod.spec.hostname === undefined || pod.spec.hostname === '' ? pod.metadata.name : pod.spec.hostname,

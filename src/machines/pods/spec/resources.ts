@@ -7,7 +7,7 @@ import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
 import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { exclusiveCount } from '../allocation/cpu-manager.ts';
-import { hasPodLevelResources, podQOS } from './qos.ts';
+import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 
 /** Bounds of `cpu.shares`; one CPU is 1024. */
@@ -24,7 +24,7 @@ const GUARANTEED_OOM_SCORE = -997;
 const BEST_EFFORT_OOM_SCORE = 1000;
 const MAX_BURSTABLE_OOM_SCORE = 999;
 const MIN_BURSTABLE_OOM_SCORE = 1000 + GUARANTEED_OOM_SCORE;
-const NODE_CRITICAL_PRIORITY = 2_000_001_000;
+const NODE_CRITICAL = 'system-node-critical';
 const CRITICAL_PRIORITY = 2_000_000_000;
 
 export type Amounts = Readonly<Record<string, Nano>>;
@@ -49,7 +49,7 @@ function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amou
 }
 
 /** What a pod needs at once: its containers and sidecars together, or an init container with the sidecars before it. */
-function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
+function aggregate(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
   let sidecars: Amounts = {};
   let initialising: Amounts = {};
   for (const container of pod.spec.initContainers ?? []) {
@@ -58,8 +58,13 @@ function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefi
     initialising = largest(initialising, isSidecar(container) ? sidecars : sum(sidecars, own));
   }
   const running = pod.spec.containers.reduce((total, { resources }) => sum(total, amounts(resources)), sidecars);
-  const aggregate = largest(running, initialising);
-  return hasPodLevelResources(pod.spec.resources) ? { ...aggregate, ...amounts(pod.spec.resources) } : aggregate;
+  return largest(running, initialising);
+}
+
+/** What is said of the pod as a whole counts. */
+function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
+  const { resources } = pod.spec;
+  return { ...aggregate(pod, amounts), ...(hasPodLevelResources(resources) ? amounts(resources) : {}) };
 }
 
 export function podRequests(pod: Pod): Amounts {
@@ -91,6 +96,7 @@ type ResourceSettings = Pick<
   | 'cpuCFSQuota'
   | 'cpuCFSQuotaPeriodUs'
   | 'cgroupVersion'
+  | 'killsSingleProcess'
   | 'swapControllerAvailable'
   | 'limitedSwapBytes'
   | 'hugePageSizes'
@@ -101,15 +107,15 @@ type ResourceSettings = Pick<
 /** CPU and memory in CRI's words; zeros are left out, as the contract reads them as "not specified". */
 function linuxResources(requests: Amounts, limits: Amounts, node: ResourceSettings): LinuxContainerResources {
   const limitMilli = milliUnits(limits.cpu ?? 0n);
-  const requestMilli = milliUnits(requests.cpu ?? 0n);
   const period = BigInt(node.cpuCFSQuotaPeriodUs);
   const quota = node.cpuCFSQuota ? cpuQuota(limitMilli, period) : 0n;
   const memory = wholeUnits(limits.memory ?? 0n);
   return {
     ...(node.cpuCFSQuota ? { cpu_period: String(period) } : {}),
     ...(quota === 0n ? {} : { cpu_quota: String(quota) }),
-    cpu_shares: String(cpuShares(requestMilli === 0n && limitMilli !== 0n ? limitMilli : requestMilli)),
+    cpu_shares: String(cpuShares(requests.cpu === undefined ? limitMilli : milliUnits(requests.cpu))),
     ...(memory === 0n ? {} : { memory_limit_in_bytes: String(memory) }),
+    ...(node.cgroupVersion === 2 && node.killsSingleProcess !== true ? { unified: { 'memory.oom.group': '1' } } : {}),
   };
 }
 
@@ -126,7 +132,7 @@ export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContaine
 /** A container without its own limits is bounded by those of its pod; time on CPUs of its own is not limited. */
 export function containerResources(pod: Pod, container: Container, node: ResourceSettings): LinuxContainerResources {
   const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
-  const limits = { ...pick(podLevel), ...amountsOf(container.resources?.limits) };
+  const limits = { ...pick(podLevel), ...positive(amountsOf(container.resources?.limits)) };
   const resources = linuxResources(requestsOf(container.resources), limits, node);
   const ownsCpus = node.admission?.cpuManager !== undefined && exclusiveCount(pod, container) > 0;
   return {
@@ -136,7 +142,7 @@ export function containerResources(pod: Pod, container: Container, node: Resourc
     ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
       ? {}
       : { hugepage_limits: hugepageLimits(limits, node.hugePageSizes) }),
-    ...swapAndOomGroup(resources, node, swapOf(pod, container, node)),
+    ...swapLimit(resources, node, swapOf(pod, container, node)),
   };
 }
 
@@ -160,23 +166,25 @@ function swapOf(
 const isCritical = (pod: Pod): boolean =>
   isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
 
-/** A container gets no more swap than that, and is killed as one. */
-function swapAndOomGroup(
-  { memory_limit_in_bytes: memory }: LinuxContainerResources,
+/** A container gets no more swap than that. */
+function swapLimit(
+  { memory_limit_in_bytes: memory, unified = {} }: LinuxContainerResources,
   { cgroupVersion, swapControllerAvailable: canLimitSwap = false }: ResourceSettings,
   swap: bigint,
 ): LinuxContainerResources {
-  if (cgroupVersion === 2) {
-    return { unified: { 'memory.oom.group': '1', ...(canLimitSwap ? { 'memory.swap.max': String(swap) } : {}) } };
-  }
-  const isLimited = cgroupVersion === 1 && canLimitSwap && memory !== undefined;
-  return isLimited ? { memory_swap_limit_in_bytes: memory } : {};
+  if (!canLimitSwap || cgroupVersion === undefined) return {};
+  if (cgroupVersion === 2) return { unified: { ...unified, 'memory.swap.max': String(swap) } };
+  return memory === undefined ? {} : { memory_swap_limit_in_bytes: memory };
 }
 
 const pick = ({ cpu, memory }: Amounts): Amounts => ({
   ...(cpu === undefined ? {} : { cpu }),
   ...(memory === undefined ? {} : { memory }),
 });
+
+/** A limit of nothing is none. */
+const positive = (amounts: Amounts): Amounts =>
+  Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount > 0n));
 
 const HUGEPAGES_PREFIX = 'hugepages-';
 const KIBIBYTE = 1024n;
@@ -208,20 +216,26 @@ export function pageSizeName(quantity: string): string {
 
 /** `oom_score_adj` of a container's processes: the more of its memory a pod asked for, the later it is killed. */
 export function oomScoreAdj(pod: Pod, container: Container, node: Pick<NodeSettings, 'memoryCapacityBytes'>): number {
-  if ((pod.spec.priority ?? 0) >= NODE_CRITICAL_PRIORITY) return GUARANTEED_OOM_SCORE;
+  if (isCritical(pod) && pod.spec.priorityClassName === NODE_CRITICAL) return GUARANTEED_OOM_SCORE;
   const qos = podQOS(pod);
   if (qos === 'Guaranteed') return GUARANTEED_OOM_SCORE;
   if (qos === 'BestEffort') return BEST_EFFORT_OOM_SCORE;
-  const score = burstableScore(pod, container, node);
-  if (!(pod.spec.initContainers ?? []).some((init) => init.name === container.name && isSidecar(init))) return score;
-  const regular = pod.spec.containers.map((each) => burstableScore(pod, each, node));
-  return Math.min(score, ...regular);
+  const capacity = BigInt(node.memoryCapacityBytes);
+  return capacity === 0n ? MAX_BURSTABLE_OOM_SCORE : burstableScore(decisiveRequest(pod, container), capacity);
 }
 
-function burstableScore(pod: Pod, container: Container, node: Pick<NodeSettings, 'memoryCapacityBytes'>): number {
-  const capacity = BigInt(node.memoryCapacityBytes);
-  if (capacity === 0n) return MAX_BURSTABLE_OOM_SCORE;
-  const request = wholeUnits(requestsOf(container.resources).memory ?? 0n) + sharedRequest(pod);
+/** A sidecar is never killed before the regular container that asked for the least. */
+function decisiveRequest(pod: Pod, container: Container): bigint {
+  const own = memoryRequest(container);
+  const serves = (pod.spec.initContainers ?? []).some((init) => init.name === container.name && isSidecar(init));
+  const [first = own, ...others] = pod.spec.containers.map(memoryRequest);
+  const least = others.reduce((found, each) => (each < found ? each : found), first);
+  return (serves && least > own ? least : own) + sharedRequest(pod);
+}
+
+const memoryRequest = ({ resources }: Container): bigint => wholeUnits(requestsOf(resources).memory ?? 0n);
+
+function burstableScore(request: bigint, capacity: bigint): number {
   const score = 1000 - Number((1000n * request) / capacity);
   if (score < MIN_BURSTABLE_OOM_SCORE) return MIN_BURSTABLE_OOM_SCORE;
   return score === BEST_EFFORT_OOM_SCORE ? MAX_BURSTABLE_OOM_SCORE : score;
@@ -231,8 +245,6 @@ function burstableScore(pod: Pod, container: Container, node: Pick<NodeSettings,
 function sharedRequest(pod: Pod): bigint {
   const podLevel = pod.spec.resources?.requests?.memory;
   if (podLevel === undefined) return 0n;
-  const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? []).filter(isSidecar)];
-  const own = all.reduce((total, { resources }) => total + wholeUnits(requestsOf(resources).memory ?? 0n), 0n);
-  const rest = wholeUnits(parseQuantity(podLevel)) - own;
-  return rest > 0n ? rest / BigInt(all.length) : 0n;
+  const rest = wholeUnits(parseQuantity(podLevel)) - wholeUnits(aggregate(pod, requestsOf).memory ?? 0n);
+  return rest > 0n ? rest / BigInt(podContainers(pod).length) : 0n;
 }

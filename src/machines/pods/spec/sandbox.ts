@@ -4,14 +4,14 @@
  * Invariant: a pure function of pod, attempt and node; the same config is sent again with each CreateContainer.
  */
 import type { PodSandboxConfig, PortMapping } from '../../api/cri.ts';
-import type { Container, ContainerPort, Pod } from '../../api/pod.ts';
+import type { ContainerPort, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { UserMapping } from '../../operations/users.ts';
 import { podDns } from './dns.ts';
 import { podHostname } from './hostname.ts';
 import { podLogDirectory } from './paths.ts';
 import { cgroupParent } from './qos.ts';
-import { isSidecar, sandboxOverhead, sandboxResources } from './resources.ts';
+import { sandboxOverhead, sandboxResources } from './resources.ts';
 import { sandboxSecurityContext } from './security.ts';
 
 /** Throws with upstream's text where a pod asks for what cannot be (a host name that is too long, user namespaces). */
@@ -53,10 +53,17 @@ export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
   [POD_UID_LABEL]: pod.metadata.uid,
 });
 
-/** Every declared port, with a host port or not: what to do with it is the runtime's business. */
-function portMappings(pod: Pod): readonly PortMapping[] {
-  const owners: readonly Container[] = [...pod.spec.containers, ...(pod.spec.initContainers ?? []).filter(isSidecar)];
-  return owners.flatMap(({ ports = [] }) => ports.map(portMapping));
+/**
+ * Every port that the regular containers declare, with a host port or not: what to do with it is the runtime's
+ * business. Upstream tells it nothing of the ports of sidecars.
+ */
+const portMappings = (pod: Pod): readonly PortMapping[] =>
+  pod.spec.containers.flatMap(({ ports = [] }) => distinct(ports).map(portMapping));
+
+/** Of two ports of one name, or without a name and equal, the first one. */
+function distinct(ports: readonly ContainerPort[]): readonly ContainerPort[] {
+  const named = ports.map((port) => [port.name || JSON.stringify(portMapping(port)), port] as const);
+  return named.filter(([name], at) => named.findIndex(([other]) => other === name) === at).map(([, port]) => port);
 }
 
 const portMapping = ({ containerPort, hostPort, hostIP, protocol }: ContainerPort): PortMapping => ({

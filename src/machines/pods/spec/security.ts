@@ -80,7 +80,7 @@ export function usersRefusal(pod: Pod, handler: string, node: Pick<NodeSettings,
 }
 
 /** Root of the pod is nobody on the node. */
-function podUsers(users: UserMapping | null): UserNamespace {
+export function podUsers(users: UserMapping | null): UserNamespace {
   if (users === null) return { mode: 'POD' };
   const mapping = [{ host_id: users.hostId, container_id: 0, length: users.length }];
   return { mode: 'POD', uids: mapping, gids: mapping };
@@ -88,10 +88,10 @@ function podUsers(users: UserMapping | null): UserNamespace {
 
 const int64 = (value: number): { value: string } => ({ value: String(value) });
 
-/** `fsGroup` first, then what the pod lists, each once. */
+/** `fsGroup` first, then what the pod lists, as it lists it. */
 function supplementalGroups(pod: Pod): readonly string[] {
   const { fsGroup, supplementalGroups: groups } = pod.spec.securityContext ?? {};
-  return [...new Set([...(fsGroup === undefined ? [] : [fsGroup]), ...(groups ?? [])])].map(String);
+  return [...(fsGroup === undefined ? [] : [fsGroup]), ...(groups ?? [])].map(String);
 }
 
 export function sandboxSecurityContext(pod: Pod, users: UserMapping | null): LinuxSandboxSecurityContext {
@@ -110,7 +110,9 @@ export function sandboxSecurityContext(pod: Pod, users: UserMapping | null): Lin
 }
 
 const isPrivilegedPod = (pod: Pod): boolean =>
-  podContainers(pod).some(({ securityContext }) => securityContext?.privileged === true);
+  [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])].some(
+    ({ securityContext }) => securityContext?.privileged === true,
+  );
 
 const groupsPolicy = (pod: Pod): Pick<LinuxContainerSecurityContext, 'supplemental_groups_policy'> =>
   pod.spec.securityContext?.supplementalGroupsPolicy === 'Strict' ? { supplemental_groups_policy: 'Strict' } : {};
@@ -137,7 +139,7 @@ export function containerSecurityContext(
     ...(own?.readOnlyRootFilesystem === true ? { readonly_rootfs: true } : {}),
     ...(groups.length === 0 ? {} : { supplemental_groups: groups }),
     ...groupsPolicy(pod),
-    ...(own?.allowPrivilegeEscalation === false && !mayEscalate(container) ? { no_new_privs: true } : {}),
+    ...(own?.allowPrivilegeEscalation === false ? { no_new_privs: true } : {}),
     ...(unmasked ? {} : { masked_paths: MASKED_PATHS, readonly_paths: READONLY_PATHS }),
     seccomp: seccomp(own?.seccompProfile ?? shared?.seccompProfile, node),
     ...appArmor(own?.appArmorProfile ?? shared?.appArmorProfile),
@@ -150,11 +152,6 @@ function runAs(
 ): Pick<LinuxContainerSecurityContext, 'run_as_user' | 'run_as_username'> {
   if (asked !== undefined) return { run_as_user: int64(asked) };
   return user.uid === null ? { run_as_username: user.username } : { run_as_user: { value: user.uid } };
-}
-
-function mayEscalate({ securityContext }: Container): boolean {
-  const added = securityContext?.capabilities?.add ?? [];
-  return securityContext?.privileged === true || added.includes('SYS_ADMIN') || added.includes('CAP_SYS_ADMIN');
 }
 
 function capabilities({ securityContext }: Container): Pick<LinuxContainerSecurityContext, 'capabilities'> {
@@ -179,12 +176,18 @@ function seccomp(
     case 'RuntimeDefault':
       return { profile_type: 'RuntimeDefault' };
     case 'Localhost':
-      return { profile_type: 'Localhost', localhost_ref: `${node.rootDir}/seccomp/${profile.localhostProfile ?? ''}` };
+      return { profile_type: 'Localhost', localhost_ref: seccompFile(profile, node) };
     case 'Unconfined':
       return { profile_type: 'Unconfined' };
     default:
       return { profile_type: node.seccompDefault ? 'RuntimeDefault' : 'Unconfined' };
   }
+}
+
+function seccompFile({ localhostProfile = '' }: SeccompProfile, { rootDir }: Pick<NodeSettings, 'rootDir'>): string {
+  if (localhostProfile === '') throw new Error('localhostProfile must be set if seccompProfile type is Localhost.');
+  const names = localhostProfile.split('/').filter((name) => name !== '' && name !== '.');
+  return [rootDir, 'seccomp', ...names].join('/');
 }
 
 function appArmor(

@@ -54,8 +54,9 @@ export function volumeKind(volume: Volume): string {
 export function volumeMounts(input: MountsInput): readonly Mount[] {
   return (input.container.volumeMounts ?? []).map((mount, at) => {
     const volume = mountedVolume(mount, input);
-    if (volume.image) return imageMount(mount, volume.image);
-    const path = subPath(mount, input.lookup) === '' ? volume.hostPath : subPathTarget(mount, at, input);
+    const part = subPath(mount, input.lookup);
+    if (volume.image) return imageMount(mount, volume.image, part);
+    const path = part === '' ? volume.hostPath : subPathTarget(mount, at, input);
     return criMount(mount, volume, path, input.recursiveReadOnly);
   });
 }
@@ -94,13 +95,13 @@ function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string, c
 }
 
 /** It is read-only by its nature. Its sub-path is resolved by the runtime, within the image. */
-function imageMount(mount: VolumeMount, { reference, ref }: NonNullable<MountedVolume['image']>): Mount {
+function imageMount(mount: VolumeMount, { reference, ref }: NonNullable<MountedVolume['image']>, part: string): Mount {
   if (ref === undefined) throw new Error(`the image of volume "${mount.name}" is not on the node: ${reference}`);
   return {
     container_path: absolute(mount.mountPath),
     host_path: '',
     image: { image: ref, user_specified_image: reference },
-    ...(mount.subPath ? { image_sub_path: checkedSubPath(mount.subPath) } : {}),
+    ...(part === '' ? {} : { image_sub_path: part }),
   };
 }
 
@@ -108,10 +109,11 @@ function imageMount(mount: VolumeMount, { reference, ref }: NonNullable<MountedV
 export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
   const { name, readOnly, mountPropagation = 'None', recursiveReadOnly: wanted = 'Disabled' } = mount;
   if (wanted === 'Disabled') return false;
-  const asked = `volume "${name}" requested recursive read-only mode, but it is not`;
-  if (readOnly !== true) throw new Error(`${asked} read-only`);
-  if (mountPropagation !== 'None') throw new Error(`${asked} compatible with propagation "${mountPropagation}"`);
-  if (wanted === 'Enabled' && !canRecurse) throw new Error(`${asked} supported by the runtime`);
+  const asked = `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but`;
+  if (readOnly !== true) throw new Error(`${asked} it is not read-only`);
+  if (mountPropagation !== 'None')
+    throw new Error(`${asked} it is not compatible with propagation "${mountPropagation}"`);
+  if (wanted === 'Enabled' && !canRecurse) throw new Error(`${asked} it is not supported by the runtime`);
   return canRecurse;
 }
 const absolute = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
@@ -120,7 +122,7 @@ function subPath(mount: VolumeMount, lookup: (name: string) => string | undefine
   const { subPathExpr = '', subPath: plain = '' } = mount;
   if (subPathExpr === '') return checkedSubPath(plain);
   const { text, missing } = expandStrictly(subPathExpr, lookup);
-  if (missing.length > 0) throw new Error(`missing value for ${missing.join(', ')}`);
+  if (missing.length > 0) throw new Error(`missing value for ${[...new Set(missing)].toSorted().join(', ')}`);
   return checkedSubPath(text);
 }
 

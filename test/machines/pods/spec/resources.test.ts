@@ -11,7 +11,12 @@ import {
   parseQuantity,
   wholeUnits,
 } from '../../../../src/machines/pods/spec/quantity.ts';
-import { containerResources, cpuQuota, cpuShares } from '../../../../src/machines/pods/spec/resources.ts';
+import {
+  containerResources,
+  cpuQuota,
+  cpuShares,
+  sandboxResources,
+} from '../../../../src/machines/pods/spec/resources.ts';
 import { container, pod } from '../support.ts';
 import { node } from './recordings.ts';
 
@@ -159,7 +164,45 @@ describe('resources', () => {
     expect(oomScoreAdj(both, big, node)).toBe(1000 - Math.floor((1000 * 10 * 2 ** 30) / 25_276_514_304));
   });
 
+  it('measures a sidecar by the smallest of those that it serves', () => {
+    const sidecar = container({ name: 'side', restartPolicy: 'Always' });
+    const small = container({ name: 'small', resources: { requests: { memory: '1Gi' } } });
+    const big = container({ name: 'big', resources: { requests: { memory: '10Gi' } } });
+    const whole = pod({ initContainers: [sidecar], containers: [big, small] });
+    expect(oomScoreAdj(whole, sidecar, node)).toBe(oomScoreAdj(whole, small, node));
+  });
+
+  it('shares what a pod asked for as a whole among all its containers, init containers too', () => {
+    const init = container({ name: 'i', resources: { requests: { memory: '3Gi' } } });
+    const main = container({ resources: { requests: { memory: '1Gi' } } });
+    const whole = pod({ initContainers: [init], containers: [main], resources: { requests: { memory: '7Gi' } } });
+    expect(oomScoreAdj(whole, main, node)).toBe(1000 - Math.floor((1000 * 3 * 2 ** 30) / 25_276_514_304));
+  });
+
   it('protects pods that the node needs', () => {
-    expect(oomScoreAdj(pod({ priority: 2_000_001_000 }), container(), node)).toBe(-997);
+    const critical = { priority: 2_000_001_000, priorityClassName: 'system-node-critical' };
+    expect(oomScoreAdj(pod(critical), container(), node)).toBe(-997);
+    expect(oomScoreAdj(pod({ priority: 2_000_001_000 }), container(), node)).toBe(1000);
+  });
+
+  it('takes the limit for a request of CPU only where there is no request', () => {
+    const shares = (resources: ResourceRequirements): unknown =>
+      containerResources(pod(), container({ resources }), node).cpu_shares;
+    expect(shares({ limits: { cpu: '1' } })).toBe('1024');
+    expect(shares({ limits: { cpu: '1' }, requests: { cpu: '0' } })).toBe('2');
+  });
+
+  it('takes a limit of nothing for none: the pod as a whole bounds the container', () => {
+    const unlimited = container({ resources: { limits: { memory: '0' } } });
+    const whole = pod({ containers: [unlimited], resources: { limits: { memory: '1Mi' } } });
+    expect(containerResources(whole, unlimited, node).memory_limit_in_bytes).toBe('1048576');
+  });
+
+  it('asks cgroup v2 to kill the sandbox as one, too, unless single processes are to be killed', () => {
+    const unified = { 'memory.oom.group': '1' };
+    expect(sandboxResources(pod(), { ...node, cgroupVersion: 2 })).toMatchObject({ unified });
+    const single: NodeSettings = { ...node, cgroupVersion: 2, killsSingleProcess: true };
+    expect(sandboxResources(pod(), single)).not.toHaveProperty('unified');
+    expect(containerResources(pod(), container(), single).unified).toEqual({ 'memory.swap.max': '0' });
   });
 });

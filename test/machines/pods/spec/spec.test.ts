@@ -11,7 +11,6 @@ import {
   imageWithTag,
   legacyLogName,
   parseImage,
-  podDns,
   podFiles,
   podHostname,
   pullPolicy,
@@ -44,43 +43,6 @@ describe('images', () => {
     ['a//b', 'invalid reference format'],
     ['f'.repeat(64), `invalid repository name (${'f'.repeat(64)}), cannot specify 64-byte hexadecimal strings`],
   ])('%j is refused: %s', (image, error) => expect(parseImage(image)).toEqual({ error }));
-});
-
-describe('DNS', () => {
-  it('falls back to the node without a cluster DNS and says so', () => {
-    const { config, events } = podDns(pod(), { ...node, clusterDNS: [] });
-    expect(config).toEqual({ servers: ['192.0.2.53'], searches: ['example.test'], options: ['ndots:2'] });
-    expect(events.map(({ reason }) => reason)).toEqual(['MissingClusterDNS']);
-  });
-
-  it('means the machine itself when the node names no server', () => {
-    const resolver = { nameservers: [], searches: [], options: [] };
-    expect(podDns(pod({ dnsPolicy: 'Default' }), { ...node, resolver }).config).toEqual({
-      servers: ['127.0.0.1'],
-      searches: ['.'],
-    });
-  });
-
-  it('keeps what a resolver reads and says what it left out', () => {
-    const dnsConfig = {
-      nameservers: ['192.0.2.1', '192.0.2.2', '192.0.2.3', '192.0.2.4'],
-      searches: Array.from({ length: 40 }, (_, index) => `s${index}.test`),
-    };
-    const { config, events } = podDns(pod({ dnsPolicy: 'None', dnsConfig }), node);
-    expect(config.servers).toHaveLength(3);
-    expect(config.searches).toHaveLength(32);
-    expect(events.map(({ message }) => message.split(',', 1)[0])).toEqual([
-      'Nameserver limits were exceeded',
-      'Search Line limits were exceeded',
-    ]);
-  });
-
-  it('counts the characters of the search line', () => {
-    const searches = Array.from({ length: 20 }, (_, index) => `${'x'.repeat(200)}${index}.test`);
-    const { config } = podDns(pod({ dnsPolicy: 'None', dnsConfig: { nameservers: ['192.0.2.1'], searches } }), node);
-    expect(config.searches?.join(' ').length).toBeLessThanOrEqual(2048);
-    expect(config.searches?.length).toBeGreaterThan(8);
-  });
 });
 
 describe('host names', () => {

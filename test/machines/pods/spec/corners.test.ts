@@ -1,0 +1,183 @@
+/** Corners of requests that no recording reaches, each as upstream's source has it. */
+import { describe, expect, it } from 'vitest';
+import type { Container, PodSpec } from '../../../../src/machines/api/pod.ts';
+import type { DeviceResponse } from '../../../../src/machines/operations/devices.ts';
+import { resourceValue } from '../../../../src/machines/pods/spec/downward-api.ts';
+import { containerConfig, podHostname, sandboxConfig, subPaths } from '../../../../src/machines/pods/spec/index.ts';
+import { container, pod } from '../support.ts';
+import { node } from './recordings.ts';
+
+type Input = Parameters<typeof containerConfig>[0];
+
+const inputOf = (fields: Partial<Container>, spec: Partial<PodSpec> = {}, more: Partial<Input> = {}): Input => {
+  const own = container(fields);
+  return {
+    pod: pod({ containers: [own], ...spec }),
+    container: own,
+    kind: 'regular',
+    restartCount: 0,
+    imageRef: 'sha256:1',
+    image: null,
+    podIPs: ['10.0.0.5'],
+    node,
+    terminationLogFile: '/t',
+    volumes: { v: { hostPath: '/host/v' } },
+    ...more,
+  };
+};
+
+function configOf(...args: Parameters<typeof inputOf>) {
+  const result = containerConfig(inputOf(...args));
+  if ('error' in result) throw new Error(result.error.message);
+  return result.config;
+}
+
+const securityOf = (...args: Parameters<typeof inputOf>) => configOf(...args).linux?.security_context;
+
+describe('variables', () => {
+  const devices: DeviceResponse = {
+    envs: { DEVICE: 'gpu0', OWN: 'plugin' },
+    mounts: [],
+    devices: [],
+    annotations: {},
+    cdiDevices: [],
+  };
+
+  it('of devices can be referred to; the pod’s own word of the same name counts', () => {
+    const { args, envs } = configOf(
+      { args: ['$(DEVICE)', '$(OWN)'], env: [{ name: 'OWN', value: 'pod' }] },
+      {},
+      { devices },
+    );
+    expect(args).toEqual(['gpu0', 'pod']);
+    expect(envs?.map(({ key }) => key)).toEqual(['DEVICE', 'OWN', 'OWN']);
+  });
+
+  it('name the places of volumes; one without a value is as missing as one that is not there', () => {
+    const env = [{ name: 'EMPTY', value: '' }];
+    const volumeMounts = [{ name: 'v', mountPath: '/v', subPathExpr: '$(Z)/$(EMPTY)/$(Z)' }];
+    expect(() => configOf({ env, volumeMounts })).toThrow('missing value for EMPTY, Z');
+    const found = [{ name: 'v', mountPath: '/v', subPathExpr: '$(DEVICE)' }];
+    expect(subPaths(inputOf({ volumeMounts: found }, {}, { devices }))).toMatchObject([{ subPath: 'gpu0' }]);
+  });
+});
+
+describe('amounts that a container may know of itself', () => {
+  const limit = (resource: string, own: Partial<Container>, spec: Partial<PodSpec> = {}): string =>
+    resourceValue(
+      pod({ containers: [container(own)], ...spec }),
+      container(own),
+      { resource },
+      {
+        ...node,
+        allocatable: { cpu: '2', memory: '1000', 'ephemeral-storage': '77', 'hugepages-2Mi': '4Mi' },
+      },
+    );
+
+  it.each<[string, Partial<Container>, Partial<PodSpec>, string]>([
+    ['limits.memory', {}, {}, '1000'],
+    ['limits.memory', { resources: { limits: { memory: '0' } } }, {}, '1000'],
+    ['limits.memory', { resources: { limits: { memory: '5' } } }, { resources: { limits: { memory: '9' } } }, '5'],
+    ['limits.memory', {}, { resources: { limits: { memory: '9' } } }, '9'],
+    ['limits.cpu', {}, { resources: { limits: { cpu: '500m' } } }, '1'],
+    ['limits.ephemeral-storage', {}, { resources: { limits: { 'ephemeral-storage': '9' } } }, '77'],
+    ['limits.hugepages-2Mi', {}, {}, '0'],
+    ['requests.memory', {}, {}, '0'],
+  ])('%s of %j in a pod of %j is %s', (resource, own, spec, value) => expect(limit(resource, own, spec)).toBe(value));
+});
+
+describe('port mappings', () => {
+  const mappings = (spec: Partial<PodSpec>) => sandboxConfig(pod(spec), 0, node).port_mappings;
+
+  it('are those of regular containers', () => {
+    const sidecar = container({ name: 's', restartPolicy: 'Always', ports: [{ containerPort: 1, hostPort: 1 }] });
+    expect(mappings({ initContainers: [sidecar] })).toBeUndefined();
+  });
+
+  it('are each told once: by name, or where all is equal', () => {
+    const ports = [
+      { containerPort: 80, protocol: 'TCP' },
+      { containerPort: 80, protocol: 'TCP' },
+      { containerPort: 80, protocol: 'UDP' },
+      { containerPort: 80, protocol: 'TCP', hostIP: '127.0.0.1' },
+      { containerPort: 80, protocol: 'TCP', hostIP: '::1', hostPort: 8080 },
+      { name: 'web', containerPort: 81, protocol: 'TCP' },
+      { name: 'web', containerPort: 82, protocol: 'SCTP' },
+    ];
+    expect(mappings({ containers: [container({ ports })] })).toEqual([
+      { container_port: 80 },
+      { protocol: 'UDP', container_port: 80 },
+      { container_port: 80, host_ip: '127.0.0.1' },
+      { container_port: 80, host_port: 8080, host_ip: '::1' },
+      { container_port: 81 },
+    ]);
+  });
+});
+
+describe('security', () => {
+  it('lists groups as the pod does, twice where it does', () => {
+    const securityContext = { fsGroup: 7, supplementalGroups: [7, 8, 8] };
+    expect(securityOf({}, { securityContext })?.supplemental_groups).toEqual(['7', '7', '8', '8']);
+    const { linux } = sandboxConfig(pod({ securityContext }), 0, node);
+    expect(linux?.security_context?.supplemental_groups).toEqual(['7', '7', '8', '8']);
+  });
+
+  it('forbids new privileges whatever else the container asks for', () => {
+    const securityContext = { allowPrivilegeEscalation: false, capabilities: { add: ['SYS_ADMIN'] } };
+    expect(securityOf({ securityContext })?.no_new_privs).toBe(true);
+  });
+
+  it('counts debug containers for a privileged sandbox', () => {
+    const ephemeralContainers = [container({ name: 'e', securityContext: { privileged: true } })];
+    const { linux } = sandboxConfig(pod({ ephemeralContainers }), 0, node);
+    expect(linux?.security_context?.privileged).toBe(true);
+  });
+
+  it('finds a profile of the node below its folder', () => {
+    const of = (localhostProfile: string) =>
+      securityOf({ securityContext: { seccompProfile: { type: 'Localhost', localhostProfile } } })?.seccomp;
+    expect(of('./a//b.json')).toEqual({ profile_type: 'Localhost', localhost_ref: '${ROOT}/seccomp/a/b.json' });
+    expect(() => of('')).toThrow('localhostProfile must be set if seccompProfile type is Localhost.');
+  });
+
+  it('maps the files of volumes to the users of the pod', () => {
+    const users = { hostId: 131_072, length: 65_536 };
+    const mapping = [{ host_id: 131_072, container_id: 0, length: 65_536 }];
+    const { mounts = [] } = configOf(
+      { volumeMounts: [{ name: 'v', mountPath: '/v' }], terminationMessagePath: '/t' },
+      { hostUsers: false },
+      { users },
+    );
+    expect(mounts).toHaveLength(3);
+    for (const mount of mounts) expect(mount).toMatchObject({ uidMappings: mapping, gidMappings: mapping });
+    expect(configOf({ terminationMessagePath: '/t' }).mounts?.[0]).not.toHaveProperty('uidMappings');
+  });
+});
+
+describe('mounts', () => {
+  it('show a part of an image by an expression, too', () => {
+    const env = [{ name: 'PART', value: 'a' }];
+    const volumeMounts = [{ name: 'i', mountPath: '/i', subPathExpr: '$(PART)/b' }];
+    const volumes = { i: { hostPath: '', image: { reference: 'img:1', ref: 'sha256:2' } } };
+    expect(configOf({ env, volumeMounts }, {}, { volumes }).mounts?.[0]).toMatchObject({ image_sub_path: 'a/b' });
+  });
+
+  it('that cannot be read-only to the bottom are refused', () => {
+    const volumeMounts = [{ name: 'v', mountPath: '/v', readOnly: true, recursiveReadOnly: 'Enabled' }];
+    expect(() => configOf({ volumeMounts })).toThrow(
+      'failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, ' +
+        'but it is not supported by the runtime',
+    );
+  });
+});
+
+describe('host names', () => {
+  it('cuts a name that overrides all others, too', () => {
+    const hostnameOverride = `${'a'.repeat(62)}.b`;
+    expect(podHostname(pod({ hostnameOverride, subdomain: 's', setHostnameAsFQDN: true }), node)).toEqual({
+      hostname: 'a'.repeat(62),
+      domain: '',
+      kernelHostname: 'a'.repeat(62),
+    });
+  });
+});
