@@ -162,6 +162,23 @@ export const containerEvents = {
     warning('ProbeWarning', `${probe} probe warning: ${output}`),
 } as const;
 
+/** Events about a volume of a pod; of those about its size its claim hears, too. */
+export const volumeEvents = {
+  expanded: (volume: string, node: string): EventText =>
+    normal('FileSystemResizeSuccessful', `MountVolume.NodeExpandVolume succeeded for volume "${volume}" ${node}`),
+  readOnly: (volume: string): EventText =>
+    warning(
+      'FileSystemResizeFailed',
+      `MountVolume.NodeExpandVolume failed for volume "${volume}" requested read-only file system`,
+    ),
+  /** Of a volume that is in use. */
+  notExpanded: (volume: string, error: string): EventText =>
+    warning('VolumeResizeFailed', `NodeExpandVolume.NodeExpandVolume failed for volume "${volume}" : ${error}`),
+  /** Of a volume that containers wait for. */
+  notMounted: (volume: string, error: string): EventText =>
+    warning('FailedMount', `MountVolume.Setup failed while expanding volume for volume "${volume}" : ${error}`),
+} as const;
+
 /** Events about a whole pod. */
 export const podEvents = {
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),

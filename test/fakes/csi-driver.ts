@@ -2,6 +2,7 @@
  * A plugin of the node as its sidecar and its driver make one: real gRPC on real sockets, real mounts, faults on
  * demand, and a memory of what it heard.
  */
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
@@ -111,6 +112,9 @@ class Volumes {
         if (this.mounts.includes(target)) return;
         mkdirSync(target, { recursive: true });
         this.mount(target, staged);
+      }),
+      NodeExpandVolume: of('NodeExpandVolume', ({ volume_path: path, capacity_range: { required_bytes: bytes } }) => {
+        execFileSync('mount', ['-o', `remount,size=${bytes}`, path]);
       }),
       NodeUnpublishVolume: of('NodeUnpublishVolume', ({ target_path: target }) => {
         this.unmount(target);

@@ -16,6 +16,7 @@ export class CsiWorld {
   readonly calls: string[] = [];
   readonly published: InputOf<Operations['csi.publish']>[] = [];
   readonly staged: InputOf<Operations['csi.stage']>[] = [];
+  readonly expanded: InputOf<Operations['csi.expand']>['request'][] = [];
   private readonly folders: Set<string>;
 
   constructor(folders: Set<string>) {
@@ -49,6 +50,11 @@ export class CsiWorld {
     'csi.unpublish': ({ directory, handle }) => {
       if (this.volumes.delete(directory)) this.calls.push(`unpublish ${handle}`);
       this.folders.delete(`${directory}/mount`);
+      return null;
+    },
+    'csi.expand': ({ request }) => {
+      this.expanded.push(request);
+      this.calls.push(`expand ${request.volume_id}`);
       return null;
     },
     'csi.inventory': () => ({ volumes: [...this.volumes.values()], devices: [...this.devices.values()], errors: [] }),

@@ -8,7 +8,7 @@ import type { Ports } from '../../kernel/operation.ts';
 import type { csiOperations } from '../../machines/operations/csi.ts';
 import { mounter } from '../volume/mounter.ts';
 import { inventory } from './record.ts';
-import { capabilities, publish, stage, unpublish, unstage } from './volumes.ts';
+import { capabilities, expand, publish, stage, unpublish, unstage } from './volumes.ts';
 
 /** `vault` opens what other ports sealed. */
 export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csiOperations> {
@@ -19,6 +19,7 @@ export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csi
     'csi.unstage': ({ input, signal }) => unstage(input, signal),
     'csi.publish': ({ input, signal }) => publish(input, vault, signal),
     'csi.unpublish': ({ input, signal }) => unpublish(input, tools, signal),
+    'csi.expand': ({ input, signal }) => expand(input, vault, signal),
     'csi.inventory': ({ input }) => inventory(input.root),
   };
 }

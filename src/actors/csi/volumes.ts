@@ -11,15 +11,19 @@ import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { SecretHandle } from '../../kernel/xstate.ts';
-import type { csiOperations, NodePublishRequest, NodeStageRequest } from '../../machines/operations/csi.ts';
+import type {
+  csiOperations,
+  NodeExpandRequest,
+  NodePublishRequest,
+  NodeStageRequest,
+} from '../../machines/operations/csi.ts';
 import type { Content } from '../../machines/operations/volume.ts';
 import { withoutSecrets } from '../cri/secrets.ts';
 import { openParent } from '../host/beneath.ts';
-import { CSI_NODE, CSI_TIMEOUT_MS } from '../plugins/client.ts';
-import { connected, methodOf, unary } from '../plugins/connection.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { unmountAll } from '../volume/tear-down.ts';
 import { shareTree } from '../volume/tree.ts';
+import { callDriver } from './call.ts';
 import { isMounted, makeTarget, readRecord, removeRecord, writeRecord } from './record.ts';
 
 type Operations = typeof csiOperations;
@@ -38,17 +42,12 @@ const UNCERTAIN: ReadonlySet<string | undefined> = new Set([
   'ABORTED',
 ]);
 
-async function call<Reply>(endpoint: string, name: string, request: object, signal: AbortSignal) {
-  const method = methodOf<object, Reply>(CSI_NODE, name);
-  return await connected(endpoint, signal, (client) => unary(client, method, request, CSI_TIMEOUT_MS));
-}
-
 interface CapabilitiesReply {
   readonly capabilities: readonly { readonly rpc?: { readonly type: string } | null }[];
 }
 
 export async function capabilities({ endpoint }: InputOf<Operations['csi.capabilities']>, signal: AbortSignal) {
-  const reply = await call<CapabilitiesReply>(endpoint, 'NodeGetCapabilities', {}, signal);
+  const reply = await callDriver<CapabilitiesReply>(endpoint, 'NodeGetCapabilities', {}, signal);
   return { capabilities: reply.capabilities.flatMap(({ rpc }) => (rpc ? [rpc.type] : [])).toSorted() };
 }
 
@@ -62,7 +61,7 @@ export async function stage(
   if (request === null || (await isMounted(root, `${directory}/${STAGING_TARGET}`))) return null;
   await cleaningUp(root, directory, STAGING_TARGET, async () => {
     await discreetly(request, [], vault, (secrets) =>
-      call(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies Opened<NodeStageRequest>, signal),
+      callDriver(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies Opened<NodeStageRequest>, signal),
     );
   });
   return null;
@@ -74,7 +73,7 @@ export async function unstage(
 ): Promise<null> {
   if ((await readRecord(root, directory)) === null) return null;
   const request = { volume_id: handle, staging_target_path: `${directory}/${STAGING_TARGET}` };
-  if (isStaged) await call(endpoint, 'NodeUnstageVolume', request, signal);
+  if (isStaged) await callDriver(endpoint, 'NodeUnstageVolume', request, signal);
   await removeRecord(root, directory, STAGING_TARGET);
   return null;
 }
@@ -93,6 +92,17 @@ export async function publish(
   return null;
 }
 
+export async function expand(
+  { endpoint, request }: InputOf<Operations['csi.expand']>,
+  vault: Vault,
+  signal: AbortSignal,
+): Promise<null> {
+  await discreetly(request, [], vault, (secrets) =>
+    callDriver(endpoint, 'NodeExpandVolume', { ...request, secrets } satisfies Opened<NodeExpandRequest>, signal),
+  );
+  return null;
+}
+
 type Opened<Request> = Omit<Request, 'secrets'> & { readonly secrets: Readonly<Record<string, string>> };
 
 async function askToPublish(
@@ -105,7 +115,7 @@ async function askToPublish(
     const opened: Opened<NodePublishRequest> = { ...request, secrets };
     const shown = JSON.stringify(vault.openAll(tokens));
     const more = issued.length === 0 ? {} : { [tokensIn]: { ...opened[tokensIn], [TOKENS]: shown } };
-    await call(endpoint, 'NodePublishVolume', { ...opened, ...more }, signal);
+    await callDriver(endpoint, 'NodePublishVolume', { ...opened, ...more }, signal);
   });
 }
 
@@ -117,7 +127,7 @@ export async function unpublish(
   if ((await readRecord(root, directory)) === null) return null;
   await unmountAll(root, `${podDirectory}/volume-subpaths`, mounter);
   const request = { volume_id: handle, target_path: `${directory}/${TARGET}` };
-  await call(endpoint, 'NodeUnpublishVolume', request, signal);
+  await callDriver(endpoint, 'NodeUnpublishVolume', request, signal);
   await removeRecord(root, directory, TARGET);
   return null;
 }

@@ -7,16 +7,14 @@
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { pluginOperations } from '../../machines/operations/plugins.ts';
+import { callDriver } from '../csi/call.ts';
 import { connected, methodOf, unary } from './connection.ts';
 
 /** Upstream's limits of the handshake. */
 const GET_INFO_TIMEOUT_MS = 1_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
-/** Upstream's limit of a call to a CSI driver. */
-export const CSI_TIMEOUT_MS = 120_000;
 
 const REGISTRATION = 'pluginregistration.Registration';
-export const CSI_NODE = 'csi.v1.Node';
 
 /** The same error with a sentence before it that says what was attempted. */
 function within(what: string, thrown: unknown): OperationError {
@@ -69,8 +67,7 @@ export const csiNodeGetInfo: Port<(typeof pluginOperations)['plugins.csiNodeGetI
   input: { endpoint },
   signal,
 }) => {
-  const method = methodOf<object, NodeInfoReply>(CSI_NODE, 'NodeGetInfo');
-  const reply = await connected(endpoint, signal, (client) => unary(client, method, {}, CSI_TIMEOUT_MS));
+  const reply = await callDriver<NodeInfoReply>(endpoint, 'NodeGetInfo', {}, signal);
   const topologyKeys = Object.keys(reply.accessible_topology?.segments ?? {}).toSorted();
   return { nodeID: reply.node_id, maxVolumes: reply.max_volumes_per_node, topologyKeys };
 };

@@ -55,8 +55,25 @@ export function methodOf<Request, Reply>(service: string, name: string): grpc.Me
   return definition[name] as grpc.MethodDefinition<Request, Reply>;
 }
 
-/** Opens a connection to a socket for as long as `talk` needs it. */
-export async function connected<Answer>(
+/** Opens a connection to a socket for as long as `talk` needs it, and waits until somebody listens there. */
+export const connected = <Answer>(
+  socket: string,
+  signal: AbortSignal,
+  talk: (client: grpc.Client) => Promise<Answer>,
+  options: grpc.ChannelOptions = {},
+): Promise<Answer> =>
+  withClient(
+    socket,
+    signal,
+    async (client) => {
+      await dialled(client, socket);
+      return await talk(client);
+    },
+    options,
+  );
+
+/** As {@link connected}; a call to a socket where nobody listens fails at once. */
+export async function withClient<Answer>(
   socket: string,
   signal: AbortSignal,
   talk: (client: grpc.Client) => Promise<Answer>,
@@ -67,7 +84,6 @@ export async function connected<Answer>(
   const close = () => client.close();
   signal.addEventListener('abort', close, { once: true });
   try {
-    await dialled(client, socket);
     return await talk(client);
   } finally {
     signal.removeEventListener('abort', close);

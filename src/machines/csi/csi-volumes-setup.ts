@@ -49,6 +49,8 @@ export interface Device {
   readonly key: string;
   readonly volume: Pick<CSIVolume, 'driver' | 'handle'>;
   readonly staged: StagedDevice | null;
+  /** On this node, as far as is known; empty: not. */
+  readonly size: string;
   readonly told: string;
 }
 
@@ -120,6 +122,8 @@ export const volumeFound = ({ spec, driver, handle, isEphemeral }: FoundVolume):
   mountOptions: [],
   stageSecret: null,
   publishSecret: null,
+  expandSecret: null,
+  size: null,
   fsGroup: null,
   fsGroupOnlyTop: false,
 });

@@ -24,6 +24,7 @@ import { eventRecorded } from '../pods/messages.ts';
 import { podEvents } from '../reasons.ts';
 import { type Context, type Event, missingVolumes, csiVolumesSetup as s } from './csi-volumes-setup.ts';
 import type { CSIReport } from './messages.ts';
+import { deviceKey } from './policy.ts';
 import { reconcile, tellMounted, tellUsers } from './reconcile.ts';
 
 /** Before the actor of a volume that crashed starts again, or the disk is looked through again. */
@@ -47,10 +48,17 @@ const sayUnread = s.enqueueActions(({ event, enqueue }) => {
   for (const error of errors) enqueue(line('error', [error, {}]));
 });
 
-const takeWanted = news(({ pods }, event) => {
+/** A volume that was wanted before may be larger by now. */
+const takeWanted = news(({ pods, mounts }, event) => {
   if (event.type !== 'csi.wanted') return {};
   const { pod, volumes } = event;
-  return { pods: { ...pods, [pod.uid]: { pod, volumes, isReleased: pods[pod.uid]?.isReleased ?? false } } };
+  const bySpec = new Map(volumes.map((volume) => [volume.spec, volume]));
+  return {
+    pods: { ...pods, [pod.uid]: { pod, volumes, isReleased: pods[pod.uid]?.isReleased ?? false } },
+    mounts: mounts.map((mount) =>
+      mount.uid === pod.uid ? { ...mount, volume: bySpec.get(mount.volume.spec) ?? mount.volume } : mount,
+    ),
+  };
 });
 
 /** Who asks again may have lost what it was told. */
@@ -121,6 +129,13 @@ const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ mounts });
 });
 
+const takeExpanded = news(({ mounts, devices }, event) => {
+  if (event.type !== 'mount.expanded') return {};
+  const { id, size } = event;
+  const key = mounts.flatMap((mount) => (mount.id === id ? [deviceKey(mount.volume)] : []))[0];
+  return { devices: devices.map((device) => (device.key === key ? { ...device, size } : device)) };
+});
+
 const actorIn = (event: { readonly type: string }): string => event.type.replace(/^xstate\.(done|error)\.actor\./, '');
 
 /** A volume that was unpublished, or a device that was unstaged. */
@@ -178,6 +193,7 @@ export const csiVolumesMachine = s.createMachine({
     'device.staged': { actions: takeStaged },
     'device.failed': { actions: forwardFailure },
     'mount.published': { actions: takePublished },
+    'mount.expanded': { actions: takeExpanded },
     'csi.respawn': { actions: respawn },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: bury },

@@ -14,12 +14,20 @@
  *   D3 it ends only when the volume is unstaged and its record is gone.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
-import { line, now, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { line, now, pick, sendParent, setup } from '../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../api/storage.ts';
 import { csiOperations } from '../operations/csi.ts';
 import { kubeOperations } from '../operations/kube.ts';
-import type { Content } from '../operations/volume.ts';
 import type { Ended } from '../pods/messages.ts';
+import {
+  askCapabilities,
+  capabilitiesIn,
+  errorOf,
+  fetchSecret,
+  retryDelayMs,
+  secretError,
+  secretsIn,
+} from './driver-calls.ts';
 import type { CSIFailure, CSIVolume, DeviceOrder, DeviceReport, StagedDevice } from './messages.ts';
 import {
   attachmentName,
@@ -29,19 +37,15 @@ import {
   deviceDirectory,
   isAttachable,
   notRegistered,
+  type Secrets,
   stageRequest,
   stages,
   stagingPath,
 } from './policy.ts';
 
-/** Upstream's bounds of the back-off of one volume's operation. */
-export const RETRY_BASE_MS = 500;
-export const RETRY_MAX_MS = 122_000;
 /** Between two looks at an attachment that is not attached yet; a change of the Node is a reason to look at once. */
 const LOOK_BASE_MS = 500;
 const LOOK_MAX_MS = 10_000;
-
-type Secrets = Readonly<Record<string, Content>>;
 
 export interface DeviceInput extends Omit<DeviceOrder, 'type'> {
   readonly key: string;
@@ -84,8 +88,6 @@ const s = setup({
   delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
 });
 
-const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
-
 const takeOrder = s.assign(({ context, event }) => {
   if (event.type !== 'device.known') return {};
   const { type: _, ...known } = event;
@@ -99,12 +101,8 @@ const becameAttached = ({ context, event }: { context: Context; event: unknown }
 const becameRegistered = ({ context, event }: { context: Context; event: unknown }): boolean =>
   (event as DeviceOrder).driver.endpoint !== context.driver.endpoint;
 
-const noteCapabilities = s.assign(
-  ({ event }) => (event as unknown as { output: { capabilities: Capabilities } }).output,
-);
-const noteSecrets = s.assign(({ event }) => ({
-  secrets: (event as unknown as { output: { data?: Secrets } }).output.data ?? {},
-}));
+const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
+const noteSecrets = s.assign(({ event }) => secretsIn(event));
 
 const attachmentIn = (event: unknown) => attachmentOf((event as { output: VolumeAttachment }).output);
 
@@ -131,13 +129,10 @@ const noteUnregistered = s.assign(({ context }) => {
 
 const getError = ({ id, nodeName }: Context): string =>
   `volume ${id.handle} has GET error for volume attachment ${attachmentName(id, nodeName)}: `;
-const secretError = ({ volume }: Context): string =>
-  `fetching NodeStageSecretRef ${volume!.stageSecret?.namespace}/${volume!.stageSecret?.name} failed: `;
 
 const backOff = s.assign((args) => {
-  const { context } = args;
-  const delayMs = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.tries);
-  return { tries: context.tries + 1, untilMs: now(args) + delayMs };
+  const { tries } = args.context;
+  return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
 });
 
 const lookLater = s.assign((args) => {
@@ -157,9 +152,6 @@ const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const directory = ({ root, id }: Context): string => deviceDirectory(root, id);
-
-const capabilities = { id: 'capabilities', src: 'csi.capabilities' as const };
-const endpointOf = ({ context }: { context: Context }) => ({ endpoint: context.driver.endpoint! });
 
 const attaching = s.createStateConfig({
   invoke: {
@@ -215,8 +207,7 @@ const leaving = s.createStateConfig({
     },
     asking: {
       invoke: {
-        ...capabilities,
-        input: endpointOf,
+        ...askCapabilities,
         onDone: { target: 'unstaging', actions: noteCapabilities },
         onError: { target: 'backingOff', actions: [sayStuck, backOff] },
       },
@@ -302,8 +293,7 @@ export const csiDeviceMachine = s.createMachine({
     },
     asking: {
       invoke: {
-        ...capabilities,
-        input: endpointOf,
+        ...askCapabilities,
         onDone: { target: 'choosing', actions: noteCapabilities },
         onError: { target: 'failing', actions: failing(STAGING) },
       },
@@ -318,17 +308,12 @@ export const csiDeviceMachine = s.createMachine({
     fetchingSecret: {
       always: { guard: 'isUnused', target: 'leaving' },
       invoke: {
-        id: 'secret',
-        src: 'kube.get',
-        input: ({ context: { volume } }) => ({
-          client: 'kube',
-          apiVersion: 'v1',
-          resource: 'secrets',
-          namespace: volume?.stageSecret?.namespace ?? '',
-          name: volume?.stageSecret?.name ?? '',
-        }),
+        ...fetchSecret(({ volume }: Context) => volume?.stageSecret ?? null),
         onDone: { target: 'staging', actions: noteSecrets },
-        onError: { target: 'failing', actions: failing(STAGING, secretError) },
+        onError: {
+          target: 'failing',
+          actions: failing(STAGING, ({ volume }) => secretError('NodeStageSecretRef', volume?.stageSecret ?? null)),
+        },
       },
     },
     staging,

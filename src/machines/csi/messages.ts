@@ -19,9 +19,36 @@ export interface CSIVolume {
   readonly mountOptions: readonly string[];
   readonly stageSecret: SecretReference | null;
   readonly publishSecret: SecretReference | null;
+  readonly expandSecret: SecretReference | null;
+  /** `null`: of no claim. */
+  readonly size: VolumeSize | null;
   /** Of the pod; `null`: none. */
   readonly fsGroup: number | null;
   readonly fsGroupOnlyTop: boolean;
+}
+
+/** How large the volume of a claim is for the cluster: quantities, as their texts. */
+export interface VolumeSize {
+  readonly claim: ClaimName;
+  /** Of the PersistentVolume: what the volume has to be on this node. */
+  readonly wanted: string;
+  /** What the claim says that its users have; empty: nothing yet. */
+  readonly had: string;
+  /** How far the cluster is with it: the `allocatedResourceStatuses` of the claim; empty: no more to do. */
+  readonly status: string;
+}
+
+export interface ClaimName {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** What a volume has become too small for. */
+export interface Expansion {
+  readonly claim: ClaimName;
+  readonly to: string;
+  readonly status: string;
 }
 
 /** The pod for which volumes are published. */
@@ -116,11 +143,13 @@ export type MountOrder =
       /** Another pod has a volume that only one pod may have. */
       readonly isTaken: boolean;
       readonly isReleased: boolean;
+      /** This is the mount by which the volume is to be expanded; `null`: it need not be, or another is. */
+      readonly expansion: Expansion | null;
     }
   /** The device that it waits for cannot be had. */
   | ({ readonly type: 'mount.deviceFailed' } & CSIFailure);
 
-export interface MountReport {
-  readonly type: 'mount.published';
-  readonly id: string;
-}
+export type MountReport =
+  | { readonly type: 'mount.published'; readonly id: string }
+  /** The device has this size on the node. */
+  | { readonly type: 'mount.expanded'; readonly id: string; readonly size: string };

@@ -2,95 +2,46 @@
  * One volume of a CSI driver for one pod (`mount-<n>` below `csiVolumes`): published for as long as the pod wants it.
  *
  * Decides: when the driver is asked, and asked again; what it is told of the pod.
- * Owns: the secrets' and tokens' handles, what the driver can do, the back-off.
+ * Owns: the secrets' and tokens' handles, what the driver can do, the back-off; `expansion`, while the volume is too
+ *   small.
  * Hears: `mount.known` of `csiVolumes`, whenever something of it changed; `mount.deviceFailed`.
  * Asks: `kube.get` of the secret, `kube.create` of tokens; `csi.capabilities`, `csi.publish`, `csi.unpublish`.
- * Tells: `csiVolumes` `mount.published`; `eventRecorder` each failure.
+ * Tells: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
  * Invariants:
  *   U1 a persistent volume is published only while its device is staged.
  *   U2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.
  *   U3 it ends only when the volume is unpublished and its record is gone.
  * Upstream: pkg/volume/csi/csi_mounter.go, pkg/volume/util/operationexecutor.
  */
-import { line, now, type PlainError, pick, random, sendParent, setup, to } from '../../kernel/xstate.ts';
-import { csiOperations, type IssuedToken } from '../operations/csi.ts';
-import { kubeOperations } from '../operations/kube.ts';
-import type { Content } from '../operations/volume.ts';
-import { type Ended, eventRecorded } from '../pods/messages.ts';
+import { type AnyActorRef, line, now, sendParent, to } from '../../kernel/xstate.ts';
+import type { IssuedToken } from '../operations/csi.ts';
+import { eventRecorded } from '../pods/messages.ts';
 import { podEvents } from '../reasons.ts';
-import { RETRY_BASE_MS, RETRY_MAX_MS } from './device.ts';
-import type { CSIFailure, CSIPod, CSIVolume, MountOrder, MountReport } from './messages.ts';
 import {
-  type Capabilities,
+  askCapabilities,
+  capabilitiesIn,
+  errorOf,
+  fetchSecret,
+  retryDelayMs,
+  secretError,
+  secretsIn,
+} from './driver-calls.ts';
+import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
+import type { MountReport } from './messages.ts';
+import { type Context, type Known, csiMountSetup as s } from './mount-setup.ts';
+import {
+  deviceDirectory,
   modeRefusal,
   notRegistered,
   ownershipOf,
   publishRequest,
+  stagingTarget,
   TAKEN,
   targetPath,
   volumeData,
   volumeFolder,
 } from './policy.ts';
-import { dueTokens, type HeldTokens, heldToken, type TokenAnswer, tokenRequestOf } from './tokens.ts';
-
-/** With `requiresRepublish` a volume is published again so often, up to half of it later; as upstream syncs a pod. */
-const REPUBLISH_MS = 60_000;
-
-type Secrets = Readonly<Record<string, Content>>;
-type Known = Omit<Extract<MountOrder, { type: 'mount.known' }>, 'type'>;
-
-export interface MountInput extends Known {
-  readonly id: string;
-  readonly root: string;
-  readonly nodeName: string;
-  readonly podDirectory: string;
-  readonly pod: CSIPod;
-  readonly volume: CSIVolume;
-  /** An agent before this one, or an actor, may have published it. */
-  readonly mayBePublished: boolean;
-}
-
-interface Context extends MountInput {
-  readonly capabilities: Capabilities;
-  readonly secrets: Secrets;
-  readonly tokens: HeldTokens;
-  /** Audiences that need a new token before the driver is asked. */
-  readonly due: readonly string[];
-  /** It was published by this agent, or found so. */
-  readonly isPublished: boolean;
-  readonly failure: CSIFailure;
-  readonly tries: number;
-  readonly untilMs: number;
-}
-
-const s = setup({
-  types: { input: {} as MountInput, context: {} as Context, events: {} as MountOrder | Ended },
-  actors: {
-    ...pick(csiOperations, 'csi.capabilities', 'csi.publish', 'csi.unpublish'),
-    ...pick(kubeOperations, 'kube.get', 'kube.create'),
-  },
-  guards: {
-    isReleased: ({ context }) => context.isReleased,
-    isUntouched: ({ context }) => !context.mayBePublished,
-    isUnsynced: ({ context }) => context.driver.spec === undefined,
-    isSynced: ({ context }) => context.driver.spec !== undefined,
-    isRefused: ({ context }) => modeRefusal(context.volume, context.driver.spec ?? null) !== '',
-    isTaken: ({ context }) => context.isTaken,
-    lacksDevice: ({ context }) => !context.volume.isEphemeral && context.device === null,
-    hasDevice: ({ context }) => context.device !== null,
-    isUnregistered: ({ context }) => context.driver.endpoint === null,
-    isRegistered: ({ context }) => context.driver.endpoint !== null,
-    hasSecret: ({ context }) => context.volume.publishSecret !== null,
-    lacksToken: ({ context }) => context.due.length > 0,
-    republishes: ({ context }) => context.driver.spec?.requiresRepublish === true,
-  },
-  delays: {
-    wait: (args) => Math.max(0, args.context.untilMs - now(args)),
-    republish: (args) => REPUBLISH_MS * (1 + random(args) / 2),
-  },
-});
-
-const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
+import { dueTokens, heldToken, type TokenAnswer, tokenRequestOf } from './tokens.ts';
 
 const takeOrder = s.assign(({ event }) => {
   if (event.type !== 'mount.known') return {};
@@ -118,8 +69,6 @@ const failing = (prefix: (context: Context) => string = () => '') =>
   s.assign(({ context, event }) => ({
     failure: { step: SETTING_UP, message: `${prefix(context)}${errorOf(event).message}` },
   }));
-const secretError = ({ volume: { publishSecret } }: Context): string =>
-  `fetching NodePublishSecretRef ${publishSecret?.namespace}/${publishSecret?.name} failed: `;
 const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: ';
 
 const tellFailure = s.enqueueActions(({ context, enqueue }) => {
@@ -131,8 +80,8 @@ const tellFailure = s.enqueueActions(({ context, enqueue }) => {
 });
 
 const backOff = s.assign((args) => {
-  const delayMs = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** args.context.tries);
-  return { tries: args.context.tries + 1, untilMs: now(args) + delayMs };
+  const { tries } = args.context;
+  return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
 });
 
 /** What failed for want of the driver, or because another pod had the volume, need not wait any longer. */
@@ -141,12 +90,8 @@ const becameFree = ({ context, event }: { context: Context; event: unknown }): b
   return driver.endpoint !== context.driver.endpoint || (context.isTaken && !isTaken);
 };
 
-const noteCapabilities = s.assign(
-  ({ event }) => (event as unknown as { output: { capabilities: Capabilities } }).output,
-);
-const noteSecrets = s.assign(({ event }) => ({
-  secrets: (event as unknown as { output: { data?: Secrets } }).output.data ?? {},
-}));
+const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
+const noteSecrets = s.assign(({ event }) => secretsIn(event));
 const noteDue = s.assign((args) => {
   const { context } = args;
   return { due: dueTokens(context.driver.spec ?? null, context.tokens, now(args)) };
@@ -188,15 +133,28 @@ function publishInput({ context }: { context: Context }) {
   };
 }
 
+function expansionInput({ context }: { context: Context }) {
+  const { driver, isReleased, nodeName, pod, volume, expansion, root, podDirectory, isUsable } = context;
+  return {
+    driver,
+    isReleased,
+    nodeName,
+    pod,
+    volume,
+    expansion: expansion!,
+    target: targetPath(podDirectory, volume.spec),
+    stagingPath: stagingTarget(deviceDirectory(root, volume)),
+    isInUse: isUsable,
+  };
+}
+
 /** What the driver needs to know first, then the driver itself. */
 const publishing = s.createStateConfig({
   initial: 'asking',
   states: {
     asking: {
       invoke: {
-        id: 'capabilities',
-        src: 'csi.capabilities',
-        input: ({ context }) => ({ endpoint: context.driver.endpoint! }),
+        ...askCapabilities,
         onDone: [
           { guard: 'hasSecret', target: 'fetchingSecret', actions: noteCapabilities },
           { target: 'tokens', actions: noteCapabilities },
@@ -206,17 +164,12 @@ const publishing = s.createStateConfig({
     },
     fetchingSecret: {
       invoke: {
-        id: 'secret',
-        src: 'kube.get',
-        input: ({ context: { volume, pod } }) => ({
-          client: 'kube',
-          apiVersion: 'v1',
-          resource: 'secrets',
-          namespace: volume.publishSecret?.namespace ?? pod.namespace,
-          name: volume.publishSecret?.name ?? '',
-        }),
+        ...fetchSecret(({ volume, pod }: Context) => ({ namespace: pod.namespace, ...volume.publishSecret })),
         onDone: { target: 'tokens', actions: noteSecrets },
-        onError: { target: '#csiMount.failing', actions: failing(secretError) },
+        onError: {
+          target: '#csiMount.failing',
+          actions: failing(({ volume }) => secretError('NodePublishSecretRef', volume.publishSecret)),
+        },
       },
     },
     tokens: { entry: noteDue, always: 'next' },
@@ -253,6 +206,68 @@ const publishing = s.createStateConfig({
         input: publishInput,
         onDone: { target: '#csiMount.published', actions: notePublished },
         onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
+      },
+    },
+  },
+});
+
+const tellExpansion = s.enqueueActions(({ context: { driver, isReleased }, enqueue }) => {
+  const order: ExpansionOrder = { type: 'expansion.known', driver, isReleased };
+  enqueue.sendTo<AnyActorRef>('expansion', order);
+});
+
+const resultIn = (event: unknown): ExpansionResult => (event as { output: ExpansionResult }).output;
+
+/** A larger size that was wished for meanwhile is wished for still. */
+const tellSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {
+  const { to: size } = resultIn(event);
+  enqueue.sendParent({ type: 'mount.expanded', id, size } satisfies MountReport);
+  if (expansion?.to === size) enqueue.assign({ expansion: null });
+});
+const decline = s.assign(({ context: { expansion }, event }) => {
+  const { outcome, to: size } = resultIn(event);
+  return { declined: { to: size, status: outcome === 'inUse' ? null : (expansion?.status ?? '') } };
+});
+
+/** From the driver's word to the end of the pod: what is too small is expanded first. */
+const published = s.createStateConfig({
+  initial: 'fitting',
+  states: {
+    fitting: {
+      always: [
+        { guard: 'isReleased', target: '#csiMount.leaving' },
+        { guard: 'mustExpand', target: 'expanding' },
+        { target: 'usable' },
+      ],
+    },
+    expanding: {
+      meta: { waitsFor: 'the volume to be expanded' },
+      on: { 'mount.known': { actions: [takeOrder, tellExpansion] } },
+      invoke: {
+        id: 'expansion',
+        src: 'expansion',
+        input: expansionInput,
+        onDone: [
+          { guard: ({ event }) => resultIn(event).outcome === 'expanded', target: 'usable', actions: tellSize },
+          { target: 'usable', actions: decline },
+        ],
+        onError: { target: '#csiMount.failing', actions: failing() },
+      },
+    },
+    usable: {
+      entry: [
+        s.assign({ isUsable: true }),
+        sendParent(({ context }): MountReport => ({ type: 'mount.published', id: context.id })),
+      ],
+      always: [
+        { guard: 'isReleased', target: '#csiMount.leaving' },
+        { guard: 'mustExpand', target: 'expanding' },
+      ],
+      initial: 'lasting',
+      states: {
+        lasting: { always: { guard: 'republishes', target: 'aging' } },
+        /** Waits for the time to publish it again. */
+        aging: { after: { republish: '#csiMount.deciding' } },
       },
     },
   },
@@ -303,6 +318,8 @@ export const csiMountMachine = s.createMachine({
     tokens: {},
     due: [],
     isPublished: false,
+    isUsable: false,
+    declined: null,
     failure: { step: '', message: '' },
     tries: 0,
     untilMs: 0,
@@ -337,16 +354,7 @@ export const csiMountMachine = s.createMachine({
       on: { 'mount.deviceFailed': { actions: [noteDeviceFailure, tellFailure] } },
     },
     publishing,
-    published: {
-      entry: sendParent(({ context }): MountReport => ({ type: 'mount.published', id: context.id })),
-      always: { guard: 'isReleased', target: 'leaving' },
-      initial: 'lasting',
-      states: {
-        lasting: { always: { guard: 'republishes', target: 'aging' } },
-        /** Waits for the time to publish it again. */
-        aging: { after: { republish: '#csiMount.deciding' } },
-      },
-    },
+    published,
     failing: { entry: [tellFailure, backOff], always: 'backingOff' },
     backingOff: {
       always: { guard: 'isReleased', target: 'leaving' },

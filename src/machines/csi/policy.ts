@@ -11,7 +11,7 @@ import { sha256 } from './sha256.ts';
 
 /** What a driver says that it can do: see `csi.capabilities`. */
 export type Capabilities = readonly string[];
-type Secrets = Readonly<Record<string, Content>>;
+export type Secrets = Readonly<Record<string, Content>>;
 
 const PLUGIN = 'kubernetes.io/csi';
 const VOLUME_FOLDERS = 'volumes/kubernetes.io~csi';
@@ -33,6 +33,7 @@ export const deviceDirectory = (root: string, { driver, handle }: Pick<CSIVolume
 export const volumeFolder = (podDirectory: string, spec: string): string => `${podDirectory}/${VOLUME_FOLDERS}/${spec}`;
 export const targetPath = (podDirectory: string, spec: string): string =>
   `${volumeFolder(podDirectory, spec)}/${TARGET}`;
+export const stagingTarget = (directory: string): string => `${directory}/${STAGING_TARGET}`;
 export const ephemeralHandle = (uid: string, volume: string): string => `csi-${sha256(`${uid}${volume}`)}`;
 export const attachmentName = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>, nodeName: string): string =>
   `csi-${sha256(`${handle}${driver}${nodeName}`)}`;
@@ -87,6 +88,9 @@ function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: C
   }
 }
 
+export const accessModeOf = ({ accessModes }: Pick<CSIVolume, 'accessModes'>, capabilities: Capabilities): string =>
+  accessMode(accessModes, capabilities);
+
 /** The driver hands the volume to the group of the pod itself. */
 const mountsForGroup = (capabilities: Capabilities): boolean => capabilities.includes('VOLUME_MOUNT_GROUP');
 export const stages = (capabilities: Capabilities): boolean => capabilities.includes('STAGE_UNSTAGE_VOLUME');
@@ -97,7 +101,7 @@ const capabilityOf = (volume: CSIVolume, capabilities: Capabilities): VolumeCapa
     mount_flags: volume.mountOptions,
     volume_mount_group: volume.fsGroup !== null && mountsForGroup(capabilities) ? String(volume.fsGroup) : '',
   },
-  access_mode: { mode: accessMode(volume.accessModes, capabilities) },
+  access_mode: { mode: accessModeOf(volume, capabilities) },
 });
 
 export const stageRequest = (
@@ -107,14 +111,14 @@ export const stageRequest = (
 ): NodeStageRequest => ({
   volume_id: volume.handle,
   publish_context: more.publishContext,
-  staging_target_path: `${directory}/${STAGING_TARGET}`,
+  staging_target_path: stagingTarget(directory),
   volume_capability: capabilityOf(volume, more.capabilities),
   secrets: more.secrets,
   volume_context: volume.attributes,
 });
 
 export const stagingPath = (directory: string, capabilities: Capabilities): string =>
-  stages(capabilities) ? `${directory}/${STAGING_TARGET}` : '';
+  stages(capabilities) ? stagingTarget(directory) : '';
 
 export const publishRequest = (
   volume: CSIVolume,

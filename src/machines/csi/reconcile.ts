@@ -20,13 +20,14 @@ import {
   volumeFound,
   volumesInUse,
 } from './csi-volumes-setup.ts';
-import type { CSIFailure, CSIReport, CSIVolume, DeviceOrder, MountOrder } from './messages.ts';
+import { isKnown, isLarger } from './expansion-policy.ts';
+import type { CSIFailure, CSIReport, CSIVolume, DeviceOrder, Expansion, MountOrder } from './messages.ts';
 import { deviceKey, uniqueName } from './policy.ts';
 
 /** Does what follows, and says what is known afterwards. */
 export function reconcile(enqueue: Enqueue, before: Context): Context {
   if (before.found === null) return before;
-  const steps = [beginMounts, beginDevices, tellDevices, tellMounts, tellPods, tellNode];
+  const steps = [beginMounts, beginDevices, noteSizes, tellDevices, tellMounts, tellPods, tellNode];
   return steps.reduce((context, step) => step(enqueue, context), before);
 }
 
@@ -93,7 +94,17 @@ function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type:
     device: device?.staged ?? null,
     isTaken: isTaken(context, mount),
     isReleased: context.pods[uid]?.isReleased ?? false,
+    expansion: expansionOf(context, mount, device?.size ?? ''),
   };
+}
+
+/** One of the mounts of a device expands it: the oldest that containers may use, or the oldest. */
+function expansionOf(context: Context, { id, volume }: Mount, has: string): Expansion | null {
+  const { size } = volume;
+  if (size === null || !isKnown(has) || !isLarger(size.wanted, has)) return null;
+  const users = usersOf(context, deviceKey(volume)).filter(({ isWanted }) => isWanted);
+  const user = users.find(({ isPublished }) => isPublished) ?? users[0];
+  return user?.id === id ? { claim: size.claim, to: size.wanted, status: size.status } : null;
 }
 
 function tellMounts(enqueue: Enqueue, before: Context): Context {
@@ -123,7 +134,7 @@ function beginDevice(enqueue: Enqueue, before: Context, { driver, handle }: Devi
   const key = deviceKey({ driver, handle });
   const existing = before.devices.find((device) => device.key === key);
   if (existing && existing.id !== '') return before;
-  const device = { id: `device-${before.spawned}`, key, volume: { driver, handle }, staged: null, told: '' };
+  const device = { id: `device-${before.spawned}`, key, volume: { driver, handle }, staged: null, size: '', told: '' };
   const found = before.found!.devices;
   const context = {
     ...before,
@@ -137,6 +148,15 @@ function beginDevice(enqueue: Enqueue, before: Context, { driver, handle }: Devi
   const input = { ...known, key, root, nodeName, id: device.volume, mayBeStaged };
   enqueue.spawnChild('device', { id: device.id, input });
   return noteDevice(context, key, { told: JSON.stringify(known) });
+}
+
+/** What the users of a volume had when it began is the size that it had on this node. */
+function noteSizes(_enqueue: Enqueue, before: Context): Context {
+  return before.devices.reduce((context, { key, size }) => {
+    if (size !== '') return context;
+    const had = usersOf(context, key).find(({ volume }) => isKnown(volume.size?.had ?? ''))?.volume.size?.had;
+    return had === undefined ? context : noteDevice(context, key, { size: had });
+  }, before);
 }
 
 const noteDevice = (context: Context, key: string, more: Partial<Device>): Context => ({

@@ -17,7 +17,8 @@ export function csiVolumeOf(volume: Volume, bound: BoundVolume | null, pod: Pod)
   return volume.csi ? ephemeral(volume.name, volume.csi, pod) : null;
 }
 
-function persistent(volume: Volume, { name, spec }: BoundVolume, pod: Pod): CSIVolume | null {
+function persistent(volume: Volume, bound: BoundVolume, pod: Pod): CSIVolume | null {
+  const { name, spec } = bound;
   const { csi, accessModes = [], mountOptions = [] } = spec;
   if (!csi) return null;
   return {
@@ -33,6 +34,8 @@ function persistent(volume: Volume, { name, spec }: BoundVolume, pod: Pod): CSIV
     mountOptions,
     stageSecret: csi.nodeStageSecretRef ?? null,
     publishSecret: csi.nodePublishSecretRef ?? null,
+    expandSecret: csi.nodeExpandSecretRef ?? null,
+    size: { ...bound.size, wanted: spec.capacity?.['storage'] ?? '' },
     ...groupOf(pod),
   };
 }
@@ -52,6 +55,8 @@ function ephemeral(name: string, csi: NonNullable<Volume['csi']>, pod: Pod): CSI
     mountOptions: [],
     stageSecret: null,
     publishSecret: secret === undefined ? null : { name: secret, namespace: pod.metadata.namespace },
+    expandSecret: null,
+    size: null,
     ...groupOf(pod),
   };
 }

@@ -11,15 +11,16 @@
  *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
  */
 import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
-import type { PersistentVolumeSpec } from '../api/storage.ts';
+import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../api/storage.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
+import type { BoundVolume } from '../operations/volume.ts';
 import { matchesTerm } from '../pods/allocation/predicates.ts';
 import type { NodeTerm } from '../pods/allocation/request.ts';
 import type { Ended } from '../pods/messages.ts';
 import { isRecord } from '../pods/validation/schema.ts';
 import { versionOf } from './from-api.ts';
-import { idOf } from './keys.ts';
+import { idOf, type ObjectId } from './keys.ts';
 import type { NodeLabels, ObjectObserved, ObjectState } from './messages.ts';
 
 const RETRY_BASE_MS = 1_000;
@@ -39,6 +40,7 @@ interface Context extends ClaimInput {
   readonly volumeName: string;
   /** The pod that the claim was made for; empty: none. */
   readonly owner: string;
+  readonly size: BoundVolume['size'];
   readonly volume: KubeObject | null;
   readonly failures: number;
   readonly untilMs: number;
@@ -83,7 +85,8 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
     event.type === 'reflector.listed' ? (event.items[0] ?? null) : event.change === 'DELETED' ? null : event.object;
   const refusal = refusalOf(claim, idOf(context.key).name);
   const volumeName = refusal === '' ? (claim!['spec'] as { readonly volumeName: string }).volumeName : '';
-  enqueue.assign({ volumeName, owner: ownerOf(claim), volume: null, failures: 0 });
+  const size = sizeOf(idOf(context.key), claim);
+  enqueue.assign({ volumeName, owner: ownerOf(claim), size, volume: null, failures: 0 });
   if (refusal !== '') tell(enqueue, { ...context, volumeName }, problem(context, refusal));
 });
 
@@ -94,6 +97,16 @@ function ownerOf(claim: KubeObject | null): string {
     ? owners.find((each) => isRecord(each) && each['controller'] === true)
     : null;
   return isRecord(controller) && typeof controller['uid'] === 'string' ? controller['uid'] : '';
+}
+
+function sizeOf({ namespace, name }: ObjectId, claim: KubeObject | null): BoundVolume['size'] {
+  const { metadata, status } = (claim ?? {}) as Partial<PersistentVolumeClaim>;
+  const { capacity = {}, allocatedResourceStatuses = {} } = status ?? {};
+  return {
+    claim: { namespace, name, uid: metadata?.uid ?? '' },
+    had: capacity['storage'] ?? '',
+    status: allocatedResourceStatuses['storage'] ?? '',
+  };
 }
 
 const noteVolume = s.assign({ volume: ({ event }) => (event as unknown as { output: KubeObject }).output });
@@ -109,7 +122,7 @@ const specOf = (volume: KubeObject): PersistentVolumeSpec => (isRecord(volume['s
 const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
   (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
 
-function stateOf({ key, labels, owner }: Context, volume: KubeObject): ObjectState {
+function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): ObjectState {
   const { claimRef: _, ...spec } = specOf(volume);
   const { namespace, name } = idOf(key);
   if (!KINDS.some((kind) => isRecord(spec[kind]))) {
@@ -120,7 +133,7 @@ function stateOf({ key, labels, owner }: Context, volume: KubeObject): ObjectSta
   const terms = termsOf(volume);
   const isReachable = terms === null || terms.some((term) => matchesTerm(term, labels ?? {}, ''));
   const nodeMismatch = isReachable ? '' : 'no matching NodeSelectorTerms';
-  const bound = { name: volume.metadata.name, spec, owner, nodeMismatch };
+  const bound = { name: volume.metadata.name, spec, size, owner, nodeMismatch };
   const version = versionOf([volume.metadata['uid'], bound]);
   return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data: {}, bound } };
 }
@@ -145,6 +158,7 @@ export const claimMachine = s.createMachine({
     version: null,
     volumeName: '',
     owner: '',
+    size: sizeOf(idOf(input.key), null),
     volume: null,
     failures: 0,
     untilMs: 0,

@@ -37,6 +37,15 @@ export interface NodePublishRequest extends VolumeRequest {
   readonly readonly: boolean;
 }
 
+export interface NodeExpandRequest {
+  readonly volume_id: string;
+  readonly volume_path: string;
+  readonly capacity_range: { readonly required_bytes: string };
+  readonly staging_target_path: string;
+  readonly volume_capability: VolumeCapability;
+  readonly secrets: Readonly<Record<string, Content>>;
+}
+
 /** Of the pod's service account, for one audience. */
 export interface IssuedToken {
   readonly token: SecretHandle;
@@ -109,5 +118,7 @@ export const csiOperations = {
     Place & { readonly podDirectory: string; readonly endpoint: string; readonly handle: string },
     null
   >(),
+  /** Makes the file system, or the device, of a published volume as large as its volume has become. */
+  'csi.expand': idempotent<{ readonly endpoint: string; readonly request: NodeExpandRequest }, null>(),
   'csi.inventory': query<{ readonly root: string }, CSIInventory>(),
 };

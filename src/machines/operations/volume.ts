@@ -43,6 +43,14 @@ export interface BoundVolume {
   readonly name: string;
   /** Without what is of no use to a node: who claims it. */
   readonly spec: PersistentVolumeSpec;
+  /** What the claim says of its size. */
+  readonly size: {
+    readonly claim: { readonly namespace: string; readonly name: string; readonly uid: string };
+    /** The quantity that its users have; empty: nothing yet. */
+    readonly had: string;
+    /** `allocatedResourceStatuses.storage`; empty: none. */
+    readonly status: string;
+  };
   /** The uid of the pod that the claim was made for; empty: of none. */
   readonly owner: string;
   /** Why it cannot be reached from this node, in upstream's words; empty when it can. */

@@ -277,7 +277,7 @@ export const imageFacts = (image: Image): ImageFacts => ({
 // ---- anybody -> eventRecorder, status, memory -----------------------------------------------------------------------
 
 export interface ObjectReference {
-  readonly kind: 'Pod' | 'Node';
+  readonly kind: 'Pod' | 'Node' | 'PersistentVolumeClaim';
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;

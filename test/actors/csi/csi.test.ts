@@ -1,8 +1,11 @@
 /** `csi.*` against a driver on a real socket that really mounts: calls, records, what is left after each failure. */
-import { chownSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { chownSync, existsSync, mkdirSync, renameSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { expandRequest } from '../../../src/machines/csi/expansion-policy.ts';
 import type { CSIVolume } from '../../../src/machines/csi/messages.ts';
 import {
   deviceData,
@@ -30,6 +33,8 @@ const volume: CSIVolume = {
   mountOptions: ['noatime'],
   stageSecret: null,
   publishSecret: null,
+  expandSecret: null,
+  size: null,
   fsGroup: null,
   fsGroupOnlyTop: false,
 };
@@ -72,6 +77,14 @@ const publish = (more: object = {}, secrets = {}) =>
 const unpublish = () => room.ask('csi.unpublish', { directory: folder(), handle: volume.handle });
 const unstage = () => room.ask('csi.unstage', { directory: device(), handle: volume.handle, isStaged: true });
 const isLeft = () => existsSync(folder());
+
+/** A socket of a process that died without removing it. */
+async function deadSocket(path: string): Promise<void> {
+  const server = createServer().listen(`${path}.alive`);
+  await once(server, 'listening');
+  renameSync(`${path}.alive`, path);
+  server.close();
+}
 
 describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
   beforeEach(async () => {
@@ -193,6 +206,52 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     expect(room.driver.calls.at(-1)!.request.volume_context).toEqual({ size: 'big' });
     expect(room.driver.calls.at(-1)!.request.secrets['csi.storage.k8s.io/serviceAccount.tokens']).toBe(shown);
   });
+
+  test('becomes as large as its volume has become, while it is used', async () => {
+    await stage();
+    await publish();
+    const sizeOf = () => statfsSync(target()).blocks * statfsSync(target()).bsize;
+    expect(sizeOf()).toBe(65_536);
+    const secret = room.vault.seal(CANARY);
+    const request = expandRequest(volume, '128Ki', {
+      target: target(),
+      stagingPath: staged().stagingPath,
+      capabilities: CAPABILITIES,
+      secrets: { key: { text: secret } },
+    });
+    await room.ask('csi.expand', { request });
+    expect(sizeOf()).toBe(131_072);
+    expect(room.driver.calls.at(-1)!.request).toMatchObject({
+      volume_path: target(),
+      staging_target_path: staged().stagingPath,
+      capacity_range: { required_bytes: '131072', limit_bytes: '0' },
+      secrets: { key: CANARY },
+    });
+    room.driver.fault = () => ({ code: status.FAILED_PRECONDITION, details: `in use: ${CANARY}` });
+    await expect(room.ask('csi.expand', { request })).rejects.toMatchObject({
+      code: 'FAILED_PRECONDITION',
+      message: expect.not.stringContaining(CANARY),
+    });
+  });
+
+  test.each(['ECONNREFUSED', 'ENOENT'])(
+    'of a driver that is gone (%s) fails at once, in gRPC’s words',
+    async (code) => {
+      const gone = join(room.root, 'gone.sock');
+      if (code === 'ECONNREFUSED') await deadSocket(gone);
+      const { signal } = new AbortController();
+      const beganMs = performance.now();
+      const call = { id: 1, input: { endpoint: gone }, resume: false, signal, emit: () => {} };
+      const text = code === 'ENOENT' ? 'no such file or directory' : 'connection refused';
+      await expect(room.ports['csi.capabilities'](call)).rejects.toMatchObject({
+        code: 'UNAVAILABLE',
+        message:
+          'rpc error: code = Unavailable desc = connection error: ' +
+          `desc = "transport: Error while dialing: dial unix ${gone}: connect: ${text}"`,
+      });
+      expect(performance.now() - beganMs).toBeLessThan(2_000);
+    },
+  );
 
   test.each([
     ['whatever its top is like', false, 2001],

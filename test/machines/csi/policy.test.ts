@@ -64,7 +64,8 @@ describe('the group of the pod', () => {
 describe('a volume of a pod', () => {
   const of = (volume: Omit<Volume, 'name'>, bound: Partial<PersistentVolumeSpec> | null = null, spec = {}) => {
     const pod = { metadata: podOf('u1'), spec: { containers: [], ...spec } as PodSpec } as unknown as Pod;
-    const behind = bound && { name: 'pv1', spec: bound, owner: '', nodeMismatch: '' };
+    const size = { claim: { namespace: 'default', name: 'c', uid: 'c1' }, had: '1Gi', status: '' };
+    const behind = bound && { name: 'pv1', spec: bound, size, owner: '', nodeMismatch: '' };
     return csiVolumeOf({ name: 'data', ...volume }, behind, pod);
   };
   const claim = (readOnly: boolean) => ({ persistentVolumeClaim: { claimName: 'c', readOnly } });
@@ -83,8 +84,9 @@ describe('a volume of a pod', () => {
       volumeAttributes: { a: 'b' },
       nodeStageSecretRef: secret,
       nodePublishSecretRef: secret,
+      nodeExpandSecretRef: secret,
     };
-    const bound = { csi, accessModes: ['ReadOnlyMany'], mountOptions: ['ro'] };
+    const bound = { csi, capacity: { storage: '2Gi' }, accessModes: ['ReadOnlyMany'], mountOptions: ['ro'] };
     const security = { securityContext: { fsGroup: 5, fsGroupChangePolicy: 'OnRootMismatch' } };
     expect(of(claim(true), bound, security)).toEqual({
       ...volumeOf({ driver: 'd', handle: 'h', readOnly: true, fsType: 'xfs', attributes: { a: 'b' } }),
@@ -92,6 +94,8 @@ describe('a volume of a pod', () => {
       mountOptions: ['ro'],
       stageSecret: secret,
       publishSecret: secret,
+      expandSecret: secret,
+      size: { claim: { namespace: 'default', name: 'c', uid: 'c1' }, wanted: '2Gi', had: '1Gi', status: '' },
       fsGroup: 5,
       fsGroupOnlyTop: true,
     });

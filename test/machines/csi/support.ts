@@ -4,6 +4,8 @@ import type { JsonEvent } from '../../../src/kernel/json.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 import { csiVolumesMachine } from '../../../src/machines/csi/csi-volumes.ts';
 import type { CSIPod, CSIVolume } from '../../../src/machines/csi/messages.ts';
+import { strategicMerge } from '../../fakes/api-server/strategic-merge.ts';
+import type { Fields } from '../../fakes/api-server/types.ts';
 import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
 import { CsiWorld } from '../../support/csi-world.ts';
 
@@ -32,6 +34,8 @@ export const volumeOf = (more: Partial<CSIVolume> = {}): CSIVolume => ({
   mountOptions: [],
   stageSecret: null,
   publishSecret: null,
+  expandSecret: null,
+  size: null,
   fsGroup: null,
   fsGroupOnlyTop: false,
   ...more,
@@ -54,9 +58,10 @@ export function csiNode({
   spec = { attachRequired: false },
   isListening = true,
 }: Options = {}) {
-  const knobs: { fault: Fault; attachment: object | null; list: EffectResult | undefined } = {
+  const knobs: { fault: Fault; attachment: object | null; claim: Fields | null; list: EffectResult | undefined } = {
     fault: () => undefined,
     attachment: null,
+    claim: null,
     list: undefined,
   };
   const drivers = spec === null ? [] : [{ metadata: { name: DRIVER }, spec }];
@@ -74,7 +79,12 @@ export function csiNode({
     'kube.watch': () => 'stream' as const,
     'kube.get': ({ resource, name }: { resource: string; name: string }) => {
       if (resource === 'secrets') return ok({ metadata: { name }, data: { key: { text: HANDLE(name) } } });
+      if (resource === 'persistentvolumeclaims' && knobs.claim) return ok(knobs.claim);
       return knobs.attachment ? ok(knobs.attachment) : fail(`${resource} "${name}" not found`, 'NotFound');
+    },
+    'kube.patch': ({ body }: { body: Fields }) => {
+      knobs.claim = strategicMerge(knobs.claim!, body, 'PersistentVolumeClaim');
+      return ok(knobs.claim);
     },
     'kube.create': ({ body }: { body: { spec: { audiences: string[] | null; expirationSeconds: number } } }) => {
       const { audiences, expirationSeconds } = body.spec;

@@ -1,0 +1,46 @@
+/** What the charts of devices, mounts and expansions share: preparing a driver, and waiting after a failure. */
+import type { PlainError } from '../../kernel/xstate.ts';
+import type { SecretReference } from '../api/storage.ts';
+import type { KubeTarget } from '../operations/kube.ts';
+import type { Driver } from './messages.ts';
+import type { Capabilities, Secrets } from './policy.ts';
+
+/** Upstream's bounds of the back-off of one volume's operation. */
+const RETRY_BASE_MS = 500;
+const RETRY_MAX_MS = 122_000;
+
+export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
+
+export const retryDelayMs = (tries: number): number => Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** tries);
+
+/** Only for a driver that is registered. */
+export const askCapabilities = {
+  id: 'capabilities',
+  src: 'csi.capabilities',
+  input: ({ context }: { context: { readonly driver: Driver } }) => ({ endpoint: context.driver.endpoint! }),
+} as const;
+
+export const capabilitiesIn = (event: unknown): { capabilities: Capabilities } =>
+  (event as { output: { capabilities: Capabilities } }).output;
+
+/** Only of a secret that there is a reference to. */
+export const fetchSecret = <Context>(refOf: (context: Context) => SecretReference | null) =>
+  ({
+    id: 'secret',
+    src: 'kube.get',
+    input: ({ context }: { context: Context }): KubeTarget => ({
+      client: 'kube',
+      apiVersion: 'v1',
+      resource: 'secrets',
+      namespace: refOf(context)?.namespace ?? '',
+      name: refOf(context)?.name ?? '',
+    }),
+  }) as const;
+
+export const secretsIn = (event: unknown): { secrets: Secrets } => ({
+  secrets: (event as { output: { data?: Secrets } }).output.data ?? {},
+});
+
+/** `fetching NodeStageSecretRef default/key failed: ` */
+export const secretError = (kind: string, ref: SecretReference | null): string =>
+  `fetching ${kind} ${ref?.namespace}/${ref?.name} failed: `;

@@ -1,0 +1,73 @@
+/** The vocabulary of `csiMount`: what one volume of one pod knows. The chart is in `mount.ts`. */
+import { now, pick, random, setup } from '../../kernel/xstate.ts';
+import { csiOperations } from '../operations/csi.ts';
+import { kubeOperations } from '../operations/kube.ts';
+import type { Ended } from '../pods/messages.ts';
+import { csiExpansionMachine } from './expansion.ts';
+import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from './messages.ts';
+import { type Capabilities, modeRefusal, type Secrets } from './policy.ts';
+import type { HeldTokens } from './tokens.ts';
+
+/** With `requiresRepublish` a volume is published again so often, up to half of it later; as upstream syncs a pod. */
+const REPUBLISH_MS = 60_000;
+
+export type Known = Omit<Extract<MountOrder, { type: 'mount.known' }>, 'type'>;
+
+export interface MountInput extends Known {
+  readonly id: string;
+  readonly root: string;
+  readonly nodeName: string;
+  readonly podDirectory: string;
+  readonly pod: CSIPod;
+  readonly volume: CSIVolume;
+  /** An agent before this one, or an actor, may have published it. */
+  readonly mayBePublished: boolean;
+}
+
+export interface Context extends MountInput {
+  readonly capabilities: Capabilities;
+  readonly secrets: Secrets;
+  readonly tokens: HeldTokens;
+  /** Audiences that need a new token before the driver is asked. */
+  readonly due: readonly string[];
+  /** It was published by this agent, or found so. */
+  readonly isPublished: boolean;
+  /** Containers may use it. */
+  readonly isUsable: boolean;
+  /** What it was too small for when that could not be changed; `null`: nothing. */
+  readonly declined: (Pick<Expansion, 'to'> & { readonly status: string | null }) | null;
+  readonly failure: CSIFailure;
+  readonly tries: number;
+  readonly untilMs: number;
+}
+
+export const csiMountSetup = setup({
+  types: { input: {} as MountInput, context: {} as Context, events: {} as MountOrder | Ended },
+  actors: {
+    ...pick(csiOperations, 'csi.capabilities', 'csi.publish', 'csi.unpublish'),
+    ...pick(kubeOperations, 'kube.get', 'kube.create'),
+    expansion: csiExpansionMachine,
+  },
+  guards: {
+    isReleased: ({ context }) => context.isReleased,
+    isUntouched: ({ context }) => !context.mayBePublished,
+    isUnsynced: ({ context }) => context.driver.spec === undefined,
+    isSynced: ({ context }) => context.driver.spec !== undefined,
+    isRefused: ({ context }) => modeRefusal(context.volume, context.driver.spec ?? null) !== '',
+    isTaken: ({ context }) => context.isTaken,
+    lacksDevice: ({ context }) => !context.volume.isEphemeral && context.device === null,
+    hasDevice: ({ context }) => context.device !== null,
+    isUnregistered: ({ context }) => context.driver.endpoint === null,
+    isRegistered: ({ context }) => context.driver.endpoint !== null,
+    hasSecret: ({ context }) => context.volume.publishSecret !== null,
+    lacksToken: ({ context }) => context.due.length > 0,
+    mustExpand: ({ context: { expansion, declined } }) =>
+      expansion !== null &&
+      (expansion.to !== declined?.to || (declined.status !== null && declined.status !== expansion.status)),
+    republishes: ({ context }) => context.driver.spec?.requiresRepublish === true,
+  },
+  delays: {
+    wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    republish: (args) => REPUBLISH_MS * (1 + random(args) / 2),
+  },
+});
