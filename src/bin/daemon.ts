@@ -37,6 +37,7 @@ import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/reco
 import { kubeletMachine } from '../machines/kubelet.ts';
 import { commandFailed } from '../machines/startup/configuration/index.ts';
 import { announceOnce } from './announcement.ts';
+import { collectAtRest } from './lean-process.ts';
 import { maskedArguments } from './masked-arguments.ts';
 import { printLines } from './print-lines.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
@@ -121,6 +122,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
     });
     kernel.boot();
     parts.page?.open();
+    collectAtRest();
   });
   await journal.close();
   await parts.page?.visualizer.close();

@@ -1,21 +1,22 @@
 /**
- * The memory of the daemon's process. It runs for months beside the pods of its node: what V8 and the C library set
- * aside for speed is memory that those could use.
+ * The memory of the daemon's process. It runs for months beside the pods of its node, most of that time with nothing to
+ * do: while it works it may take what makes it quick, at rest it gives back what V8 keeps for the next time.
  *
- * Both want to know before the process begins, so the process replaces itself once, with the same number, arguments and
- * files. That costs about 25 ms; `npm run bench -- --only rss` shows what it saves.
+ * V8 and the C library want to know before the process begins, so the process replaces itself once, with the same
+ * number, arguments and files. That costs about 25 ms; `npm run bench -- --only rss` shows what it saves.
  */
+import { getHeapStatistics } from 'node:v8';
 
 /**
- * A small nursery, for turns are short and few of their values outlive them; one thread that collects; and nothing to
- * be gained by collecting the old before the program is loaded, all of which stays.
+ * A nursery in which a turn's values die before they are moved out of it, but not the largest one; one thread that
+ * collects; no collection of the old before the program is loaded, all of which stays.
  */
-const V8_FLAGS = [
-  '--max-semi-space-size=2',
-  '--optimize-for-size',
-  '--single-threaded-gc',
-  '--initial-old-space-size=32',
-];
+const V8_FLAGS = ['--max-semi-space-size=8', '--single-threaded-gc', '--initial-old-space-size=64', '--expose-gc'];
+/** The process is at rest when it allocated less than this between two looks: a lease, a probe or two. */
+const REST_LOOK_MS = 5_000;
+const REST_BYTES = 4 * 2 ** 20;
+/** What must have been allocated since the last time for a collection (some 100 ms) to be worth it. */
+const WORTH_BYTES = 48 * 2 ** 20;
 /**
  * One heap of the C library for all threads; each thread that reads a file would keep one of its own. And threads for
  * file systems and name servers that do not answer, beside those for all others.
@@ -27,4 +28,21 @@ export function becomeLean(): void {
   if (V8_FLAGS.every((flag) => process.execArgv.includes(flag))) return;
   const argv = [process.execPath, ...V8_FLAGS, ...process.execArgv, ...process.argv.slice(1)];
   process.execve?.(process.execPath, argv, { ...ENVIRONMENT, ...process.env });
+}
+
+/** From now on gives memory back whenever the process comes to rest. Does nothing in a process that is not lean. */
+export function collectAtRest(): void {
+  const collect = globalThis.gc;
+  if (collect === undefined) return;
+  let collectedAt = 0;
+  let lookedAt = 0;
+  const look = () => {
+    const allocated = getHeapStatistics().total_allocated_bytes;
+    if (allocated - lookedAt < REST_BYTES && allocated - collectedAt > WORTH_BYTES) {
+      collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+      collectedAt = allocated;
+    }
+    lookedAt = allocated;
+  };
+  setInterval(look, REST_LOOK_MS).unref();
 }
