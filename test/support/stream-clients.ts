@@ -15,7 +15,7 @@ import {
   streamingEndpoints,
 } from '../../src/actors/server/streaming/endpoints.ts';
 import { TUNNEL_PROTOCOL } from '../../src/actors/server/streaming/port-forward.ts';
-import { SpdyClient } from '../../src/actors/server/streaming/spdy.ts';
+import { SpdyClient } from '../../src/actors/spdy/client.ts';
 
 /** How the library's own server gives a socket to a connection that is already upgraded. */
 interface Adopting {

@@ -5,18 +5,23 @@
  */
 
 const VERSION = 0x8003;
-export const SYN_STREAM = 1;
-export const SYN_REPLY = 2;
-export const RST_STREAM = 3;
-export const PING = 6;
-export const GOAWAY = 7;
+const SYN_STREAM = 1;
+const SYN_REPLY = 2;
+const RST_STREAM = 3;
+const PING = 6;
+const GOAWAY = 7;
+const HEADERS = 8;
 /** Flag of a frame after which its sender says nothing more on the stream. */
-export const FIN = 1;
+const FIN = 1;
+/** Why a stream is given up: nobody wants it any more. */
+const CANCEL = 5;
 const HEAD_BYTES = 8;
+/** Of a SYN_STREAM before its headers: its id, the one it belongs to, its priority. */
+const SYN_FIXED_BYTES = 10;
 /** The length field has 24 bits; everybody sends frames of 32 KiB or a little more. */
 const FRAME_MAX_BYTES = 1024 * 1024;
 /** Largest payload of a data frame that is sent. */
-export const DATA_MAX_BYTES = 32 * 1024;
+const DATA_MAX_BYTES = 32 * 1024;
 /** Largest stored block of deflate. */
 const STORED_MAX_BYTES = 65_535;
 /** An empty stored block: a reader hands out what it has when it meets one, and not before. */
@@ -24,24 +29,15 @@ const FLUSHED = Buffer.from([0, 0, 0, 0xff, 0xff]);
 /** zlib's header: deflate, no dictionary. */
 const ZLIB_HEAD = Buffer.from([0x78, 0x01]);
 
+/** What the other side says. After what `isLast` it says nothing more on the stream. */
 export type Frame =
-  | { readonly kind: 'data'; readonly stream: number; readonly flags: number; readonly payload: Buffer }
-  | { readonly kind: 'control'; readonly type: number; readonly flags: number; readonly payload: Buffer };
-
-export const dataHead = (stream: number, flags: number, bytes: number): Buffer => {
-  const head = Buffer.alloc(HEAD_BYTES);
-  head.writeUInt32BE(stream, 0);
-  head.writeUInt32BE(flags * 0x1000000 + bytes, 4);
-  return head;
-};
-
-export const controlHead = (type: number, flags: number, bytes: number): Buffer => {
-  const head = Buffer.alloc(HEAD_BYTES);
-  head.writeUInt16BE(VERSION, 0);
-  head.writeUInt16BE(type, 2);
-  head.writeUInt32BE(flags * 0x1000000 + bytes, 4);
-  return head;
-};
+  | { readonly kind: 'data'; readonly stream: number; readonly isLast: boolean; readonly payload: Buffer }
+  | { readonly kind: 'open'; readonly stream: number; readonly isLast: boolean; readonly packedHeaders: Buffer }
+  | { readonly kind: 'headers'; readonly stream: number; readonly isLast: boolean }
+  | { readonly kind: 'reset'; readonly stream: number }
+  | { readonly kind: 'ping'; readonly payload: Buffer }
+  /** Settings, windows, farewells: nothing that a session needs to know. */
+  | { readonly kind: 'other' };
 
 /** Cuts a connection's bytes into frames; what is not whole yet is kept. */
 export class FrameReader {
@@ -58,16 +54,86 @@ export class FrameReader {
     if (length > FRAME_MAX_BYTES) throw new RangeError(`a SPDY frame of ${length} bytes`);
     if (this.buffered.length < HEAD_BYTES + length) return null;
     const head = this.buffered.readUInt32BE(0);
-    const flags = this.buffered.readUInt8(4);
+    const isLast = (this.buffered.readUInt8(4) & FIN) !== 0;
     const payload = this.buffered.subarray(HEAD_BYTES, HEAD_BYTES + length);
     this.buffered = this.buffered.subarray(HEAD_BYTES + length);
-    if (head < 0x80000000) return { kind: 'data', stream: head, flags, payload };
-    return { kind: 'control', type: head & 0xffff, flags, payload };
+    if (head < 0x80000000) return { kind: 'data', stream: head, isLast, payload };
+    return controlFrame(head & 0xffff, isLast, payload);
   }
 }
 
+function controlFrame(type: number, isLast: boolean, payload: Buffer): Frame {
+  const stream = (): number => payload.readUInt32BE(0) & 0x7fffffff;
+  switch (type) {
+    case SYN_STREAM:
+      return { kind: 'open', stream: stream(), isLast, packedHeaders: payload.subarray(SYN_FIXED_BYTES) };
+    case SYN_REPLY:
+    case HEADERS:
+      return { kind: 'headers', stream: stream(), isLast };
+    case RST_STREAM:
+      return { kind: 'reset', stream: stream() };
+    case PING:
+      return { kind: 'ping', payload };
+    default:
+      return { kind: 'other' };
+  }
+}
+
+/** What one side of a connection says, as bytes. */
+export class FrameWriter {
+  private readonly packer = new HeaderPacker();
+
+  open(stream: number, headers: Readonly<Record<string, string>>): Buffer {
+    const fixed = Buffer.alloc(SYN_FIXED_BYTES);
+    fixed.writeUInt32BE(stream);
+    return control(SYN_STREAM, fixed, this.packer.pack(headers));
+  }
+
+  /** That a stream was taken; it needs no headers. */
+  reply(stream: number): Buffer {
+    return control(SYN_REPLY, uint32(stream), this.packer.pack({}));
+  }
+
+  /** As many frames as it takes. */
+  data(stream: number, bytes: Buffer): readonly Buffer[] {
+    const parts: Buffer[] = [];
+    for (let at = 0; at < bytes.length; at += DATA_MAX_BYTES) {
+      const part = bytes.subarray(at, at + DATA_MAX_BYTES);
+      parts.push(frameHead(stream, 0, part.length), part);
+    }
+    return parts;
+  }
+
+  /** That nothing more is said on a stream. */
+  last(stream: number): Buffer {
+    return frameHead(stream, FIN, 0);
+  }
+
+  reset(stream: number): Buffer {
+    return control(RST_STREAM, uint32(stream), uint32(CANCEL));
+  }
+
+  /** The answer to a ping: the same again. */
+  pong(payload: Buffer): Buffer {
+    return control(PING, payload);
+  }
+
+  goAway(): Buffer {
+    return control(GOAWAY, Buffer.alloc(8));
+  }
+}
+
+function frameHead(first: number, flags: number, bytes: number): Buffer {
+  return Buffer.concat([uint32(first), uint32(flags * 0x1000000 + bytes)]);
+}
+
+function control(type: number, ...payload: readonly Buffer[]): Buffer {
+  const bytes = payload.reduce((sum, { length }) => sum + length, 0);
+  return Buffer.concat([frameHead(VERSION * 0x10000 + type, 0, bytes), ...payload]);
+}
+
 /** Headers as blocks of one zlib stream, uncompressed inside of it. */
-export class HeaderPacker {
+class HeaderPacker {
   private hasHead = false;
 
   pack(headers: Readonly<Record<string, string>>): Buffer {

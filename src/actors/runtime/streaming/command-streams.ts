@@ -6,7 +6,7 @@
  */
 import { type Duplex, PassThrough, type Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
-import { type SpdyServerStream, SpdySession } from '../../spdy/session.ts';
+import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
 import type { TerminalSize } from '../terminal.ts';
 
 /** Which streams a client asked the runtime for. */
@@ -63,7 +63,7 @@ export function spdyStreams(socket: Duplex, head: Buffer, asked: StreamsAsked): 
   let isComplete = false;
   return new Promise((resolve, reject) => {
     const late = setTimeout(() => socket.destroy(), OPENING_LIMIT_MS);
-    const session = new SpdySession(socket, head, (stream) => {
+    const session = new SpdyServer(socket, head, (stream) => {
       const type = stream.headers['streamtype'] ?? '';
       if (wanted.delete(type)) found.set(type, stream);
       else stream.destroy();
@@ -80,7 +80,7 @@ export function spdyStreams(socket: Duplex, head: Buffer, asked: StreamsAsked): 
   });
 }
 
-function overSpdy(session: SpdySession, found: ReadonlyMap<string, SpdyServerStream>): CommandStreams {
+function overSpdy(session: SpdyServer, found: ReadonlyMap<string, SpdyServerStream>): CommandStreams {
   const streams: CommandStreams = {
     stdin: found.get('stdin') ?? null,
     stdout: found.get('stdout') ?? null,

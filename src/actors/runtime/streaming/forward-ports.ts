@@ -6,7 +6,7 @@
  */
 import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type SpdyServerStream, SpdySession } from '../../spdy/session.ts';
+import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
 
 export const PORT_PROTOCOL = 'portforward.k8s.io';
 
@@ -28,7 +28,7 @@ export function forwardPorts(socket: Duplex, head: Buffer, sandboxId: string): v
     pair?.data?.destroy();
     pair?.error?.destroy();
   };
-  const session = new SpdySession(socket, head, (stream) => {
+  const session = new SpdyServer(socket, head, (stream) => {
     const { streamtype: type, requestid: id = '', port = '' } = stream.headers;
     if (type !== 'data' && type !== 'error') {
       stream.destroy();

@@ -10,7 +10,7 @@
  */
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import { SpdyClient, type SpdyStream } from './spdy.ts';
+import { SpdyClient, type SpdyStream } from '../../spdy/client.ts';
 
 export interface StreamOptions {
   readonly stdin: boolean;

@@ -8,22 +8,7 @@
  */
 import { Duplex } from 'node:stream';
 import { constants, createInflate } from 'node:zlib';
-import {
-  controlHead,
-  DATA_MAX_BYTES,
-  dataHead,
-  FIN,
-  type Frame,
-  FrameReader,
-  GOAWAY,
-  HeaderPacker,
-  headersOf,
-  PING,
-  RST_STREAM,
-  SYN_REPLY,
-  SYN_STREAM,
-  uint32,
-} from './frames.ts';
+import { type Frame, FrameReader, FrameWriter, headersOf } from './frames.ts';
 import { HEADER_DICTIONARY } from './header-dictionary.ts';
 
 /** Streams at once: two for each of a thousand forwarded connections. */
@@ -32,9 +17,6 @@ const STREAMS_MAX = 2_048;
 const HEADERS_MAX_BYTES = 64 * 1024;
 /** What a stream keeps for a reader that is slow before the client is stopped. */
 const READ_AHEAD_BYTES = 256 * 1024;
-/** Bytes of a SYN_STREAM before its headers: its id, the one it belongs to, its priority. */
-const SYN_FIXED_BYTES = 10;
-const CANCEL = 5;
 /** How long the client may take to hear the last bytes. */
 const LINGER_MS = 10_000;
 
@@ -44,9 +26,9 @@ export class SpdyServerStream extends Duplex {
   readonly headers: Readonly<Record<string, string>>;
   /** The client has said its last on it. */
   isHeard = false;
-  private readonly session: SpdySession;
+  private readonly session: SpdyServer;
 
-  constructor(session: SpdySession, id: number, headers: Readonly<Record<string, string>>) {
+  constructor(session: SpdyServer, id: number, headers: Readonly<Record<string, string>>) {
     super({ readableHighWaterMark: READ_AHEAD_BYTES, allowHalfOpen: true });
     this.session = session;
     this.id = id;
@@ -72,11 +54,11 @@ export class SpdyServerStream extends Duplex {
   }
 }
 
-export class SpdySession {
+export class SpdyServer {
   private readonly socket: Duplex;
   private readonly onStream: (stream: SpdyServerStream) => void;
   private readonly reader = new FrameReader();
-  private readonly packer = new HeaderPacker();
+  private readonly writer = new FrameWriter();
   private readonly inflate = createInflate({
     dictionary: HEADER_DICTIONARY,
     flush: constants.Z_SYNC_FLUSH,
@@ -113,23 +95,18 @@ export class SpdySession {
 
   /** Ends the connection once the client has heard what was said. */
   close(): void {
-    this.control(GOAWAY, 0, Buffer.alloc(8));
+    this.tell(this.writer.goAway());
     this.socket.end();
     const linger = setTimeout(() => this.socket.destroy(), LINGER_MS);
     this.socket.once('close', () => clearTimeout(linger));
   }
 
   send(id: number, data: Buffer, done: (error?: Error | null) => void): void {
-    const parts: Buffer[] = [];
-    for (let at = 0; at < data.length; at += DATA_MAX_BYTES) {
-      const part = data.subarray(at, at + DATA_MAX_BYTES);
-      parts.push(dataHead(id, 0, part.length), part);
-    }
-    this.write(parts, done);
+    this.write(Buffer.concat(this.writer.data(id, data)), done);
   }
 
   finish(id: number, done: (error?: Error | null) => void): void {
-    this.write([dataHead(id, FIN, 0)], done);
+    this.write(this.writer.last(id), done);
   }
 
   /** Somebody reads the stream: the client may go on. */
@@ -142,16 +119,16 @@ export class SpdySession {
     if (!this.streams.delete(stream.id)) return;
     this.wanted(stream);
     const isWhole = stream.readableEnded && stream.writableFinished;
-    if (!isWhole) this.control(RST_STREAM, 0, Buffer.concat([uint32(stream.id), uint32(CANCEL)]));
+    if (!isWhole) this.tell(this.writer.reset(stream.id));
   }
 
-  private write(parts: readonly Buffer[], done: (error?: Error | null) => void): void {
+  private write(bytes: Buffer, done: (error?: Error | null) => void): void {
     if (!this.socket.writable) return done(new Error('the client has gone'));
-    this.socket.write(Buffer.concat(parts), done);
+    this.socket.write(bytes, done);
   }
 
-  private control(type: number, flags: number, payload: Buffer): void {
-    if (this.socket.writable) this.socket.write(Buffer.concat([controlHead(type, flags, payload.length), payload]));
+  private tell(bytes: Buffer): void {
+    if (this.socket.writable) this.socket.write(bytes);
   }
 
   private heard(chunk: Buffer): void {
@@ -167,20 +144,18 @@ export class SpdySession {
 
   private async take(): Promise<void> {
     for (let frame = this.reader.next(); frame; frame = this.reader.next()) {
-      if (frame.kind === 'control' && frame.type === SYN_STREAM) await this.opened(frame);
+      if (frame.kind === 'open') await this.opened(frame);
       else this.frameTaken(frame);
     }
   }
 
-  private async opened({ flags, payload }: Frame): Promise<void> {
+  private async opened({ stream: id, isLast, packedHeaders }: Extract<Frame, { kind: 'open' }>): Promise<void> {
     if (this.streams.size >= STREAMS_MAX) throw new RangeError(`more than ${STREAMS_MAX} streams`);
-    const id = payload.readUInt32BE(0) & 0x7fffffff;
-    const headers = headersOf(await this.unpack(payload.subarray(SYN_FIXED_BYTES)));
-    const stream = new SpdyServerStream(this, id, headers);
+    const stream = new SpdyServerStream(this, id, headersOf(await this.unpack(packedHeaders)));
     this.streams.set(id, stream);
-    this.control(SYN_REPLY, 0, Buffer.concat([uint32(id), this.packer.pack({})]));
+    this.tell(this.writer.reply(id));
     this.onStream(stream);
-    if (flags & FIN) this.heardLast(stream);
+    if (isLast) this.heardLast(stream);
   }
 
   /** All blocks of a connection are one stream of zlib, flushed after each. The socket waits meanwhile. */
@@ -201,13 +176,16 @@ export class SpdySession {
   }
 
   private frameTaken(frame: Frame): void {
-    if (frame.kind === 'data') {
-      const stream = this.streams.get(frame.stream);
-      if (!stream || stream.isHeard) return;
-      if (frame.payload.length > 0 && !stream.push(frame.payload)) this.held(stream);
-      if (frame.flags & FIN) this.heardLast(stream);
-    } else if (frame.type === PING) this.control(PING, 0, frame.payload);
-    else if (frame.type === RST_STREAM) this.streams.get(frame.payload.readUInt32BE(0) & 0x7fffffff)?.destroy();
+    if (frame.kind === 'ping') this.tell(this.writer.pong(frame.payload));
+    else if (frame.kind === 'reset') this.streams.get(frame.stream)?.destroy();
+    else if (frame.kind === 'data') this.dataTaken(frame);
+  }
+
+  private dataTaken({ stream: id, isLast, payload }: Extract<Frame, { kind: 'data' }>): void {
+    const stream = this.streams.get(id);
+    if (!stream || stream.isHeard) return;
+    if (payload.length > 0 && !stream.push(payload)) this.held(stream);
+    if (isLast) this.heardLast(stream);
   }
 
   private heardLast(stream: SpdyServerStream): void {

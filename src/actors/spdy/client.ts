@@ -6,24 +6,12 @@
  * Invariants:
  *   Y1 data of a stream is told in order, and its end once.
  *   Y2 nothing is buffered past what the socket takes: `write` says when to stop, `pause` stops the other side.
- *   Y4 one write each round of the event loop, so that what the other side said before it closed is read before a write
+ *   Y3 one write each round of the event loop, so that what the other side said before it closed is read before a write
  *   can fail: Node gives up a connection with its first failed write, and what it had not read is gone.
- *   Y3 a frame that is larger than any peer may send ends the connection.
+ *   Y4 a frame that is larger than any peer may send ends the connection.
  */
 import type { Duplex } from 'node:stream';
-import {
-  controlHead,
-  DATA_MAX_BYTES,
-  dataHead,
-  FIN,
-  type Frame,
-  FrameReader,
-  GOAWAY,
-  HeaderPacker,
-  PING,
-  RST_STREAM,
-  SYN_STREAM,
-} from '../../spdy/frames.ts';
+import { type Frame, FrameReader, FrameWriter } from './frames.ts';
 
 /** What may wait for the next round of the event loop before a sender is asked to pause. */
 const WRITE_AHEAD_BYTES = 256 * 1024;
@@ -51,7 +39,7 @@ export class SpdyClient {
   private readonly socket: Duplex;
   private readonly streams = new Map<number, Open>();
   private readonly reader = new FrameReader();
-  private readonly packer = new HeaderPacker();
+  private readonly writer = new FrameWriter();
   private waiting: Buffer[] = [];
   private waitingBytes = 0;
   private flushing: NodeJS.Immediate | undefined;
@@ -74,13 +62,11 @@ export class SpdyClient {
     const id = this.nextId;
     this.nextId += 2;
     this.streams.set(id, { listener, ended: false });
-    const fixed = Buffer.alloc(10);
-    fixed.writeUInt32BE(id, 0);
-    this.control(SYN_STREAM, 0, Buffer.concat([fixed, this.packer.pack(headers)]));
+    this.queue(this.writer.open(id, headers));
     return {
       id,
-      write: (data) => this.send(id, data),
-      end: () => void this.frame(id, FIN, Buffer.alloc(0)),
+      write: (data) => this.queue(...this.writer.data(id, data)),
+      end: () => void this.queue(this.writer.last(id)),
     };
   }
 
@@ -99,24 +85,8 @@ export class SpdyClient {
     this.socket.destroy();
   }
 
-  private send(id: number, data: Buffer): boolean {
-    let isReady = true;
-    for (let at = 0; at < data.length; at += DATA_MAX_BYTES) {
-      isReady = this.frame(id, 0, data.subarray(at, at + DATA_MAX_BYTES));
-    }
-    return isReady;
-  }
-
-  private frame(id: number, flags: number, data: Buffer): boolean {
-    return this.queue(dataHead(id, flags, data.length), data);
-  }
-
-  private control(type: number, flags: number, payload: Buffer): void {
-    this.queue(controlHead(type, flags, payload.length), payload);
-  }
-
   /** False when enough waits: `onDrain` says when it is gone. */
-  private queue(...parts: Buffer[]): boolean {
+  private queue(...parts: readonly Buffer[]): boolean {
     this.waiting.push(...parts);
     this.waitingBytes += parts.reduce((sum, { length }) => sum + length, 0);
     this.flushing ??= setImmediate(() => this.flush());
@@ -141,22 +111,12 @@ export class SpdyClient {
   }
 
   private frameTaken(frame: Frame): void {
-    if (frame.kind === 'data') this.dataTaken(frame.stream, frame.flags, frame.payload);
-    else this.controlTaken(frame.type, frame.flags, frame.payload);
-  }
-
-  private dataTaken(id: number, flags: number, payload: Buffer): void {
-    const stream = this.streams.get(id);
+    if (frame.kind === 'ping') this.queue(this.writer.pong(frame.payload));
+    if (frame.kind === 'ping' || frame.kind === 'other') return;
+    const stream = this.streams.get(frame.stream);
     if (!stream || stream.ended) return;
-    if (payload.length > 0) stream.listener.data?.(payload);
-    if (flags & FIN) this.ended(stream);
-  }
-
-  private controlTaken(type: number, flags: number, payload: Buffer): void {
-    if (type === PING) return this.control(PING, 0, payload);
-    if (type === GOAWAY || payload.length < 4) return;
-    const stream = this.streams.get(payload.readUInt32BE(0) & 0x7fffffff);
-    if (stream && (type === RST_STREAM || flags & FIN)) this.ended(stream);
+    if (frame.kind === 'data' && frame.payload.length > 0) stream.listener.data?.(frame.payload);
+    if (frame.kind === 'reset' || frame.isLast) this.ended(stream);
   }
 
   private ended(stream: Open): void {
