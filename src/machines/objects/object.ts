@@ -11,6 +11,7 @@
  *   O3 an object that cannot be read is told as unknown, never as missing; what was known of it stays.
  */
 import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
@@ -25,8 +26,6 @@ type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
 const PERIOD_MS = { Cache: 60_000, Get: 60_000 } as const;
 /** A list that did not come by then is said to those who wait for it. */
 const SYNC_MS = 10_000;
-const RETRY_BASE_MS = 1_000;
-const RETRY_MAX_MS = 30_000;
 const REOPEN_MS = 1_000;
 
 export interface ObjectInput {
@@ -96,7 +95,7 @@ const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { message } = errorOf(event);
-  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.failures) * (1 + random(args));
+  const pause = pauseMs(READ_BACK_OFF, context.failures, random(args));
   enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
   if (context.version === null) tellParent(enqueue, context.key, { state: 'unknown', message });
 });

@@ -13,6 +13,7 @@
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
@@ -22,8 +23,6 @@ import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from './tr
 
 /** The newest that the cluster has is used. */
 const VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `certificates.k8s.io/${version}`);
-const RETRY_BASE_MS = 1_000;
-const RETRY_MAX_MS = 30_000;
 /** An API server gets another API by a restart with other flags. */
 const ABSENT_MS = 300_000;
 const REOPEN_MS = 1_000;
@@ -111,7 +110,7 @@ const messageOf = (event: unknown): string => (event as { error: PlainError }).e
 
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.failures) * (1 + random(args));
+  const pause = pauseMs(READ_BACK_OFF, context.failures, random(args));
   enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
   enqueue(line('warn', ['Failed to look for the ClusterTrustBundle API', { err: messageOf(event) }]));
 });

@@ -16,6 +16,7 @@
  */
 import { assign, line, now, type PlainError, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../back-off.ts';
 import type { CSIReport } from '../csi/messages.ts';
 import { neededKeys } from '../objects/keys.ts';
 import type { ObjectsReleased } from '../objects/messages.ts';
@@ -41,9 +42,6 @@ import { withKeys } from './volumes/objects.ts';
 
 /** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;
-const RESPAWN_BASE_MS = 1_000;
-/** Past this a crash loop is slow enough to be read. */
-const RESPAWN_MAX_MS = 60_000;
 
 interface Start extends Partial<Pick<PodInput, 'pod' | 'runtime'>> {
   readonly held?: boolean;
@@ -268,7 +266,7 @@ const bury = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.stopChild(idOf(uid));
   const record = context.records[uid];
   if (!record) return;
-  const delay = Math.min(RESPAWN_MAX_MS, RESPAWN_BASE_MS * 2 ** record.crashes);
+  const delay = pauseMs(RESPAWN_BACK_OFF, record.crashes);
   const error = (event as { error: { message: string } }).error.message;
   enqueue(line('error', ['The actor of a pod crashed and will be started again', { uid, error, restartInMs: delay }]));
   enqueue.assign({

@@ -7,16 +7,13 @@
  * Invariant: a crash of one subsystem never stops another.
  */
 import { assign, line } from '../../kernel/xstate.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../back-off.ts';
 import type { KubeletContext, KubeletEvent } from './types.ts';
 
-const RESTART_BASE_MS = 1_000;
 /** Its name is free again only when the step that stopped it is over. */
 const RENEW_MS = 1;
-/** Past this a crash loop is slow enough to be read and fast enough to heal by itself. */
-const RESTART_MAX_MS = 60_000;
 
-export const restartDelay = (crashes: number): number =>
-  Math.min(RESTART_BASE_MS * 2 ** Math.max(0, crashes - 1), RESTART_MAX_MS);
+export const restartDelay = (crashes: number): number => pauseMs(RESPAWN_BACK_OFF, Math.max(0, crashes - 1));
 
 type Crash = { readonly type: string; readonly error: unknown };
 

@@ -2,6 +2,7 @@
  * What the machine of a container knows and the pure rules by which it decides. See `container.ts`.
  */
 import type { OutputOf } from '../../../kernel/xstate.ts';
+import { type BackOff, pauseMs } from '../../back-off.ts';
 import type { Operations } from '../../operations/index.ts';
 import {
   containerFieldPath,
@@ -231,12 +232,9 @@ export const viewOf = (context: ContainerContext, phase: ContainerView['phase'])
 export const wishOf = ({ restartCount, image }: ContainerContext): ContainerWish => ({ restartCount, image });
 
 /** The kubelet waits 10 to 15 s after a failed sync; the first tries may come sooner. */
-const RETRY_BASE_MS = 1_000;
-const RETRY_MAX_MS = 10_000;
-const RETRY_JITTER = 0.5;
+const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };
 
-export const retryDelay = (failures: number, chance: number): number =>
-  Math.round(Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + RETRY_JITTER * chance));
+export const retryDelay = (failures: number, chance: number): number => Math.round(pauseMs(RETRY, failures, chance));
 
 /** A kill always leaves the container this much time, however short its grace and however long its hook took. */
 const MIN_STOP_SECONDS = 2;

@@ -15,16 +15,13 @@
  */
 import { line, now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../api/pod.ts';
+import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../back-off.ts';
 import { kubeOperations } from '../../operations/kube.ts';
 import type { MirrorMessage, MirrorState } from '../api-messages.ts';
 import type { Ended } from '../messages.ts';
 
-const RETRY_BASE_MS = 500;
-/** A server that refuses is asked again at the latest after this. */
-const RETRY_MAX_MS = 30_000;
 /** A node that is not registered yet will be soon: its static pods are what people look for first. */
-const NODE_RETRY_BASE_MS = 200;
-const NODE_RETRY_MAX_MS = 2_000;
+const NODE_BACK_OFF: BackOff = { baseMs: 200, maxMs: 2_000 };
 /** How long the watch may take to show what a call has done, before it is done again. */
 const SHOW_MS = 10_000;
 
@@ -120,17 +117,14 @@ const noteNode = s.assign({
 const noteFailure = s.assign((args) => {
   const { failures } = args.context;
   const { error } = args.event as unknown as { error?: PlainError & { readonly retryAfterMs?: number } };
-  const own = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + random(args) / 2);
+  const own = pauseMs(WRITE_BACK_OFF, failures, random(args));
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error?.retryAfterMs ?? 0) };
 });
 
 /** The node has no object yet, or nobody could be asked. */
 const noteAbsence = s.assign((args) => {
   const { failures } = args.context;
-  return {
-    failures: failures + 1,
-    untilMs: now(args) + Math.min(NODE_RETRY_MAX_MS, NODE_RETRY_BASE_MS * 2 ** failures),
-  };
+  return { failures: failures + 1, untilMs: now(args) + pauseMs(NODE_BACK_OFF, failures) };
 });
 
 const complain = (text: string) =>

@@ -1,5 +1,6 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { line, now, type PlainError, random, to } from '../../../kernel/xstate.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../../back-off.ts';
 import { nodeRef } from '../../node/events.ts';
 import type { UserMapping } from '../../operations/users.ts';
 import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../../reasons.ts';
@@ -115,9 +116,6 @@ export const permit = s.enqueueActions((args) => {
 });
 
 /** An actor of a container crashed: it starts again from what the runtime shows. */
-const RESPAWN_BASE_MS = 1_000;
-const RESPAWN_MAX_MS = 60_000;
-
 export const buryContainer = s.enqueueActions(({ event, context, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.container-')) return;
   const id = event.type.slice('xstate.error.actor.'.length);
@@ -127,7 +125,7 @@ export const buryContainer = s.enqueueActions(({ event, context, enqueue }) => {
   if (!record) return;
   const crashes = context.crashes[name] ?? 0;
   enqueue.assign({ containers, crashes: { ...context.crashes, [name]: crashes + 1 } });
-  const delay = Math.min(RESPAWN_MAX_MS, RESPAWN_BASE_MS * 2 ** crashes);
+  const delay = pauseMs(RESPAWN_BACK_OFF, crashes);
   enqueue.raise({ type: 'look' });
   enqueue.raise({ type: 'container.respawn', name }, { delay, id: `respawn-${name}` });
 });

@@ -14,6 +14,7 @@
  */
 import { now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
 import type { PodStatus } from '../../api/pod.ts';
+import { pauseMs, WRITE_BACK_OFF } from '../../back-off.ts';
 import { kubeOperations } from '../../operations/kube.ts';
 import type { SeenPod } from '../api-messages.ts';
 import type { Ended, PodRef, StatusMessage } from '../messages.ts';
@@ -23,9 +24,6 @@ import { statusPatch, type Urgency, urgencyOf } from './publication.ts';
 
 /** So long a change waits for others; a start that is done within `soon` is one write, any other start two. */
 const PATIENCE_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
-const RETRY_BASE_MS = 500;
-/** Past this a server that refuses is asked rarely enough, and one that came back is found soon. */
-const RETRY_MAX_MS = 30_000;
 
 export type PublisherInput = PodRef;
 
@@ -129,7 +127,7 @@ const noteWritten = s.assign(({ context, event }) => {
 const noteFailure = s.assign((args) => {
   const { error } = args.event as unknown as { error: PlainError & { readonly retryAfterMs?: number } };
   const { failures } = args.context;
-  const own = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + random(args) / 2);
+  const own = pauseMs(WRITE_BACK_OFF, failures, random(args));
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error.retryAfterMs ?? 0) };
 });
 

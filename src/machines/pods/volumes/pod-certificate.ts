@@ -25,6 +25,7 @@ import {
   setup,
   to,
 } from '../../../kernel/xstate.ts';
+import { type BackOff, pauseMs, VOLUME_BACK_OFF } from '../../back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 import { versionOf } from '../../objects/from-api.ts';
 import type { ObjectFound, ObjectState } from '../../objects/messages.ts';
@@ -36,8 +37,7 @@ import { type Ended, eventRecorded, type ObjectReference, type PodRef } from '..
 import { isRecord } from '../validation/schema.ts';
 import { type CertificateSource, NOT_ISSUED } from './certificates.ts';
 
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 122_000;
+const RETRY: BackOff = { ...VOLUME_BACK_OFF, jitter: 0.5 };
 /** Upstream's: a request that is not seen by then was deleted; a certificate this long due is overdue. */
 const ABANDON_MS = 600_000;
 const OVERDUE_MS = 600_000;
@@ -207,7 +207,7 @@ const fail = (text: (context: Context, error: string) => string) =>
   s.enqueueActions((args) => {
     const { context, event, enqueue } = args;
     const error = (event as { readonly error?: PlainError & { readonly retryAfterMs?: number } }).error;
-    const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.failures) * (1 + random(args) / 2);
+    const pause = pauseMs(RETRY, context.failures, random(args));
     const untilMs = now(args) + Math.max(pause, error?.retryAfterMs ?? 0);
     enqueue.assign({ failures: context.failures + 1, untilMs, made: null });
     if (context.isIssued) return;

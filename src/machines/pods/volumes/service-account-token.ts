@@ -10,6 +10,7 @@
  *   N2 without a good token the pod hears why.
  */
 import { now, type PlainError, pick, random, type SecretHandle, sendParent, setup } from '../../../kernel/xstate.ts';
+import { type BackOff, pauseMs, VOLUME_BACK_OFF } from '../../back-off.ts';
 import type { ObjectFound } from '../../objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../operations/kube.ts';
 import type { Ended, PodRef } from '../messages.ts';
@@ -18,8 +19,7 @@ import { serviceAccountTokenRequest, type TokenSource } from './tokens.ts';
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
 const JITTER_MS = 10_000;
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 122_000;
+const RETRY: BackOff = { ...VOLUME_BACK_OFF, jitter: 0.5 };
 const SECOND_MS = 1_000;
 
 export interface TokenInput {
@@ -73,7 +73,7 @@ const take = s.enqueueActions((args) => {
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { error } = event as unknown as { error: PlainError & { readonly retryAfterMs?: number } };
-  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.failures) * (1 + random(args) / 2);
+  const pause = pauseMs(RETRY, context.failures, random(args));
   const nowMs = now(args);
   enqueue.assign({ failures: context.failures + 1, untilMs: nowMs + Math.max(pause, error.retryAfterMs ?? 0) });
   if (nowMs < context.expiresMs) return;

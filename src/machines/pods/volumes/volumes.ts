@@ -13,6 +13,7 @@
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */
 import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import { pauseMs, VOLUME_BACK_OFF } from '../../back-off.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
 import type { VolumeFailure } from '../../operations/volume.ts';
 import { volumeOperations } from '../../operations/volume.ts';
@@ -21,9 +22,6 @@ import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts'
 import type { MountedVolumes } from '../spec/volumes.ts';
 import type { VolumePlan } from './plan.ts';
 
-/** Upstream's bounds of the back-off of one volume's operation. */
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 122_000;
 /** As long as upstream waits for volumes before it says so. */
 const OVERDUE_MS = 123_000;
 
@@ -101,8 +99,7 @@ const reportFailures = s.enqueueActions((args) => {
   const { namespace, name: pod } = context.ref;
   const names = context.failures.map(({ name }) => name);
   enqueue(line('warn', ['Volumes cannot be set up', { pod: `${namespace}/${pod}`, volumes: names }]));
-  const delay = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.tries);
-  enqueue.assign({ tries: context.tries + 1, untilMs: now(args) + delay });
+  enqueue.assign({ tries: context.tries + 1, untilMs: now(args) + pauseMs(VOLUME_BACK_OFF, context.tries) });
 });
 
 export const volumesMachine = s.createMachine({

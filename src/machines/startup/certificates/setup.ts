@@ -3,6 +3,7 @@
  * chart is in `certificate-manager.ts`.
  */
 import { line, now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import { type BackOff, pauseMs } from '../../back-off.ts';
 import {
   type CertificateFacts,
   type CertificatePlace,
@@ -40,9 +41,7 @@ export type CertificateReport =
 
 /** A person may have to approve. Upstream's times. */
 export const SIGNED_TIMEOUT_MS = 900_000;
-const BACKOFF_BASE_MS = 2_000;
-const BACKOFF_STEPS = 5;
-const BACKOFF_MAX_MS = 32_000;
+const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
 /** Between the end of one watch of the request and the next look at it. */
 export const LOOK_AGAIN_MS = 1_000;
 /** A node that has had no valid client certificate for this long ends, so that whoever started it can start it anew. */
@@ -103,10 +102,7 @@ export const managerSetup = setup({
   delays: {
     untilDeadline: (args) => bounded(args.context.deadlineMs - now({ system: args.self.system })),
     untilLost: (args) => bounded(args.context.validUntilMs + LOST_MS - now({ system: args.self.system })),
-    backoff: (args) => {
-      const doubled = BACKOFF_BASE_MS * 2 ** Math.min(args.context.attempts - 1, BACKOFF_STEPS - 1);
-      return Math.min(doubled, BACKOFF_MAX_MS) * (1 + 0.1 * random(args));
-    },
+    backoff: (args) => pauseMs(RETRY, args.context.attempts - 1, random(args)),
   },
 });
 

@@ -1,0 +1,27 @@
+/**
+ * How long to wait before what failed is tried again: twice as long each time, up to a limit, and longer by chance
+ * where many would come at once. Pure.
+ */
+export interface BackOff {
+  /** After the first failure. */
+  readonly baseMs: number;
+  readonly maxMs: number;
+  /** The largest share by which chance makes a pause longer. */
+  readonly jitter?: number;
+}
+
+/** What is done for one volume. Upstream's bounds: pkg/util/goroutinemap/exponentialbackoff. */
+export const VOLUME_BACK_OFF: BackOff = { baseMs: 500, maxMs: 122_000 };
+/** Objects that pods use. */
+export const READ_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 30_000, jitter: 1 };
+/** What is written about a pod: a server that refuses is asked rarely, and one that came back is found soon. */
+export const WRITE_BACK_OFF: BackOff = { baseMs: 500, maxMs: 30_000, jitter: 0.5 };
+/** Actors that crashed: at the limit a crash loop is slow enough to be read and fast enough to heal by itself. */
+export const RESPAWN_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 60_000 };
+
+/**
+ * @param before how often it has failed before this failure
+ * @param chance from 0 to 1, for what has `jitter`
+ */
+export const pauseMs = ({ baseMs, maxMs, jitter = 0 }: BackOff, before: number, chance = 0): number =>
+  Math.min(maxMs, baseMs * 2 ** before) * (1 + jitter * chance);
