@@ -14,7 +14,7 @@ import type { RuntimeClient } from './client.ts';
 import { imagePorts } from './image-ports.ts';
 import { inspectPod } from './inspect.ts';
 import { POD_UID_LABEL } from './relist.ts';
-import { withSecrets } from './secrets.ts';
+import { markHolder, withSecrets } from './secrets.ts';
 import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
@@ -99,6 +99,7 @@ function containerPorts(adapter: Adapter) {
         return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
       };
       const opened = withSecrets(config, secrets, adapter.vault);
+      if (secrets.length > 0) await markHolder(sandboxConfig, config);
       const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
       const create = async () => (await client.call('CreateContainer', request, adapter.limits(call))).container_id;
       const containerId = await adapter.discreet(secrets, createOnce(call.resume, find, create));

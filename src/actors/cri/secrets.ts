@@ -3,14 +3,20 @@
  *
  * Invariants: only the handles that a call names are opened, so a text that merely looks like one stays as it is; what
  * the runtime says about a container, in an error or in its status, is told without the values that it was given. A
- * container is marked when it was given any: an agent that does not know them tells nothing of what is said about it.
+ * container is marked when it was given any, beside its log and not in what the runtime is asked: an agent that does not
+ * know them tells nothing of what is said about it.
  */
+import { access, mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
-import type { AuthConfig, ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
+import type { AuthConfig, ContainerConfig, ContainerStatus, PodSandboxConfig } from '../../machines/api/cri.ts';
 import type { RuntimeClient } from './client.ts';
 
-const MARK = 'statelet.io/holds-secrets';
+/** Lies in the folder of a container's logs, and goes with it. */
+const MARK = '.holds-secrets';
+const LOG_FOLDER_MODE = 0o755;
+const MARK_MODE = 0o600;
 const WITHHELD = 'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
 
 /** A copy of the configuration with the values in variables, command and arguments. */
@@ -20,11 +26,27 @@ export function withSecrets(config: ContainerConfig, handles: readonly SecretHan
   const opened = (text: string): string => values.reduce((so, [name, value]) => so.replaceAll(name, () => value), text);
   return {
     ...config,
-    annotations: { ...config.annotations, [MARK]: 'true' },
     envs: (config.envs ?? []).map(({ key = '', value = '' }) => ({ key, value: opened(value) })),
     ...(config.command === undefined ? {} : { command: config.command.map(opened) }),
     ...(config.args === undefined ? {} : { args: config.args.map(opened) }),
   };
+}
+
+/** To be done before the container is created. */
+export async function markHolder({ log_directory }: PodSandboxConfig, { log_path }: ContainerConfig): Promise<void> {
+  if (!log_directory || !log_path) return;
+  const folder = join(log_directory, dirname(log_path));
+  await mkdir(folder, { recursive: true, mode: LOG_FOLDER_MODE });
+  await writeFile(join(folder, MARK), '', { mode: MARK_MODE });
+}
+
+/** One that writes no log is not known to hold none. */
+async function mayHoldSecrets({ log_path: logPath }: ContainerStatus): Promise<boolean> {
+  if (logPath === '') return true;
+  return await access(join(dirname(logPath), MARK)).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Shorter values stand in every message by accident; nothing is hidden by removing them. */
@@ -73,8 +95,9 @@ export function discreet(
     const response = await client.call(...request);
     if (request[0] !== 'ContainerStatus') return response;
     const { status } = response as { status?: ContainerStatus };
-    if (!status?.message || status.annotations?.[MARK] === undefined) return response;
+    if (!status?.message) return response;
     const handles = secretsOf(status.id);
+    if (handles === undefined && !(await mayHoldSecrets(status))) return response;
     const message = handles === undefined ? WITHHELD : redacted(status.message, handles, vault);
     return { ...response, status: { ...status, message } };
   };

@@ -1,7 +1,10 @@
 /** Handles on their way to the runtime, and the runtime's words on their way back. */
-import { expect, it } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
-import { discreet, withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
+import { discreet, markHolder, withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 
@@ -21,7 +24,6 @@ it('opens variables, command and arguments, and nothing else', () => {
     args: ['--password=p$&ss', '$(A)'],
     envs: [{ key: 'A', value: 'xp$&ssp$&ssy' }],
     mounts: [{ host_path: password.$secret }],
-    annotations: { 'statelet.io/holds-secrets': 'true' },
   });
 });
 
@@ -46,15 +48,22 @@ it('leaves alone what is no error of an operation', () => {
   expect(withoutSecrets(error, [password], vault)).toBe(error);
 });
 
-it.each([
-  ['a container that it made', { 'statelet.io/holds-secrets': 'true' }, [password], `exec: "${password.$secret}"`],
-  ['one without secrets', {}, undefined, 'exec: "p$&ss"'],
-  ['one that another agent made', { 'statelet.io/holds-secrets': 'true' }, undefined, /may quote a Secret/],
-])('tells the status of %s', async (_, annotations, handles, message) => {
-  const status = { id: 'c1', message: 'exec: "p$&ss"', annotations };
-  const client = { call: () => Promise.resolve({ status, info: {} }) } as unknown as RuntimeClient;
-  const options = { timeoutMs: 1 };
-  const told = await discreet(client, () => handles, vault).call('ContainerStatus', { container_id: 'c1' }, options);
-  expect(told.status?.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
-  expect(told.status?.id).toBe('c1');
+describe('the status of a container', () => {
+  const logs = mkdtempSync(join(tmpdir(), 'statelet-secrets-'));
+  afterAll(() => rmSync(logs, { recursive: true }));
+  const said = 'exec: "p$&ss"';
+
+  it.each([
+    ['that it made', 'marked', [password], `exec: "${password.$secret}"`],
+    ['without secrets', 'plain', undefined, said],
+    ['that another agent made', 'marked', undefined, expect.stringMatching(/may quote a Secret/)],
+    ['that another agent made and that writes no log', '', undefined, expect.stringMatching(/may quote a Secret/)],
+  ])('%s', async (_, name, handles, message) => {
+    await markHolder({ log_directory: logs }, { log_path: 'marked/0.log' });
+    const status = { id: 'c1', message: said, log_path: name && join(logs, name, '1.log') };
+    const client = { call: () => Promise.resolve({ status, info: {} }) } as unknown as RuntimeClient;
+    const options = { timeoutMs: 1 };
+    const told = await discreet(client, () => handles, vault).call('ContainerStatus', { container_id: 'c1' }, options);
+    expect(told.status).toEqual({ ...status, message });
+  });
 });
