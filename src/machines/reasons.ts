@@ -33,11 +33,13 @@ export const waitingReasons = {
   runContainerError: 'RunContainerError',
   postStartHookError: 'PostStartHookError',
   crashLoopBackOff: 'CrashLoopBackOff',
+  restartingAllContainers: 'RestartingAllContainers',
 } as const;
 
 /** Reasons of `state.terminated` that the node agent gives itself; all others are the runtime's. */
 export const terminatedReasons = {
   containerStatusUnknown: 'ContainerStatusUnknown',
+  restartingAllContainers: 'RestartingAllContainers',
   completed: 'Completed',
   error: 'Error',
   oomKilled: 'OOMKilled',
@@ -50,6 +52,7 @@ export const UNKNOWN_EXIT_CODE = 137;
 export const lostContainerMessages = {
   deleted: 'The container could not be located when the pod was deleted.  The container used to be Running',
   terminated: 'The container could not be located when the pod was terminated',
+  restartingAll: 'The container is removed because RestartAllContainers in place',
 } as const;
 
 export const podReasons = {
@@ -75,11 +78,13 @@ export const conditionReasons = {
   podFailed: 'PodFailed',
   terminationByKubelet: 'TerminationByKubelet',
   resizeError: 'Error',
+  restartAllContainersStarted: 'RestartAllContainersStarted',
 } as const;
 
 const list = (names: readonly string[]): string => `[${names.join(' ')}]`;
 
 export const conditionMessages = {
+  restartAllContainersStarted: 'container exited with restart policy rule',
   incompleteStatus: (names: readonly string[]): string => `containers with incomplete status: ${list(names)}`,
   unreadyStatus: (names: readonly string[]): string => `containers with unready status: ${list(names)}`,
   unknownStatus: (names: readonly string[]): string => `containers with unknown status: ${list(names)}`,
@@ -116,8 +121,11 @@ export const hookMessages = {
 export const killMessages = {
   stopping: (container: string): string => `Stopping container ${container}`,
   definitionChanged: (container: string): string => `Container ${container} definition changed, will be restarted`,
-  livenessFailed: (container: string): string => `Container ${container} failed liveness probe, will be restarted`,
-  startupFailed: (container: string): string => `Container ${container} failed startup probe, will be restarted`,
+  /** Of a sidecar nothing is said of what follows; of others only that they come again. */
+  probeFailed: (container: string, probe: 'liveness' | 'startup', comes: 'again' | 'never' | 'asSidecar'): string => {
+    if (comes === 'asSidecar') return `Init container ${container} failed ${probe} probe`;
+    return `Container ${container} failed ${probe} probe${comes === 'again' ? ', will be restarted' : ''}`;
+  },
   resizeRequiresRestart: (container: string): string => `Container ${container} resize requires restart`,
   unknownState: 'Container is in "unknown" state, try killing it before restart',
   failedPostStartHook: 'FailedPostStartHook',
@@ -179,6 +187,13 @@ export const volumeEvents = {
     warning('FailedMount', `MountVolume.Setup failed while expanding volume for volume "${volume}" : ${error}`),
 } as const;
 
+const NO_CLUSTER_DNS =
+  'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.' +
+  ' Falling back to "Default" policy.';
+
+/** What the node hears for each pod that could not have what it asked for. */
+export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
+
 /** Events about a whole pod. */
 export const podEvents = {
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),
@@ -187,30 +202,6 @@ export const podEvents = {
   failedPodSandBoxStatus: (error: string): EventText =>
     warning('FailedPodSandBoxStatus', `Unable to get pod sandbox status: ${error}`),
   failedMount: (volume: string, error: string, step = 'MountVolume.SetUp'): EventText =>
-/** Events about a volume of a pod; of those about its size its claim hears, too. */
-export const volumeEvents = {
-  expanded: (volume: string, node: string): EventText =>
-    normal('FileSystemResizeSuccessful', `MountVolume.NodeExpandVolume succeeded for volume "${volume}" ${node}`),
-  readOnly: (volume: string): EventText =>
-    warning(
-      'FileSystemResizeFailed',
-      `MountVolume.NodeExpandVolume failed for volume "${volume}" requested read-only file system`,
-    ),
-  /** Of a volume that is in use. */
-  notExpanded: (volume: string, error: string): EventText =>
-    warning('VolumeResizeFailed', `NodeExpandVolume.NodeExpandVolume failed for volume "${volume}" : ${error}`),
-  /** Of a volume that containers wait for. */
-  notMounted: (volume: string, error: string): EventText =>
-    warning('FailedMount', `MountVolume.Setup failed while expanding volume for volume "${volume}" : ${error}`),
-} as const;
-
-const NO_CLUSTER_DNS =
-  'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.' +
-  ' Falling back to "Default" policy.';
-
-/** What the node hears for each pod that could not have what it asked for. */
-export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
-
     warning('FailedMount', `${step} failed for volume "${volume}" : ${error}`),
   unmountedVolumes: (unmounted: readonly string[], unattached: readonly string[]): EventText =>
     warning(

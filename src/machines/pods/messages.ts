@@ -261,11 +261,12 @@ export type ImageReport =
       readonly retryMs: number;
     };
 
-/** What of an image matters to a container. */
+/** What of an image matters to a container; `said`: what people read when it comes to use it. */
 export interface ImageFacts {
   readonly ref: string;
   readonly uid: string | null;
   readonly username: string;
+  readonly said?: EventText;
 }
 
 export const imageFacts = (image: Image): ImageFacts => ({

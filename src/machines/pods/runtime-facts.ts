@@ -112,6 +112,9 @@ const wasCutOff = ({ state, started_at, reason, message }: ContainerStatus): boo
   reason === 'StartError' &&
   message.includes(CALLER_GONE);
 
+const fallsBackToLogs = ({ annotations, exit_code, reason }: ContainerStatus): boolean =>
+  annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' && exit_code !== 0 && reason !== 'ContainerCannotRun';
+
 /** The newest instance of a container, in the words of the machines; `null` when the runtime has none. */
 export function factsOf(status: PodRuntimeStatus | null, name: string): ContainerFacts | null {
   const newest = instancesOf(status, name)[0];
@@ -130,7 +133,7 @@ export function factsOf(status: PodRuntimeStatus | null, name: string): Containe
     finishedAtMs: milliseconds(newest.finished_at),
     cutOff: wasCutOff(newest),
     messageFile: mount?.host_path ?? '',
-    messageLog: annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' ? newest.log_path : '',
+    messageLog: fallsBackToLogs(newest) ? newest.log_path : '',
   };
 }
 

@@ -22,7 +22,7 @@ import type {
   ImageFacts,
   ObjectReference,
 } from '../messages.ts';
-import { goDuration, nextBackoff, shouldRestart } from '../status/index.ts';
+import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../status/index.ts';
 
 export interface ContainerInput {
   readonly uid: string;
@@ -58,6 +58,8 @@ export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
   readonly failures: number;
   /** What lay between the end of the last instance and the start of this one; `null` before the first restart. */
   readonly backoffMs: number | null;
+  /** When the instance before this one ended; `null` before the first restart, and when this agent did not see it. */
+  readonly endedBeforeMs: number | null;
   readonly ended: ContainerView['ended'];
   readonly stop: ContainerStop | null;
   readonly hookBeganAtMs: number;
@@ -69,9 +71,11 @@ export interface ContainerStop {
   readonly graceSeconds: number;
   readonly message: string;
   /**
-   * What follows: nothing, another instance whatever the restart policy, or what would follow had it ended by itself.
+   * What follows: nothing (`end`); what would follow had it ended by itself (`exit`); another instance whatever the
+   * restart policy, and no back-off (`restart`), or one that counts from the end of the instance before (`again`); or
+   * another instance after whatever else came to pass, because all containers of the pod begin anew (`reset`).
    */
-  readonly after: 'end' | 'restart' | 'exit';
+  readonly after: 'end' | 'exit' | 'restart' | 'again' | 'reset';
 }
 
 export function initialContext(input: ContainerInput): ContainerContext {
@@ -87,6 +91,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
     untilMs: memory?.backoffUntilMs ?? 0,
     failures: 0,
     backoffMs: memory?.backoffMs ?? null,
+    endedBeforeMs: null,
     ended: null,
     stop: null,
     hookBeganAtMs: 0,
@@ -121,7 +126,8 @@ export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean =
 /** After the end of an instance: whether there will be a next one. */
 export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
   if (kind === 'ephemeral') return false;
-  if (stop && stop.after !== 'exit') return stop.after === 'restart';
+  if (stop && stop.after !== 'exit') return stop.after !== 'end';
+  if (kind === 'init' && facts?.exitCode === 0) return false;
   const { restartPolicy, restartPolicyRules } = wanted;
   return shouldRestart({
     pod: { metadata: { name: podName, namespace, uid }, spec: { containers: [] } },
@@ -129,6 +135,12 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
     exitCode: facts?.exitCode ?? UNKNOWN_EXIT_CODE,
   });
 }
+
+/** Its own end asks that all containers of its pod begin anew: that is for the pod to see. */
+export const asksForAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
+  kind !== 'ephemeral' &&
+  (stop === null || stop.after === 'exit') &&
+  restartsAll({ name, restartPolicyRules: wanted.restartPolicyRules }, facts?.exitCode ?? UNKNOWN_EXIT_CODE);
 
 /** An instance whose start failed has ended, but it never ran. */
 const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;
@@ -162,12 +174,16 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   const { stop } = context;
   const quietMs = ranMs(context, nowMs);
   const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
-  const isOwnEnd = stop === null || stop.after === 'exit';
-  const previousMs = isOwnEnd && !isGoodRun ? context.backoffMs : null;
+  const counts = stop === null || stop.after === 'exit' || stop.after === 'again';
+  const previousMs = counts && !isGoodRun ? context.backoffMs : null;
   const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs: context.maxBackoffMs });
+  const endedMs = endedAt(context, nowMs);
+  const isAtOnce = stop?.after === 'again' && endedMs >= (context.endedBeforeMs ?? 0) + backoffMs;
   return {
-    untilMs: endedAt(context, nowMs) + backoffMs,
-    backoffMs,
+    untilMs: isAtOnce ? AT_ONCE : endedMs + backoffMs,
+    // Who never ended but for a probe is in no crash loop yet.
+    backoffMs: stop?.after === 'again' && context.endedBeforeMs === null ? context.backoffMs : backoffMs,
+    endedBeforeMs: endedMs,
     knownAtMs: 0,
     restartCount: context.id === '' ? context.restartCount : context.restartCount + 1,
     id: '',
@@ -177,9 +193,28 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     failures: 0,
     ...(stop?.message === killMessages.failedPostStartHook
       ? { reason: waitingReasons.postStartHookError, message: context.message }
-      : backOffWords(backoffMs, context)),
+      : backOffWords(isAtOnce ? 0 : backoffMs, context)),
   };
 }
+
+/** All containers of the pod begin anew while this one waits: as if nothing had gone wrong before. */
+export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
+  id: '',
+  restartCount: id === '' ? restartCount : restartCount + 1,
+  image: null,
+  untilMs: AT_ONCE,
+  failures: 0,
+  stop: null,
+  reason: '',
+  message: '',
+});
+
+/** No time is before this one. */
+const AT_ONCE = 0;
+
+/** The next instance does not wait: a first restart, or one whose back-off is over. */
+export const startsAtOnce = ({ backoffMs, untilMs }: Pick<ContainerContext, 'backoffMs' | 'untilMs'>): boolean =>
+  backoffMs === 0 || untilMs === AT_ONCE;
 
 /** A first restart does not wait, so it is no back-off: the end of the instance before is what shows. */
 const backOffWords = (backoffMs: number, container: ContainerInput | ContainerContext) =>

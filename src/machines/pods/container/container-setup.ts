@@ -26,7 +26,9 @@ import {
 } from '../messages.ts';
 import { urlOf } from '../prober/prober-policy.ts';
 import {
+  anew,
   anotherStart as anotherStartOf,
+  asksForAll,
   type ContainerContext,
   type ContainerInput,
   type ContainerStop,
@@ -42,6 +44,7 @@ import {
   remainingGrace,
   retryDelay,
   runsInOrder,
+  startsAtOnce,
   viewOf,
   wishOf,
 } from './container-policy.ts';
@@ -97,7 +100,9 @@ export const containerSetup = setup({
     isLost: ({ context, event }) => event.type === 'container.observed' && isLost(context, event.facts),
     /** It runs, but its definition is not the wanted one any more. */
     isReplaced: ({ context }) => isAliveInstance(context) && context.facts?.id === context.id && !isAsWanted(context),
-    isFirstRestart: ({ context }) => context.backoffMs === 0,
+    startsAtOnce: ({ context }) => startsAtOnce(context),
+    asksForAll: ({ context }) => asksForAll(context),
+    isReset: ({ event }) => event.type === 'container.stop' && event.after === 'reset',
     hasPostStart: ({ context }) => context.wanted.postStart !== null,
     hasPreStop: ({ context }) => context.wanted.preStop !== null && (context.stop?.graceSeconds ?? 0) > 0,
     postStartExecs: ({ context }) => context.wanted.postStart?.kind === 'exec',
@@ -110,12 +115,13 @@ export const containerSetup = setup({
     mayStartAgain: ({ context }) => context.facts?.cutOff === true && mayRestart(context),
     mustStopAgain: ({ context, event }) =>
       event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
-    /** Its sandbox is made anew: what ran in order before runs in order again. */
+    /** Its sandbox is made anew: what ran in order before runs in order again. Or all containers begin anew. */
     mustRunAgain: ({ context, event }) =>
-      event.type === 'container.stop' && event.after === 'restart' && runsInOrder(context),
+      event.type === 'container.stop' &&
+      (event.after === 'reset' || (event.after === 'restart' && runsInOrder(context))),
     /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
     mustEndOrRunAgain: ({ context, event }) =>
-      event.type === 'container.stop' && (event.after === 'end' || runsInOrder(context)),
+      event.type === 'container.stop' && (['end', 'reset'].includes(event.after) || runsInOrder(context)),
     /** Grace only shrinks. */
     isShorter: ({ context, event }) =>
       event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),
@@ -228,10 +234,17 @@ export const imageReady = s.assign(({ event }) =>
   event.type === 'image.ready' ? { image: event.image, reason: '', message: '' } : {},
 );
 
+/** The image is there; people learn that when it is used. */
+export const sayImage = s.enqueueActions(({ context: { image }, enqueue }) => {
+  if (image?.said) enqueue({ type: 'record', params: image.said });
+});
+
 export const noteMessage = s.assign(({ context, event }) => {
   const { message } = (event as unknown as { output: { message: string } }).output;
   return { ended: { id: context.id, message } };
 });
+
+export const beginAnew = s.assign(({ context }) => anew(context));
 
 export const nextInstance = s.assign((args) => nextInstanceOf(args.context, now(args)));
 

@@ -21,6 +21,7 @@ import { containerEvents, startErrorText, waitingReasons } from '../../reasons.t
 import { initialContext, podOf, stopSeconds } from './container-policy.ts';
 import {
   anotherStart,
+  beginAnew,
   beginHook,
   configure,
   failed,
@@ -37,6 +38,7 @@ import {
   replace,
   replaceUnknown,
   containerSetup as s,
+  sayImage,
   sayStopped,
   take,
 } from './container-setup.ts';
@@ -62,7 +64,10 @@ const waiting = s.createStateConfig({
       { guard: ({ event }) => event.facts?.state === 'running', actions: take, target: '#container.running' },
       { actions: observe },
     ],
-    'container.stop': { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
+    'container.stop': [
+      { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
+      { guard: 'isReset', target: '#container.waiting', reenter: true, actions: beginAnew },
+    ],
   },
   states: {
     /** Waits for `images` to have the image. */
@@ -82,11 +87,15 @@ const waiting = s.createStateConfig({
       on: {
         'container.permitted': [
           { guard: 'isCreated', target: 'starting', actions: [take, notePlace] },
-          { target: 'creating', actions: notePlace },
+          { target: 'creating', actions: [notePlace, sayImage] },
         ],
         'container.refused': {
           target: 'failed',
-          actions: [refused, { type: 'record', params: ({ event }) => containerEvents.failed(event.message) }],
+          actions: [
+            sayImage,
+            refused,
+            { type: 'record', params: ({ event }) => containerEvents.failed(event.message) },
+          ],
         },
       },
     },
@@ -117,6 +126,7 @@ const waiting = s.createStateConfig({
         'container.observed': { actions: observe },
         'container.stop': [
           { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
+          { guard: 'isReset', target: 'image', actions: beginAnew },
           { target: 'image' },
         ],
       },
@@ -150,7 +160,7 @@ const waiting = s.createStateConfig({
       after: { wait: '#container.deciding' },
     },
     /** The first restart comes at once. */
-    between: { always: [{ guard: 'isFirstRestart', target: 'image' }, { target: 'backOff' }] },
+    between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },
     /** Waits for the end of the crash-loop back-off. */
     backOff: {
       entry: [
@@ -203,11 +213,14 @@ const exited = s.createStateConfig({
     },
     decided: {
       always: [
+        { guard: 'asksForAll', target: 'asking' },
         { guard: 'mayStartAgain', target: '#container.waiting', actions: anotherStart },
         { guard: 'mayRestart', target: '#container.waiting.between', actions: [nextInstance, 'remember'] },
         { target: '#container.ended' },
       ],
     },
+    /** Waits for its pod, which sees this end, too, to begin with all of its containers anew, or to end. */
+    asking: { on: { 'container.stop': { target: 'decided', actions: noteStop } } },
   },
 });
 

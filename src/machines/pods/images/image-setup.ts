@@ -103,8 +103,13 @@ const say = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
 const used = (enqueue: Enqueue, { ref }: ImageFacts): void =>
   enqueue.sendTo(to('imageGC'), { type: 'image.used', id: ref });
 
-function give(enqueue: Enqueue, { uid, container }: ImageWanted, { ref, uid: user, username }: ImageFacts): void {
-  const answer: ImageReport = { type: 'image.ready', uid, container, image: { ref, uid: user, username } };
+function give(
+  enqueue: Enqueue,
+  { uid, container }: ImageWanted,
+  { ref, uid: user, username }: ImageFacts,
+  said: Pick<ImageFacts, 'said'> = {},
+): void {
+  const answer: ImageReport = { type: 'image.ready', uid, container, image: { ref, uid: user, username, ...said } };
   enqueue.sendTo(to('pods'), answer);
 }
 
@@ -116,9 +121,8 @@ function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message:
 }
 
 function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {
-  say(enqueue, request, containerEvents.present(request.image));
   used(enqueue, image);
-  give(enqueue, request, image);
+  give(enqueue, request, image, { said: containerEvents.present(request.image) });
 }
 
 /** The same words whether the image is not there or not theirs: to whom it does not belong it does not exist. */

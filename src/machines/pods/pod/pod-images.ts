@@ -7,7 +7,7 @@ import { objectKey } from '../volumes/objects.ts';
 import { isAwaiting } from './pod-objects.ts';
 import { membersOf, type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { order, podSetup as s } from './pod-setup.ts';
-import { impossibility, nextAttempt } from './pod-turns.ts';
+import { belated, impossibility, isReached, nextAttempt } from './pod-turns.ts';
 
 /** It will not be pulled for a pod that cannot run here, and not before the pod's secrets are known. */
 const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impossibility(context) !== null;
@@ -16,6 +16,7 @@ const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impo
 export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'container.imageWanted' || isTooEarly(context)) return;
   const { name: container, image, policy, ref } = event;
+  if (!isReached(context, container)) return enqueue.assign({ containers: marked(context, [container], true) });
   const { secrets, missing } = pullSecrets(context);
   if (missing.length > 0) {
     const text = podEvents.failedToRetrieveImagePullSecret(missing.join(', '));
@@ -39,6 +40,18 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
   for (const { name, reference, pullPolicy } of volumes) {
     ask({ container: `${container}/${name}`, image: reference, policy: pullPolicy, ref: refOf(context) });
   }
+});
+
+const marked = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
+  ...containers,
+  ...Object.fromEntries(names.flatMap((name) => (containers[name] ? [[name, { ...containers[name], isEarly }]] : []))),
+});
+
+/** All that came before them is passed: they ask for their images. */
+export const askBelated = s.enqueueActions(({ context, enqueue }) => {
+  const names = belated(context);
+  enqueue.assign({ containers: marked(context, names, false) });
+  for (const name of names) order(enqueue, name, { type: 'images.started' });
 });
 
 /** A container with image volumes hears that its image is there when those of its volumes are, too. */

@@ -61,6 +61,8 @@ export interface ContainerRecord {
   readonly view: ContainerView;
   /** It waits for its turn to be created. */
   readonly wish: ContainerWish | null;
+  /** It has asked for its image before others were passed that come first: it asks again then. */
+  readonly isEarly?: boolean;
 }
 
 export interface Resize {

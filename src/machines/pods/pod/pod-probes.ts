@@ -5,6 +5,7 @@
  * about an instance that is gone does nothing.
  */
 import { now, random, to } from '../../../kernel/xstate.ts';
+import type { Container } from '../../api/pod.ts';
 import { containerFieldPath, killMessages } from '../../reasons.ts';
 import { type MemoryMessage, type ProberReport } from '../messages.ts';
 import { type Probed, type ProberPlan, probedInstance, proberChanges } from '../prober/probe-plan.ts';
@@ -85,13 +86,21 @@ function judged(state: ProbedState, { kind, verdict }: ProberReport): ProbedStat
 /** The instance ends; whether there will be a next one is for its restart policy to say. */
 function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
   const { name } = container;
+  const comes = comesAgain(context, container);
+  const probe = kind === 'startup' ? 'startup' : 'liveness';
   const own = probeOf(container, kind)?.terminationGracePeriodSeconds;
   order(enqueue, name, {
     type: 'container.stop',
     graceSeconds: own ?? context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
-    message: kind === 'startup' ? killMessages.startupFailed(name) : killMessages.livenessFailed(name),
-    after: 'exit',
+    message: killMessages.probeFailed(name, probe, comes),
+    after: comes === 'never' ? 'exit' : 'again',
   });
+}
+
+/** How it will have ended does not matter, but a policy of `Never` does: then only a rule may bring it back. */
+function comesAgain({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {
+  if (pod?.spec.initContainers?.some(({ name }) => name === container.name)) return 'asSidecar';
+  return (container.restartPolicy ?? pod?.spec.restartPolicy) === 'Never' ? 'never' : 'again';
 }
 
 /** The next start of the agent must not forget that this instance was ready. */

@@ -38,7 +38,17 @@ import {
   type PodInput,
 } from './pod-policy.ts';
 import { isOver, statusOf } from './pod-status.ts';
-import { hasOnlySidecars, impossibility, lacksSandbox, ordered, sandboxPlan, turnsOf } from './pod-turns.ts';
+import {
+  belated,
+  hasOnlySidecars,
+  hasToRemove,
+  impossibility,
+  lacksSandbox,
+  mustRestartAll,
+  ordered,
+  sandboxPlan,
+  turnsOf,
+} from './pod-turns.ts';
 
 type Event =
   | PodMessage
@@ -99,6 +109,10 @@ export const podSetup = setup({
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
     isOver: ({ context }) => isOver(context),
     hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
+    mustRestartAll: ({ context }) => mustRestartAll(context),
+    hasNoneToRemove: ({ context }) => context.looked && !hasToRemove(context),
+    noneToRestartRuns: ({ context }) =>
+      Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isGoing(view)),
     isOverAndStill: ({ context }) => isOver(context) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => impossibility(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
@@ -129,11 +143,11 @@ export const podSetup = setup({
     hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
+    hasBelated: ({ context }) => belated(context).length > 0,
     hasTurn: ({ context }) => turnsOf(context).length > 0,
     isFresh: ({ context }) => context.looked,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
-    noneRuns: ({ context }) =>
-      Object.values(context.containers).every(({ view }) => view.phase === 'waiting' || view.phase === 'ended'),
+    noneRuns: ({ context }) => Object.values(context.containers).every(({ view }) => !isGoing(view)),
     allGone: ({ context }) => allGone(context),
     isFreshAndStopped: ({ context }) => context.looked && !anyAlive(context) && !anyReadySandbox(context),
     needsUsers: ({ context }) => context.pod?.spec.hostUsers === false && context.users === null,
@@ -153,6 +167,8 @@ export const podSetup = setup({
     deadline: (args) => Math.max(0, (deadlineOf(args.context) ?? 0) - now(args)),
   },
 });
+
+const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
 
 const isResized = ({ actuated, allocation }: PodContext): boolean =>
   JSON.stringify(actuated) === JSON.stringify(allocation);

@@ -75,7 +75,8 @@ function asSeen({ runtime, containers }: PodContext): PodRuntimeStatus | null {
     ...runtime,
     containers: seen.map((container) => {
       const message = said.find(({ id }) => id === container.id)?.message;
-      return message ? { ...container, message } : container;
+      if (!message) return container;
+      return { ...container, message: container.message === '' ? message : `${container.message}: ${message}` };
     }),
   };
 }

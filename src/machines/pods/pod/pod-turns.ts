@@ -9,7 +9,7 @@ import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { hasStarted } from '../prober/probe-plan.ts';
 import { factsOf, sandboxesOf } from '../runtime-facts.ts';
 import { sandboxConfig, usersRefusal } from '../spec/index.ts';
-import { needsSandbox, shouldRestart } from '../status/index.ts';
+import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../status/index.ts';
 import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
 import { type Member, membersOf, type PodContext } from './pod-policy.ts';
 
@@ -32,12 +32,37 @@ export function turnsOf(context: PodContext): Member[] {
   const members = membersOf(context.pod);
   const waits = ({ container }: Member): boolean => context.containers[container.name]?.wish != null;
   if (context.initialised) return members.filter((member) => member.kind !== 'init' && waits(member));
-  const blocking = members.findIndex((member) => isInOrder(member) && !isPassed(context, member));
-  const isReached = ({ kind }: Member, at: number) => kind === 'ephemeral' || blocking === -1 || at <= blocking;
-  return members.filter((member, at) => isReached(member, at) && waits(member));
+  return reached(context, members).filter(waits);
 }
 
+function reached(context: PodContext, members: readonly Member[]): Member[] {
+  const blocking = members.findIndex((member) => isInOrder(member) && !isPassed(context, member));
+  return members.filter(({ kind }, at) => kind === 'ephemeral' || blocking === -1 || at <= blocking);
+}
+
+/** Whether all that comes before this container is passed. */
+export function isReached(context: PodContext, name: string): boolean {
+  const { pod, initialised } = context;
+  if (pod === null || initialised || (pod.spec.initContainers ?? []).length === 0) return true;
+  return reached(context, membersOf(pod)).some(({ container }) => container.name === name);
+}
+
+/** Who asked for its image too early, and would not now. */
+export const belated = (context: PodContext): readonly string[] =>
+  Object.entries(context.containers).flatMap(([name, { isEarly }]) =>
+    isEarly === true && isReached(context, name) ? [name] : [],
+  );
+
 export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
+
+// ---- all anew -------------------------------------------------------------------------------------------------------
+
+/** The runtime has instances of containers that will begin anew. */
+export const hasToRemove = ({ pod, runtime }: PodContext): boolean =>
+  pod !== null && instancesToRemove(pod, runtime).length > 0;
+
+export const mustRestartAll = (context: PodContext): boolean =>
+  context.pod !== null && isRestartingAll(context.pod, context.runtime, context.status) && hasToRemove(context);
 
 // ---- sandbox --------------------------------------------------------------------------------------------------------
 

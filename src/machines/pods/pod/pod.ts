@@ -24,7 +24,6 @@ import {
   complain,
   configure,
   failed,
-  killOverdue,
   noteContainer,
   noteKill,
   noteSubPaths,
@@ -32,8 +31,8 @@ import {
   noteWish,
   permit,
   record,
-  recordDns,
   recordBlocked,
+  recordDns,
 } from './pod-actions.ts';
 import {
   admitting,
@@ -48,10 +47,11 @@ import {
 } from './pod-allocation.ts';
 import { pinning, takeShared } from './pod-cpus.ts';
 import { buryCredential } from './pod-credentials.ts';
+import { deadline } from './pod-deadline.ts';
 import { preparingDevices } from './pod-devices.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, logFoldersOf, subPathsOf, turnFiles, usersPlace } from './pod-files.ts';
-import { askImage, askImagesAgain, forwardImage } from './pod-images.ts';
+import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
@@ -59,6 +59,7 @@ import { initialPod, podOrName } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
 import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
+import { restartingAll } from './pod-restart-all.ts';
 import {
   acted,
   learnAbsence,
@@ -185,6 +186,7 @@ const sync = s.createStateConfig({
     deciding: {
       always: [
         { guard: 'isBlocked', target: 'blocked' },
+        { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'needsUsers', target: 'mappingUsers' },
         { guard: 'hasSandbox', target: 'active' },
         { guard: 'isFinished', target: '#terminating', actions: noteKill },
@@ -201,6 +203,7 @@ const sync = s.createStateConfig({
       },
     },
     replacing,
+    restartingAll,
     preparing,
     /** Waits for ids that no other pod has. */
     mappingUsers: {
@@ -216,10 +219,10 @@ const sync = s.createStateConfig({
       },
     },
     creatingSandbox: {
+      entry: recordDns,
       invoke: {
         id: 'runSandbox',
         src: 'cri.runPodSandbox',
-      entry: recordDns,
         input: ({ context }) => ({
           config: sandboxConfig(podOrName(context), nextAttempt(context), context.node, context.users),
           runtimeHandler: runtimeHandler(context) ?? '',
@@ -245,7 +248,9 @@ const sync = s.createStateConfig({
     /** The sandbox is there: containers have their turns. */
     active: {
       always: [
+        { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'lacksSandbox', target: 'deciding' },
+        { guard: 'hasBelated', actions: askBelated },
         { guard: 'hasTurn', target: 'writing' },
       ],
     },
@@ -304,19 +309,6 @@ const observer = s.createStateConfig({
       after: { [LOOK_DEADLINE_MS]: { target: 'asking', reenter: true } },
     },
     failing: { on: { look: 'asking' }, after: { [LOOK_RETRY_MS]: 'asking' } },
-  },
-});
-
-/** `activeDeadlineSeconds`: counts from the start of the pod, over restarts of the agent. */
-const deadline = s.createStateConfig({
-  initial: 'none',
-  states: {
-    none: { always: { guard: 'hasDeadline', target: 'counting' } },
-    counting: {
-      always: { guard: 'isOver', target: 'over' },
-      after: { deadline: { target: 'over', actions: [record(() => podEvents.deadlineExceeded()), killOverdue] } },
-    },
-    over: {},
   },
 });
 

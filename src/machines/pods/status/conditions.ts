@@ -9,6 +9,7 @@ import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { conditionMessages, conditionReasons } from '../../reasons.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { hasAnyContainerStarted } from './phase.ts';
+import { ALL_RESTARTING } from './restarting.ts';
 import { rfc3339 } from './time.ts';
 
 export interface ConditionFacts {
@@ -19,6 +20,10 @@ export interface ConditionFacts {
   readonly containerStatuses: readonly ContainerStatus[];
   /** Conditions that others have set: readiness gates look here. */
   readonly foreign: readonly PodCondition[];
+  /** What was said before. */
+  readonly previous: readonly PodCondition[];
+  /** All its containers begin anew, and the runtime still has some of them. `null`: they never will. */
+  readonly restartingAll: boolean | null;
 }
 
 /** A condition before it has a time. */
@@ -33,6 +38,7 @@ const OWNED = new Set([
   'PodResizePending',
   'PodResizeInProgress',
   'DisruptionTarget',
+  ALL_RESTARTING,
 ]);
 
 export const isForeignCondition = ({ type }: PodCondition): boolean => !OWNED.has(type);
@@ -45,7 +51,21 @@ export function podConditions(facts: ConditionFacts): readonly Verdict[] {
     readyCondition(facts, containersReady),
     containersReady,
     { type: 'PodScheduled', status: 'True' },
+    ...(facts.restartingAll === null ? [] : [restartingCondition(facts.phase, facts.restartingAll)]),
   ];
+}
+
+function restartingCondition(phase: string, isRestarting: boolean): Verdict {
+  const type = ALL_RESTARTING;
+  if (phase === 'Succeeded') return { type, status: 'False', reason: conditionReasons.podCompleted };
+  if (phase === 'Failed') return { type, status: 'False', reason: conditionReasons.podFailed };
+  if (!isRestarting) return { type, status: 'False' };
+  return {
+    type,
+    status: 'True',
+    reason: conditionReasons.restartAllContainersStarted,
+    message: conditionMessages.restartAllContainersStarted,
+  };
 }
 
 /** Whether a pod has no usable sandbox: none, several, a dead one, one of another network or without an address. */
@@ -60,15 +80,18 @@ export function needsSandbox(pod: Pod, runtime: PodRuntimeStatus | null): boolea
   return !isHostNetwork && newest.network?.ip === '';
 }
 
-function initializedCondition({ pod, phase, initContainerStatuses, containerStatuses }: ConditionFacts): Verdict {
+/** Once it is so it stays so: what runs again in a new sandbox has run before. */
+function initializedCondition(facts: ConditionFacts): Verdict {
   const type = 'Initialized';
+  const { pod, phase, initContainerStatuses, containerStatuses, previous } = facts;
   const { unknown, unmet } = survey(pod.spec.initContainers ?? [], initContainerStatuses, (container, status) =>
     isSidecar(container) ? status.started === true : status.ready,
   );
   if (phase === 'Succeeded' && unknown.length === 0) {
     return { type, status: 'True', reason: conditionReasons.podCompleted };
   }
-  if (hasAnyContainerStarted(containerStatuses)) return { type, status: 'True' };
+  const wasInitialized = previous.some((each) => each.type === type && each.status === 'True');
+  if (wasInitialized || hasAnyContainerStarted(containerStatuses)) return { type, status: 'True' };
   const message = [
     ...(unknown.length > 0 ? [conditionMessages.unknownStatus(unknown)] : []),
     ...(unmet.length > 0 ? [conditionMessages.incompleteStatus(unmet)] : []),

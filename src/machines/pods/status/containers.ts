@@ -35,6 +35,8 @@ export interface ContainerFacts {
   /** Restarts before the agent (or its memory) began, by name. */
   readonly restartCounts: Readonly<Record<string, number>>;
   readonly previous: readonly ContainerStatus[];
+  /** All containers of the pod begin anew: who has no instance any more was taken away for that. */
+  readonly restartingAll: boolean;
 }
 
 export function containerStatuses(facts: ContainerFacts): readonly ContainerStatus[] {
@@ -70,9 +72,13 @@ function containerStatus(container: Container, facts: ContainerFacts, isInit: bo
 /** The runtime has nothing: not created yet, or lost. */
 function withoutInstance(
   container: Container,
-  { pod, restartCounts, canRecurse }: ContainerFacts,
+  facts: ContainerFacts,
   previous: ContainerStatus | undefined,
 ): ContainerStatus {
+  const { pod, restartCounts, canRecurse } = facts;
+  if (facts.restartingAll && previous !== undefined && previous.state?.waiting === undefined) {
+    return restartedWithAll(container, facts, previous);
+  }
   if (previous?.state?.terminated !== undefined) return previous;
   const reason =
     (pod.spec.initContainers ?? []).length > 0 ? waitingReasons.podInitializing : waitingReasons.containerCreating;
@@ -80,15 +86,35 @@ function withoutInstance(
   const restarts = previous?.restartCount ?? restartCounts[container.name] ?? 0;
   const isRestart = isLost && pod.metadata.deletionTimestamp === undefined;
   return {
-    name: container.name,
+    ...unmade(container, canRecurse),
     state: { waiting: { reason } },
     lastState: isLost ? lost(lostContainerMessages.deleted) : (previous?.lastState ?? {}),
-    ready: false,
     restartCount: isRestart ? restarts + 1 : restarts,
-    image: container.image ?? '',
-    imageID: '',
-    started: false,
-    ...mountStatuses(container, canRecurse),
+  };
+}
+
+const unmade = (container: Container, canRecurse: boolean) => ({
+  name: container.name,
+  ready: false,
+  image: container.image ?? '',
+  imageID: '',
+  started: false,
+  ...mountStatuses(container, canRecurse),
+});
+
+/** It was taken away so that all can begin anew, however it had ended. */
+function restartedWithAll(
+  container: Container,
+  { canRecurse }: ContainerFacts,
+  { restartCount }: ContainerStatus,
+): ContainerStatus {
+  const reason = waitingReasons.restartingAllContainers;
+  const message = lostContainerMessages.restartingAll;
+  return {
+    ...unmade(container, canRecurse),
+    state: { waiting: { reason, message } },
+    lastState: { terminated: { exitCode: UNKNOWN_EXIT_CODE, reason, message } },
+    restartCount: restartCount + 1,
   };
 }
 
@@ -108,13 +134,13 @@ function withInstance(
   const isUnknown = current.state === 'CONTAINER_UNKNOWN';
   if (isUnknown && previous?.state?.terminated !== undefined && previous.containerID === containerID) return previous;
   const isLost = isUnknown && previous?.state?.running !== undefined;
-  const restarts = restartCountOf(current) ?? facts.restartCounts[container.name] ?? 0;
   return {
     name: container.name,
-    state: isLost ? lost(lostContainerMessages.terminated) : stateOf(current, facts.runtimeName),
-    lastState: last === undefined ? rememberedLastState(previous, containerID) : stateOf(last, facts.runtimeName),
+    state: isLost ? lost(lostContainerMessages.terminated) : stateOf(current, facts.runtimeName, previous),
+    lastState:
+      last === undefined ? rememberedLastState(previous, containerID) : stateOf(last, facts.runtimeName, previous),
     ready: false,
-    restartCount: isLost ? (previous.restartCount ?? 0) + 1 : restarts,
+    restartCount: isLost ? (previous.restartCount ?? 0) + 1 : restarts(container, facts, previous, current),
     image: current.image?.user_specified_image || current.image?.image || container.image || '',
     imageID: current.image_ref,
     containerID,
@@ -123,6 +149,19 @@ function withInstance(
     ...mountStatuses(container, canRecurse),
     ...userOf(current),
   };
+}
+
+/** The number never goes back, also where the runtime has forgotten what was before. */
+function restarts(
+  { name }: Container,
+  { restartCounts }: ContainerFacts,
+  previous: ContainerStatus | undefined,
+  current: CriContainerStatus,
+): number {
+  const own = restartCountOf(current) ?? restartCounts[name] ?? 0;
+  if (previous === undefined || previous.restartCount < own) return own;
+  const isNext = current.state === 'CONTAINER_RUNNING' && previous.state?.terminated !== undefined;
+  return isNext ? previous.restartCount + 1 : previous.restartCount;
 }
 
 /** The runtime forgets ended instances before the world should. */
@@ -138,7 +177,14 @@ function restartCountOf({ annotations, metadata }: CriContainerStatus): number |
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : metadata?.attempt;
 }
 
-function stateOf(status: CriContainerStatus, runtimeName: string): ContainerState {
+function stateOf(
+  status: CriContainerStatus,
+  runtimeName: string,
+  previous: ContainerStatus | undefined,
+): ContainerState {
+  const containerID = `${runtimeName}://${status.id}`;
+  const before = [previous?.state, previous?.lastState].find((each) => each?.terminated?.containerID === containerID);
+  const message = status.message || before?.terminated?.message;
   switch (status.state) {
     case 'CONTAINER_RUNNING':
       return { running: { startedAt: rfc3339(milliseconds(status.started_at)) } };
@@ -147,10 +193,10 @@ function stateOf(status: CriContainerStatus, runtimeName: string): ContainerStat
         terminated: {
           exitCode: status.exit_code,
           ...(status.reason === '' ? {} : { reason: status.reason }),
-          ...(status.message === '' ? {} : { message: status.message }),
+          ...(message ? { message } : {}),
           startedAt: rfc3339(milliseconds(status.started_at)),
           finishedAt: rfc3339(milliseconds(status.finished_at)),
-          containerID: `${runtimeName}://${status.id}`,
+          containerID,
         },
       };
     default:

@@ -8,6 +8,8 @@ export {
   type BackoffQuestion,
   nextBackoff,
   type RestartQuestion,
+  restartsAll,
   shouldRestart,
 } from './restart.ts';
+export { instancesToRemove, isRestartingAll } from './restarting.ts';
 export { goDuration, rfc3339 } from './time.ts';

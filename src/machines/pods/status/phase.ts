@@ -4,8 +4,9 @@
  * Decides from the statuses of its containers alone. Invariant: `Succeeded` and `Failed` are only said when nothing of
  * the pod will ever run again.
  */
-import type { Container, ContainerStatus, Pod, PodPhase } from '../../api/pod.ts';
+import type { Container, ContainerState, ContainerStatus, Pod, PodPhase } from '../../api/pod.ts';
 import { isStaticPod } from '../../api/pod.ts';
+import { terminatedReasons } from '../../reasons.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from './restart.ts';
 
@@ -57,13 +58,16 @@ function initProgress(
     const status = statusOf(statuses, container);
     const ended = status?.state?.terminated ?? (status?.state?.waiting && status.lastState?.terminated);
     if (ended === undefined) pending = true;
-    else if (ended.exitCode !== 0 && restartsNever(pod, container, ended.exitCode)) failed = true;
+    else if (ended.exitCode !== 0 && restartsNever(pod, container, ended)) failed = true;
   }
   return { pending, failed };
 }
 
+type Ended = NonNullable<ContainerState['terminated']>;
+
 /** The pod's own deletion does not turn a failure that would be retried into a final one. */
-function restartsNever(pod: Pod, container: Container, exitCode: number): boolean {
+function restartsNever(pod: Pod, container: Container, { exitCode, reason }: Ended): boolean {
+  if (reason === terminatedReasons.restartingAllContainers) return false;
   const { deletionTimestamp: _, ...metadata } = pod.metadata;
   return !shouldRestart({ pod: { ...pod, metadata }, container, exitCode });
 }
@@ -111,7 +115,7 @@ function phaseOfStopped({ pod, stopped, containerStatuses }: PhaseFacts, counts:
 function willRestart(pod: Pod, container: Container, statuses: readonly ContainerStatus[]): boolean {
   const status = statusOf(statuses, container);
   const ended = status?.state?.terminated ?? status?.lastState?.terminated;
-  return ended !== undefined && !restartsNever(pod, container, ended.exitCode);
+  return ended !== undefined && !restartsNever(pod, container, ended);
 }
 
 export const hasAnyContainerStarted = (statuses: readonly ContainerStatus[]): boolean =>

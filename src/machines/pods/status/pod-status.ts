@@ -28,6 +28,9 @@ import {
 } from './containers.ts';
 import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
+import { mayRestartAll } from './restart.ts';
+import { instancesToRemove, isRestartingAll } from './restarting.ts';
+import { withinBudget } from './termination-messages.ts';
 import { rfc3339 } from './time.ts';
 
 /** How far a pod is on its way out. */
@@ -70,7 +73,8 @@ const withHealth = (status: ContainerStatus, health: DeviceHealth[string] = []):
 
 export function podStatus(facts: PodStatusFacts): PodStatus {
   const { pod, runtime, previous, nowMs } = facts;
-  const containers = containerFacts(facts);
+  const restartingAll = isRestartingAll(pod, runtime, previous);
+  const containers = containerFacts(facts, restartingAll);
   const inits = initContainerStatuses(containers);
   const regulars = containerStatuses(containers).map((status) => withHealth(status, facts.deviceHealth?.[status.name]));
   const ephemerals = ephemeralContainerStatuses(containers);
@@ -85,6 +89,8 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     phase: verdict.phase,
     runtime,
     foreign,
+    previous: previous?.conditions ?? [],
+    restartingAll: mayRestartAll(pod) ? restartingAll && instancesToRemove(pod, runtime).length > 0 : null,
     initContainerStatuses: inits,
     containerStatuses: regulars,
   };
@@ -108,10 +114,11 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     qosClass: podQOS(pod),
     ...podResourceStatus(pod),
   };
-  return facts.stage === 'terminated' ? closed(pod, status) : status;
+  return withinBudget(pod, facts.stage === 'terminated' ? closed(pod, status) : status);
 }
 
-const containerFacts = (facts: PodStatusFacts): ContainerFacts => ({
+const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): ContainerFacts => ({
+  restartingAll,
   pod: facts.pod,
   runtime: facts.runtime,
   runtimeName: facts.node.runtimeName,
@@ -215,9 +222,6 @@ function closed(pod: Pod, status: PodStatus): PodStatus {
     ...(regulars.length === 0
       ? {}
       : { containerStatuses: hasInitialized(pod, inits, regulars) ? regulars.map(ended) : regulars }),
-    ...(status.ephemeralContainerStatuses
-      ? { ephemeralContainerStatuses: status.ephemeralContainerStatuses.map(ended) }
-      : {}),
   };
 }
 

@@ -20,7 +20,7 @@ export interface RestartQuestion {
 /** For a container that exited. One that never ran, or whose fate is unknown, always starts. */
 export function shouldRestart({ pod, container, exitCode }: RestartQuestion): boolean {
   if (pod.metadata.deletionTimestamp !== undefined) return false;
-  if (matchesRule(container, exitCode)) return true;
+  if (container.restartPolicy !== undefined && matchingAction(container, exitCode) !== null) return true;
   switch (container.restartPolicy ?? pod.spec.restartPolicy) {
     case 'Never':
       return false;
@@ -31,13 +31,24 @@ export function shouldRestart({ pod, container, exitCode }: RestartQuestion): bo
   }
 }
 
-function matchesRule({ restartPolicyRules = [] }: Container, exitCode: number): boolean {
-  return restartPolicyRules.some(({ action, exitCodes }) => {
-    if (action !== 'Restart' || exitCodes === undefined) return false;
-    const listed = (exitCodes.values ?? []).includes(exitCode);
-    return exitCodes.operator === 'NotIn' ? !listed : listed;
+/** What the first rule that fits this end asks for; `null`: no rule does. Rules count only beside its own policy. */
+function matchingAction({ restartPolicyRules = [] }: Container, exitCode: number): string | null {
+  const rule = restartPolicyRules.find(({ exitCodes }) => {
+    if (exitCodes === undefined) return false;
+    return (exitCodes.values ?? []).includes(exitCode) === (exitCodes.operator !== 'NotIn');
   });
+  return rule?.action ?? null;
 }
+
+/** This end asks that all containers of the pod begin anew. */
+export const restartsAll = (container: Container, exitCode: number): boolean =>
+  matchingAction(container, exitCode) === 'RestartAllContainers';
+
+/** Whether some container of the pod may ever ask for that. */
+export const mayRestartAll = ({ spec: { initContainers = [], containers } }: Pod): boolean =>
+  [...initContainers, ...containers].some(({ restartPolicyRules = [] }) =>
+    restartPolicyRules.some(({ action }) => action === 'RestartAllContainers'),
+  );
 
 export interface BackoffQuestion {
   /** Delay of the last restart; 0 when there was none. */

@@ -9,10 +9,6 @@ const PROBED = 'the model runs no processes that a probe could find wanting';
 const EVICTED = 'the model has no disk that fills up';
 const MOUNTS = 'the model has no disk whose files are of the wrong kind';
 
-const early = {
-  text: /^more events \S+ \| spec\.containers\{c\} \| Normal \| Pulled/,
-  reason: 'the image is looked for while the pod still waits for something else',
-};
 const runtimeText = (text: RegExp) => ({ text, reason: 'the words are those of the recorded containerd' });
 
 export const excuses: Readonly<Record<string, Excuse>> = {
@@ -20,8 +16,6 @@ export const excuses: Readonly<Record<string, Excuse>> = {
   'image-preloaded-repull': { skip: 'it is about records of pulls of the recorded agent' },
   'image-pull-notfound': { differences: [runtimeText(/Failed to pull image/)] },
   'image-pull-secret': { differences: [runtimeText(/Failed to pull image/)] },
-  'init-fail-always': { differences: [early] },
-  'init-fail-never': { differences: [early] },
   'kubelet-down-delete': {
     differences: [
       {
@@ -72,5 +66,4 @@ export const excuses: Readonly<Record<string, Excuse>> = {
   'vol-emptydir-evict-killed': { skip: EVICTED },
   'vol-hostpath-mismatch-blockdevice': { skip: MOUNTS },
   'vol-hostpath-mismatch-directory': { skip: MOUNTS },
-  'vol-missing-key': { differences: [early] },
 };
