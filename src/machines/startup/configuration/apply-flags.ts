@@ -18,13 +18,19 @@ export function applyFlags(configuration: KubeletConfiguration, given: GivenFlag
   let result: JsonObject = configuration;
   for (const path of FIXED_FIELDS) result = setAt(result, path.split('.'), false);
   for (const { name, field } of FLAGS) {
-    const value = given[name];
+    const value = name === 'vmodule' ? withModules(result, given[name]) : given[name];
     if (value !== undefined && field !== undefined && field !== 'featureGates') {
       result = setAt(result, field.split('.'), value);
     }
   }
   const featureGates = mergeFeatureSettings(configuration.featureGates, featureFlags(given));
   return { ...asConfiguration(result), featureGates };
+}
+
+/** `--vmodule` adds to what is configured; every other flag takes its place. */
+function withModules(configuration: JsonObject, value: Json | undefined): Json | undefined {
+  const { vmodule } = asConfiguration(configuration).logging;
+  return Array.isArray(value) ? [...vmodule, ...value] : value;
 }
 
 function setAt(target: JsonObject, [key = '', ...rest]: readonly string[], value: Json): JsonObject {

@@ -26,6 +26,7 @@ interface Progress {
   readonly path: readonly string[];
   /** The same with list indexes, as strict errors print it. */
   readonly place: string;
+  readonly anyCase: boolean;
   readonly outcome: { typeError: string | null; fatal: string | null; unknown: string[] };
 }
 
@@ -33,10 +34,13 @@ const TYPE_META = ['apiVersion', 'kind'];
 
 export const decodeConfiguration = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document);
 
+/** What drop-ins made: upstream reads it with a decoder to which `MaxPods` and `maxPods` are one field. */
+export const decodeMerged = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document, true);
+
 /** The same for any document that has `apiVersion` and `kind`. */
-export function decodeAs(type: StructType, document: JsonObject): Decoded {
+export function decodeAs(type: StructType, document: JsonObject, anyCase = false): Decoded {
   const outcome: Progress['outcome'] = { typeError: null, fatal: null, unknown: [] };
-  const progress: Progress = { owner: '', path: [], place: '', outcome };
+  const progress: Progress = { owner: '', path: [], place: '', anyCase, outcome };
   const body = Object.fromEntries(Object.entries(document).filter(([key]) => !TYPE_META.includes(key)));
   const value = decodeStruct(type, body, progress);
   const error = outcome.fatal ?? outcome.typeError;
@@ -44,20 +48,32 @@ export function decodeAs(type: StructType, document: JsonObject): Decoded {
 }
 
 function decodeStruct(type: StructType, value: JsonObject, progress: Progress): JsonObject {
-  const entries: [string, Json][] = [];
+  const decoded = new Map<string, Json>();
   for (const [key, item] of Object.entries(value)) {
     const place = progress.place === '' ? key : `${progress.place}.${key}`;
-    const field = type.fields.find(({ name }) => name === key);
+    const field = fieldNamed(type, key, progress.anyCase);
     if (field === undefined) {
       progress.outcome.unknown.push(`unknown field "${place}"`);
       continue;
     }
-    const inner = { ...progress, owner: type.name, path: [...progress.path, key], place };
-    const decoded = decodeField(field, item ?? null, inner);
+    const inner = { ...progress, owner: type.name, path: [...progress.path, field.name], place };
+    const result = decodeField(field, item ?? null, inner);
     if (progress.outcome.fatal !== null) break;
-    if (decoded !== undefined) entries.push([key, decoded]);
+    if (result !== undefined) decoded.set(field.name, merged(decoded.get(field.name), result));
   }
-  return Object.fromEntries(entries);
+  return Object.fromEntries(decoded);
+}
+
+function fieldNamed({ fields }: StructType, key: string, anyCase: boolean): Field | undefined {
+  const exact = fields.find(({ name }) => name === key);
+  return exact ?? (anyCase ? fields.find(({ name }) => name.toLowerCase() === key.toLowerCase()) : undefined);
+}
+
+/** An object that comes twice, in different case, fills what is there. */
+function merged(before: Json | undefined, value: Json): Json {
+  if (!isObject(before) || !isObject(value)) return value;
+  const entries = Object.entries(value).map(([key, item]) => [key, merged(before[key], item ?? null)] as const);
+  return { ...before, ...Object.fromEntries(entries) };
 }
 
 function decodeField(field: Field, value: Json, progress: Progress): Json | undefined {
@@ -122,7 +138,7 @@ function decodeNanoseconds(value: number, progress: Progress): Json | undefined 
 function decodeQuantity(value: Json, progress: Progress): Json | undefined {
   if (value === null) return '0';
   if (typeof value !== 'string' && typeof value !== 'number') return abort(QUANTITY_REFUSAL, progress);
-  const parsed = parseQuantity(String(value));
+  const parsed = parseQuantity(String(value).trim());
   return parsed.error === undefined ? formatQuantity(parsed.value) : abort(parsed.error, progress);
 }
 

@@ -5,12 +5,12 @@
  * takes away; defaults are set once, after the last file. Relative paths stay as they are, as upstream leaves them.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { decodeConfiguration, isObject, type JsonObject } from './decode.ts';
+import { decodeMerged, isObject, type JsonObject } from './decode.ts';
 import type { FeatureSettings } from './feature-gates.ts';
 import { API_VERSION, KIND } from './fields.ts';
 import { byBytes, quote } from './go-text.ts';
 import { completeConfiguration, type Loaded } from './load.ts';
-import { type ConfigurationSource, type DropInListing, emptyFile, printKind, readTypeMeta } from './source.ts';
+import { type ConfigurationSource, type DropInListing, emptyFile, printKind, readDropInMeta } from './source.ts';
 import type { KubeletConfiguration } from './types.ts';
 import { toVersioned } from './versioned.ts';
 
@@ -28,7 +28,7 @@ export function mergeDropIns(
     if (patch.error !== undefined) return refuse(`${walk}: ${patch.error}`);
     merged = mergePatch(merged, patch.body);
   }
-  const decoded = decodeConfiguration(sortKeys(merged));
+  const decoded = decodeMerged(sortKeys(merged));
   if (decoded.error !== undefined) {
     return refuse(`failed to unmarshal merged JSON into kubelet configuration: ${decoded.error}`);
   }
@@ -45,7 +45,7 @@ function readPatch(source: ConfigurationSource): Patch {
   const failed = `failed to load kubelet dropin file, path: ${source.path}`;
   if (source.kind === 'empty') return { error: `${failed}, error: ${emptyFile(source.path)}` };
   if (source.kind !== 'document') return { error: `${failed}, error: ${source.message}` };
-  const typed = readTypeMeta(source.text, source.value);
+  const typed = readDropInMeta(source.text, source.value);
   if (typed.error !== undefined) return { error: `${failed}, error: ${typed.error}` };
   if (typed.meta.apiVersion !== API_VERSION || typed.meta.kind !== KIND) {
     return { error: `${failed}, unknown apiVersion/kind: ${printKind(typed.meta)}` };

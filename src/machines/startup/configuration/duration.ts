@@ -4,7 +4,7 @@
  * Owns the canonical form (`1m0s`) in which every duration of the configuration is held: exact, readable, JSON. Callers
  * that need to wait ask for milliseconds. Invariant: `formatDuration(parseDuration(x))` is a fixed point.
  */
-import { type Parsed, quote } from './go-text.ts';
+import { type Parsed, quoteBytes } from './go-text.ts';
 
 const NANOSECONDS: Readonly<Record<string, bigint>> = {
   ns: 1n,
@@ -18,13 +18,15 @@ const NANOSECONDS: Readonly<Record<string, bigint>> = {
 };
 
 const LARGEST = 2n ** 63n - 1n;
+/** The smallest duration has no positive counterpart. */
+const LARGEST_MAGNITUDE = 2n ** 63n;
 const SECOND = 1_000_000_000n;
 const MILLISECOND = 1_000_000n;
 const MICROSECOND = 1_000n;
 
 /** `time.ParseDuration`, in nanoseconds. */
 export function parseDuration(text: string): Parsed<bigint> {
-  const invalid = { error: `time: invalid duration ${quote(text)}` };
+  const invalid = { error: `time: invalid duration ${quoteBytes(text)}` };
   const unsigned = text.replace(/^[+-]/, '');
   if (unsigned === '0') return { value: 0n };
   if (unsigned === '') return invalid;
@@ -33,14 +35,16 @@ export function parseDuration(text: string): Parsed<bigint> {
   while (rest !== '') {
     const [, whole = '', fraction = '', unit = ''] = /^([0-9]*)(?:\.([0-9]*))?([^0-9.]*)/.exec(rest) ?? [];
     if (whole === '' && fraction === '') return invalid;
-    if (unit === '') return { error: `time: missing unit in duration ${quote(text)}` };
+    if (BigInt(whole || '0') > LARGEST_MAGNITUDE) return invalid;
+    if (unit === '') return { error: `time: missing unit in duration ${quoteBytes(text)}` };
     const scale = NANOSECONDS[unit];
-    if (scale === undefined) return { error: `time: unknown unit ${quote(unit)} in duration ${quote(text)}` };
+    if (scale === undefined) return { error: `time: unknown unit ${quoteBytes(unit)} in duration ${quoteBytes(text)}` };
     total += BigInt(whole || '0') * scale + (BigInt(fraction || '0') * scale) / 10n ** BigInt(fraction.length);
-    if (total > LARGEST) return invalid;
+    if (total > LARGEST_MAGNITUDE) return invalid;
     rest = rest.slice(/^[0-9]*\.?[0-9]*/.exec(rest)?.[0].length ?? 0).slice(unit.length);
   }
-  return { value: text.startsWith('-') ? -total : total };
+  if (text.startsWith('-')) return { value: -total };
+  return total > LARGEST ? invalid : { value: total };
 }
 
 /** `time.Duration.String`. */

@@ -5,17 +5,15 @@
  * of the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
  */
 import type { Json } from '../../../kernel/json.ts';
+import { readCsvRecord } from './csv.ts';
 import { isObject } from './decode.ts';
 import { formatDuration, parseDuration } from './duration.ts';
-import { type Parsed, parseBool, parseDecimal, parseInteger, parseUnsigned32, quote } from './go-text.ts';
+import { type Parsed, parseBool, parseDecimal, parseInteger, parseUnsigned31, quote } from './go-text.ts';
 import { isIpAddress } from './ip.ts';
 import { parseTaints } from './labels.ts';
 import { formatQuantity, parseQuantity } from './quantity.ts';
 
 export type FlagReader = (text: string, earlier: Json | undefined) => Parsed<Json>;
-
-/** Go's standard `flag` package says no more than this. */
-const STANDARD_REFUSAL: Parsed<Json> = { error: 'parse error' };
 
 function integer(bits: 32 | 64): FlagReader {
   return (text) => {
@@ -29,13 +27,17 @@ function readDuration(text: string): Parsed<Json> {
   return parsed.error === undefined ? { value: formatDuration(parsed.value) } : parsed;
 }
 
-/** A flag of Go's standard `flag` package behind the same syntax. */
+/** A flag of Go's standard `flag` package, which says little of what it refuses. */
 function standard(reader: FlagReader): FlagReader {
-  return (text, earlier) => (reader(text, earlier).error === undefined ? reader(text, earlier) : STANDARD_REFUSAL);
+  return (text, earlier) => {
+    const parsed = reader(text, earlier);
+    if (parsed.error === undefined) return parsed;
+    return { error: parsed.error.endsWith(': value out of range') ? 'value out of range' : 'parse error' };
+  };
 }
 
 function readIp(text: string): Parsed<Json> {
-  return text === '' || isIpAddress(text) ? { value: text } : { error: `${quote(text)} is not a valid IP address` };
+  return isIpAddress(text) ? { value: text } : { error: `${quote(text)} is not a valid IP address` };
 }
 
 /** Comma-separated pairs; `missing` is what to say of an item without the separator, null where it may lack one. */
@@ -48,7 +50,7 @@ function pairs(separator: string, missing: string | null, convert: FlagReader): 
       if (at < 0 && missing !== null) return { error: missing };
       const key = (at < 0 ? item : item.slice(0, at)).trim();
       const converted = convert(at < 0 ? '' : item.slice(at + 1).trim(), map.get(key));
-      if (converted.error !== undefined) return { error: converted.error.replace('%s', key) };
+      if (converted.error !== undefined) return { error: converted.error.replace('%s', () => key) };
       map.set(key, converted.value);
     }
     return { value: Object.fromEntries(map) };
@@ -64,18 +66,12 @@ function appendTo(text: string, earlier: Json | undefined): Parsed<Json> {
   return { value: [...(Array.isArray(earlier) ? earlier : []), text] };
 }
 
-/** One line of comma-separated values; a value in double quotes may hold commas. */
+/** The first line of comma-separated values; a value in double quotes may hold commas and line breaks. */
 function readStrings(text: string, earlier: Json | undefined): Parsed<Json> {
-  const items: string[] = [];
-  const end = text === '' ? 0 : text.length + 1;
-  let position = 0;
-  while (position < end) {
-    const match = /^(?:"((?:[^"]|"")*)"|([^,"]*))(?=,|$)/.exec(text.slice(position));
-    if (match === null) return { error: `parse error on line 1, column ${position + 1}: bare " in non-quoted field` };
-    items.push((match[1] ?? match[2] ?? '').replaceAll('""', '"'));
-    position += match[0].length + 1;
-  }
-  return { value: [...(Array.isArray(earlier) ? earlier : []), ...items] };
+  const before = Array.isArray(earlier) ? earlier : [];
+  if (text === '') return { value: [...before] };
+  const record = readCsvRecord(text);
+  return record.error === undefined ? { value: [...before, ...record.value] } : record;
 }
 
 function readTaints(text: string): Parsed<Json> {
@@ -126,15 +122,16 @@ export function isMemoryResource(resource: string): boolean {
   return resource === 'memory' || resource.startsWith('hugepages-');
 }
 
-function readVModule(text: string): Parsed<Json> {
-  const items: Json[] = [];
+/** Adds to what earlier flags gave. */
+function readVModule(text: string, earlier: Json | undefined): Parsed<Json> {
+  const items: Json[] = [...(Array.isArray(earlier) ? earlier : [])];
   for (const item of text.split(',')) {
     if (item === '') continue;
     const [filePattern = '', level, ...more] = item.split('=');
     if (filePattern === '' || level === undefined || level === '' || more.length > 0) {
       return { error: `${quote(item)} does not have the pattern=N format` };
     }
-    const verbosity = parseUnsigned32(level);
+    const verbosity = parseUnsigned31(level);
     if (verbosity.error !== undefined) return { error: `parsing verbosity in ${quote(item)}: ${verbosity.error}` };
     items.push({ filePattern, verbosity: verbosity.value });
   }
@@ -159,7 +156,7 @@ export const FLAG_READERS = {
   taints: readTaints,
   quantity: readQuantity,
   reservedMemory: readReservedMemory,
-  level: (text: string) => parseUnsigned32(text),
+  level: (text: string) => parseUnsigned31(text),
   vmodule: readVModule,
   standardBool: standard((text) => parseBool(text)),
   standardInt: standard(integer(64)),

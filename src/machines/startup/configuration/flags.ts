@@ -8,7 +8,7 @@ import type { Json } from '../../../kernel/json.ts';
 import type { JsonObject } from './decode.ts';
 import type { FlagSpec } from './flag-spec.ts';
 import { FLAGS } from './flag-table.ts';
-import { FLAG_READERS } from './flag-values.ts';
+import { FLAG_READERS, type FlagKind } from './flag-values.ts';
 import { parseBool, quote } from './go-text.ts';
 import { helpText } from './help.ts';
 import { hintFor } from './removed-flags.ts';
@@ -82,6 +82,9 @@ interface Refusal {
   readonly error: string;
   readonly hint: string | null;
 }
+
+/** Upstream forgets where to put the value of such a flag: what was there before stays. */
+const SETS_NOTHING_WHEN_EMPTY: readonly FlagKind[] = ['ip', 'reservedMemory'];
 
 const BY_NAME = new Map(FLAGS.map((flag) => [flag.name, flag]));
 const HELP: FlagSpec = { name: 'help', kind: 'bool', shorthand: 'h', usage: '' };
@@ -189,6 +192,7 @@ function set(flag: FlagSpec, text: string, reading: Reading, versionText: Versio
 
 function store(flag: FlagSpec, text: string, reading: Reading, versionText: VersionText): string | null {
   if (flag === VERSION) return storeVersion(text, reading, versionText);
+  if (text === '' && SETS_NOTHING_WHEN_EMPTY.includes(flag.kind)) return null;
   const parsed = FLAG_READERS[flag.kind](text, reading.given.get(flag.name));
   if (parsed.error !== undefined) return parsed.error;
   if (flag === HELP) reading.help = parsed.value === true;

@@ -38,6 +38,16 @@ function escapeCharacter(character: string): string {
     : `\\u${code.toString(16).padStart(4, '0')}`;
 }
 
+/** As the package `time` quotes a text: everything beyond ASCII by its bytes. */
+export function quoteBytes(text: string): string {
+  const bytes = [...new TextEncoder().encode(text)].map((byte) => {
+    if (byte < 0x20 || byte > LAST_ASCII) return `\\x${byte.toString(16).padStart(2, '0')}`;
+    const character = String.fromCharCode(byte);
+    return character === '"' || character === '\\' ? `\\${character}` : character;
+  });
+  return `"${bytes.join('')}"`;
+}
+
 /** `%q` of a list: `["a" "b"]`. */
 export function quoteList(values: readonly string[]): string {
   return `[${values.map(quote).join(' ')}]`;
@@ -65,47 +75,60 @@ export function parseBool(text: string): Parsed<boolean> {
   return { error: `strconv.ParseBool: parsing ${quote(text)}: invalid syntax` };
 }
 
-const INTEGER_BASES: readonly (readonly [pattern: RegExp, radix: 2 | 8 | 10 | 16])[] = [
-  [/^0[xX](_?[0-9a-fA-F])+$/, 16],
-  [/^0[bB](_?[01])+$/, 2],
-  [/^0[oO](_?[0-7])+$/, 8],
-  [/^0(_?[0-7])+$/, 8],
-  [/^(0|[1-9](_?[0-9])*)$/, 10],
+const INTEGER_BASES: readonly (readonly [prefix: RegExp, radix: number, digits: RegExp])[] = [
+  [/^0[xX]/, 16, /^[0-9a-fA-F]$/],
+  [/^0[bB]/, 2, /^[01]$/],
+  [/^0[oO]/, 8, /^[0-7]$/],
+  [/^0(?=.)/, 8, /^[0-7]$/],
+  [/^/, 10, /^[0-9]$/],
 ];
+/** Underscores separate digits, or the prefix from the first digit. */
+const SEPARATED = /^(?:0[xXbBoO](?:_?[0-9a-fA-F])+|[0-9](?:_?[0-9])*)$/;
 
-const RADIX_PREFIXES = { 2: '0b', 8: '0o', 10: '', 16: '0x' } as const;
+/** Reads digit by digit, as `strconv` does: what is wrong first is what is said. */
+function magnitudeOf(text: string, bits: number): bigint | 'invalid syntax' | 'value out of range' {
+  const base = INTEGER_BASES.find(([prefix]) => prefix.test(text));
+  if (base === undefined) return 'invalid syntax';
+  const [prefix, radix, digit] = base;
+  const digits = text.replace(prefix, '');
+  let value = 0n;
+  for (const character of digits) {
+    if (character === '_') continue;
+    if (!digit.test(character)) return 'invalid syntax';
+    value = value * BigInt(radix) + BigInt(Number.parseInt(character, radix));
+    if (value >= 2n ** BigInt(bits)) return 'value out of range';
+  }
+  return SEPARATED.test(text) ? value : 'invalid syntax';
+}
 
 /** `strconv.ParseInt(text, 0, bits)`: prefixes choose the base, underscores may separate digits. */
 export function parseInteger(text: string, bits: 32 | 64): Parsed<bigint> {
-  const negative = text.startsWith('-');
-  const digits = /^[+-]/.test(text) ? text.slice(1) : text;
-  const base = INTEGER_BASES.find(([pattern]) => pattern.test(digits));
-  if (base === undefined) return { error: `strconv.ParseInt: parsing ${quote(text)}: invalid syntax` };
-  const bare = digits.replaceAll('_', '').replace(/^0[xXbBoO]?(?=.)/, '');
-  const magnitude = BigInt(`${RADIX_PREFIXES[base[1]]}${bare}`);
-  const value = negative ? -magnitude : magnitude;
-  if (BigInt.asIntN(bits, value) !== value) {
-    return { error: `strconv.ParseInt: parsing ${quote(text)}: value out of range` };
-  }
-  return { value };
+  const failed = (why: string) => ({ error: `strconv.ParseInt: parsing ${quote(text)}: ${why}` });
+  const magnitude = magnitudeOf(text.replace(/^[+-]/, ''), bits);
+  if (typeof magnitude === 'string') return failed(magnitude);
+  const value = text.startsWith('-') ? -magnitude : magnitude;
+  return BigInt.asIntN(bits, value) === value ? { value } : failed('value out of range');
 }
 
-const LARGEST_UINT32 = 0xff_ff_ff_ff;
-
-/** `strconv.ParseUint(text, 10, 32)`. */
-export function parseUnsigned32(text: string): Parsed<number> {
-  if (!/^[0-9]+$/.test(text)) return { error: `strconv.ParseUint: parsing ${quote(text)}: invalid syntax` };
-  const value = Number(text);
-  if (value > LARGEST_UINT32) return { error: `strconv.ParseUint: parsing ${quote(text)}: value out of range` };
-  return { value };
+/** `strconv.ParseUint(text, 10, bits)`. */
+function parseUnsigned(text: string, bits: 31 | 32): Parsed<number> {
+  const failed = (why: string) => ({ error: `strconv.ParseUint: parsing ${quote(text)}: ${why}` });
+  const digits = /^[0-9]*/.exec(text)?.[0] ?? '';
+  if (digits !== '' && BigInt(digits) >= 2n ** BigInt(bits)) return failed('value out of range');
+  return digits === '' || digits !== text ? failed('invalid syntax') : { value: Number(digits) };
 }
+
+export const parseUnsigned31 = (text: string): Parsed<number> => parseUnsigned(text, 31);
+export const parseUnsigned32 = (text: string): Parsed<number> => parseUnsigned(text, 32);
 
 /** `strconv.Atoi`: decimal only, a sign allowed. */
 export function parseDecimal(text: string): Parsed<number> {
-  if (!/^[+-]?[0-9]+$/.test(text)) return { error: `strconv.Atoi: parsing ${quote(text)}: invalid syntax` };
-  const value = BigInt(text.replace(/^\+/, ''));
-  if (BigInt.asIntN(64, value) !== value) return { error: `strconv.Atoi: parsing ${quote(text)}: value out of range` };
-  return { value: Number(value) };
+  const failed = (why: string) => ({ error: `strconv.Atoi: parsing ${quote(text)}: ${why}` });
+  const [, digits = '', rest = ''] = /^[+-]?([0-9]*)(.*)$/s.exec(text) ?? [];
+  if (digits === '') return failed('invalid syntax');
+  const value = text.startsWith('-') ? -BigInt(digits) : BigInt(digits);
+  if (rest !== '' && BigInt(digits) < 2n ** 64n) return failed('invalid syntax');
+  return BigInt.asIntN(64, value) === value ? { value: Number(value) } : failed('value out of range');
 }
 
 /** Orders like Go's `sort.Strings`: by bytes, not by locale. */

@@ -17,25 +17,30 @@ export interface Quantity {
 
 export const QUANTITY_REFUSAL =
   "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const SUFFIX_REFUSAL = "unable to parse quantity's suffix";
 
 const NANO = 1_000_000_000n;
 const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
-const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?((?:Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE])?|[eE][+-]?[0-9]{1,3})$/;
-/** Above this decimal exponent upstream caps the value; nothing on a node is that large. */
+const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)$/;
+/** Beyond this decimal exponent a value is taken as the largest or the smallest; nothing on a node is that large. */
 const LARGEST_EXPONENT = 30;
+/** Quantities with a binary suffix are capped here, as upstream caps them. */
+const LARGEST_BINARY = 2n ** 63n - 1n;
 
+/** Digits may be missing, as upstream allows: `Mi` and `.` are zero. */
 export function parseQuantity(text: string): Parsed<Quantity> {
   const match = FORM.exec(text);
-  const [, sign = '', whole = '', fraction = '', suffix = ''] = match ?? [];
-  if (match === null || (whole === '' && fraction === '')) return { error: QUANTITY_REFUSAL };
+  if (match === null || text === '') return { error: QUANTITY_REFUSAL };
+  const [, sign = '', whole = '', fraction = '', suffix = ''] = match;
   const scaled = scale(suffix);
-  if (scaled === null) return { error: QUANTITY_REFUSAL };
-  const digits = BigInt(`${whole}${fraction}` || '0');
-  const numerator = digits * NANO * scaled.multiplier;
+  if (scaled === null) return { error: SUFFIX_REFUSAL };
+  const numerator = BigInt(`${whole}${fraction}` || '0') * NANO * scaled.multiplier;
   const denominator = 10n ** BigInt(fraction.length) * scaled.divisor;
-  const nano = numerator / denominator + (numerator % denominator === 0n ? 0n : 1n);
-  return { value: { nano: sign === '-' ? -nano : nano, format: scaled.format } };
+  const exact = numerator / denominator + (numerator % denominator === 0n ? 0n : 1n);
+  const { format } = scaled;
+  const nano = format === 'binarySI' && exact > LARGEST_BINARY * NANO ? LARGEST_BINARY * NANO : exact;
+  return { value: { nano: sign === '-' ? -nano : nano, format } };
 }
 
 function scale(suffix: string): { multiplier: bigint; divisor: bigint; format: QuantityFormat } | null {
@@ -43,8 +48,8 @@ function scale(suffix: string): { multiplier: bigint; divisor: bigint; format: Q
   if (binary > 0) return { multiplier: 1024n ** BigInt(binary), divisor: 1n, format: 'binarySI' };
   const decimal = DECIMAL_SUFFIXES.indexOf(suffix);
   if (decimal >= 0) return { ...power((decimal - 3) * 3), format: 'decimalSI' };
-  const exponent = Number(suffix.slice(1));
-  if (Math.abs(exponent) > LARGEST_EXPONENT) return null;
+  if (!/^[eE][+-]?[0-9]+$/.test(suffix)) return null;
+  const exponent = Math.max(-LARGEST_EXPONENT, Math.min(LARGEST_EXPONENT, Number(suffix.slice(1))));
   return { ...power(exponent), format: 'decimalExponent' };
 }
 

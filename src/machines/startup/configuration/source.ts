@@ -41,20 +41,46 @@ export type TypeMeta =
 const META_STRUCT =
   'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
 
-/** Reads `apiVersion` and `kind`, which every document must have. */
+const META_FIELDS = ['apiVersion', 'kind'] as const;
+
+/** Reads `apiVersion` and `kind`, which every document must have; their case does not matter here. */
 export function readTypeMeta(text: string | null, value: Json): TypeMeta {
+  const interpreted = interpret(value);
+  if (interpreted.error !== undefined) return interpreted;
+  const { apiVersion, kind } = interpreted.meta;
+  if (kind === '') return missing('Kind', text);
+  if (apiVersion === '' || apiVersion.endsWith('/')) return missing('apiVersion', text);
+  return interpreted;
+}
+
+/** The same of a drop-in, of which upstream reads the names as they are written, and asks only for a kind. */
+export function readDropInMeta(text: string | null, value: Json): TypeMeta {
+  const interpreted = interpret(value);
+  if (interpreted.error !== undefined) return interpreted;
+  const { body } = interpreted;
+  const named = (key: string): string => (typeof body[key] === 'string' ? body[key] : '');
+  const meta = { apiVersion: named('apiVersion'), kind: named('kind') };
+  return meta.kind === '' ? missing('Kind', text) : { meta, body };
+}
+
+function interpret(value: Json): TypeMeta {
   if (value !== null && !isObject(value)) {
     return { error: metaError(`json: cannot unmarshal ${wordFor(value)} into Go value of type ${META_STRUCT}`) };
   }
   const body = value ?? {};
-  const { apiVersion = '', kind = '' } = body;
-  if (typeof apiVersion !== 'string') return { error: metaFieldError('apiVersion', apiVersion) };
-  if (typeof kind !== 'string') return { error: metaFieldError('kind', kind) };
-  if (apiVersion.split('/').length > 2) return { error: `unexpected GroupVersion string: ${apiVersion}` };
-  if (kind === '') return { error: `Object 'Kind' is missing in '${text ?? ''}'` };
-  if (apiVersion === '' || apiVersion.endsWith('/'))
-    return { error: `Object 'apiVersion' is missing in '${text ?? ''}'` };
-  return { meta: { apiVersion, kind }, body };
+  const meta = { apiVersion: '', kind: '' };
+  for (const [key, item] of Object.entries(body)) {
+    const field = META_FIELDS.find((name) => name.toLowerCase() === key.toLowerCase());
+    if (field === undefined || item === null || item === undefined) continue;
+    if (typeof item !== 'string') return { error: metaFieldError(field, item) };
+    meta[field] = item;
+  }
+  if (meta.apiVersion.split('/').length > 2) return { error: `unexpected GroupVersion string: ${meta.apiVersion}` };
+  return { meta, body };
+}
+
+function missing(what: string, text: string | null): { readonly error: string } {
+  return { error: `Object '${what}' is missing in '${text ?? ''}'` };
 }
 
 function metaError(reason: string): string {

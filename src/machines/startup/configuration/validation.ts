@@ -13,12 +13,14 @@ import { isValidTaint, printTaint } from './labels.ts';
 import type { KubeletConfiguration } from './types.ts';
 import { allocatableErrors } from './validation-allocatable.ts';
 import { showHiddenMetricsErrors, tracingErrors } from './validation-components.ts';
+import { pullCredentialErrors } from './validation-images.ts';
 
 export interface ConfigurationHost {
   readonly cgroupVersion: 1 | 2;
 }
 
-type Rule = (
+/** Answers with its refusals, without the words before each. */
+export type Rule = (
   configuration: KubeletConfiguration,
   gates: FeatureSettings,
   host: ConfigurationHost,
@@ -180,29 +182,6 @@ const hairpin: Rule = ({ hairpinMode: mode }) => [
       'Valid options are "none", "hairpin-veth" or "promiscuous-bridge"',
 ];
 
-const PULL_POLICIES = ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'];
-
-const pullCredentials: Rule = (c, gates) => {
-  const policy = c.imagePullCredentialsVerificationPolicy;
-  const patterns = c.preloadedImagesVerificationAllowlist;
-  if (!isEnabled(gates, 'KubeletEnsureSecretPulledImages')) {
-    const gate = 'must not be set if KubeletEnsureSecretPulledImages feature gate is not enabled';
-    return [
-      policy !== '' && `\`imagePullCredentialsVerificationPolicy\` ${gate}`,
-      patterns.length > 0 && `\`preloadedImagesVerificationAllowlist\` ${gate}`,
-    ];
-  }
-  return [
-    !PULL_POLICIES.includes(policy) &&
-      `option ${quote(policy)} specified for imagePullCredentialsVerificationPolicy. Valid options are ` +
-        '"NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages" or "AlwaysVerify"',
-    patterns.length > 0 &&
-      policy !== 'NeverVerifyAllowlistedImages' &&
-      "can't set `preloadedImagesVerificationAllowlist` if `imagePullCredentialsVertificationPolicy` is not " +
-        '"NeverVerifyAllowlistedImages"',
-  ];
-};
-
 const reservedCpus: Rule = (c) => {
   if (c.reservedSystemCPUs === '') return [];
   const parsed = parseCpuSet(c.reservedSystemCPUs);
@@ -284,7 +263,7 @@ const podLogs: Rule = ({ podLogsDir }) => {
 
 const RULES: readonly Rule[] = [limits, quotaPeriod, images, numbers, pullsAndModes];
 const LATER_RULES: readonly Rule[] = [topology, shutdown, swap, restartPeriod];
-const LAST_RULES: readonly Rule[] = [hairpin, pullCredentials, reservedCpus, reservedMemory, hostRules];
+const LAST_RULES: readonly Rule[] = [hairpin, pullCredentialErrors, reservedCpus, reservedMemory, hostRules];
 const CLOSING_RULES: readonly Rule[] = [memoryPolicy, runtimeAndLogs, podLogs];
 
 /** Every reason why a configuration may not be used, or null. `gates` are the changed feature gates. */

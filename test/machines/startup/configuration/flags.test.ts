@@ -46,10 +46,25 @@ describe('values', () => {
       ],
     ],
     [['--log-text-info-buffer-size=2048Ki'], 'log-text-info-buffer-size', '2Mi'],
-    [['--address='], 'address', ''],
+    [
+      ['--vmodule=a=1', '--vmodule=b=2'],
+      'vmodule',
+      [
+        { filePattern: 'a', verbosity: 1 },
+        { filePattern: 'b', verbosity: 2 },
+      ],
+    ],
+    [['--cluster-dns="a""b",c\nd'], 'cluster-dns', ['a"b', 'c']],
   ] as const)('%j', (argv, name, value) => {
     expect(run(...argv).given[name]).toEqual(value);
   });
+
+  it.each(['address', 'healthz-bind-address', 'reserved-memory'])(
+    'leaves things as they are by an empty --%s',
+    (name) => {
+      expect(run(`--${name}=`).given).not.toHaveProperty(name);
+    },
+  );
 
   it('takes a switch alone and never its neighbour', () => {
     expect(error('--register-node', 'false').error).toBe('unknown command false');
@@ -92,6 +107,44 @@ describe('refusals', () => {
     [
       ['--reserved-memory=0:cpu=1'],
       'invalid argument "0:cpu=1" for "--reserved-memory" flag: memory type conversion error, unknown type: "cpu"',
+    ],
+    [
+      ['--v=3000000000'],
+      'invalid argument "3000000000" for "-v, --v" flag: strconv.ParseUint: parsing "3000000000": value out of range',
+    ],
+    [
+      ['--vmodule=a=-1'],
+      'invalid argument "a=-1" for "--vmodule" flag: parsing verbosity in "a=-1": ' +
+        'strconv.ParseUint: parsing "-1": invalid syntax',
+    ],
+    [
+      ['--max-pods=99999999999999999999x'],
+      'invalid argument "99999999999999999999x" for "--max-pods" flag: ' +
+        'strconv.ParseInt: parsing "99999999999999999999x": value out of range',
+    ],
+    [
+      ['--sync-frequency=5é'],
+      'invalid argument "5é" for "--sync-frequency" flag: ' +
+        String.raw`time: unknown unit "\xc3\xa9" in duration "5\xc3\xa9"`,
+    ],
+    [
+      ['--application-metrics-count-limit=99999999999999999999'],
+      'invalid argument "99999999999999999999" for "--application-metrics-count-limit" flag: value out of range',
+    ],
+    [
+      ['--cluster-dns=a"b'],
+      String.raw`invalid argument "a\"b" for "--cluster-dns" flag: ` +
+        'parse error on line 1, column 2: bare " in non-quoted-field',
+    ],
+    [
+      ['--cluster-dns=a,"b'],
+      String.raw`invalid argument "a,\"b" for "--cluster-dns" flag: ` +
+        'parse error on line 1, column 5: extraneous or missing " in quoted-field',
+    ],
+    [['--cluster-dns=\n'], String.raw`invalid argument "\n" for "--cluster-dns" flag: EOF`],
+    [
+      ['--log-text-info-buffer-size=1K'],
+      'invalid argument "1K" for "--log-text-info-buffer-size" flag: unable to parse quantity\'s suffix',
     ],
   ])('%j', (argv, text) => {
     expect(error(...argv).error).toBe(`failed to parse kubelet flag: ${text}`);

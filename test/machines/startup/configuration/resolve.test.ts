@@ -120,9 +120,70 @@ describe('precedence', () => {
     });
   });
 
+  it('adds --vmodule to what the file has', () => {
+    const { resolution } = resolve(['--vmodule=b=2'], files('logging: {vmodule: [{filePattern: a, verbosity: 1}]}'));
+    const logging = resolution.kind === 'resolved' ? resolution.configuration.logging : null;
+    expect(logging?.vmodule.map(({ filePattern }) => filePattern)).toEqual(['a', 'b']);
+  });
+
+  it('takes a drop-in at its fields whatever their case, and a file never', () => {
+    const { resolution } = resolve([], files('MaxPods: 5', 'ClusterDomain: a.b\nMAXPODS: 7\nLogging: {Verbosity: 3}'));
+    if (resolution.kind !== 'resolved') throw new Error(resolution.error);
+    const { clusterDomain, maxPods, logging } = resolution.configuration;
+    expect({ clusterDomain, maxPods, verbosity: logging.verbosity }).toEqual({
+      clusterDomain: 'a.b',
+      // What the file and the defaults made is written in lower case, which comes last.
+      maxPods: 110,
+      verbosity: 0,
+    });
+  });
+
   it('keeps a serving certificate that is named, and names one where none is', () => {
     const { resolution } = resolve([], files(''));
     expect(resolution).toMatchObject({ configuration: { tlsCertFile: '/var/lib/kubelet/pki/kubelet.crt' } });
+  });
+});
+
+describe('what a document is', () => {
+  const load = (text: string) => loadConfiguration('/f', decodeSource('/f', Buffer.from(text)), {});
+
+  it('reads kind and apiVersion in any case, and then tells of names that are wrong', () => {
+    const loaded = load('Kind: KubeletConfiguration\nAPIVERSION: kubelet.config.k8s.io/v1beta1\nmaxPods: 5\n');
+    expect(loaded).toMatchObject({ kind: 'loaded', configuration: { maxPods: 5 } });
+    expect(loaded.kind === 'loaded' && loaded.warnings.join()).toMatch(/unknown field \\"APIVERSION\\", unknown field/);
+  });
+
+  it('wants no apiVersion of a drop-in, and then does not know it', () => {
+    const listing = {
+      kind: 'files',
+      files: [decodeSource('/d/a.conf', Buffer.from('kind: KubeletConfiguration'))],
+    } as const;
+    expect(mergeDropIns(flagDefaults({}), '/d', listing, {})).toMatchObject({
+      error: expect.stringContaining(
+        'path: /d/a.conf, unknown apiVersion/kind: /, Kind=KubeletConfiguration',
+      ) as string,
+    });
+  });
+
+  it.each([
+    ['docker.io/library/busybox', null],
+    ['quay.io/team/*', null],
+    ['busybox', 'neither tag nor digest is accepted in an image reference: busybox'],
+    ['quay.io/a:1', 'neither tag nor digest is accepted in an image reference: quay.io/a:1'],
+    ['quay.io/*/a', "not a valid wildcard pattern, only patterns ending with '/*' are allowed: quay.io/*/a"],
+    ['/*', 'at least registry hostname is required'],
+    ['', 'the supplied pattern is too short: '],
+    [' a', 'leading/trailing spaces are not allowed:  a'],
+    ['quay.io/A', 'failed to parse as an image name: invalid reference format: repository name (A) must be lowercase'],
+  ])('judges %j among the images that are not verified', (pattern, why) => {
+    const policy = 'imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages';
+    const { resolution } = resolve(
+      [],
+      files(`${policy}\npreloadedImagesVerificationAllowlist: [${JSON.stringify(pattern)}]`),
+    );
+    const error = resolution.kind === 'failed' ? resolution.error : null;
+    const prefix = 'invalid configuration: invalid image pattern in `preloadedImagesVerificationAllowlist`: ';
+    expect(error).toEqual(why === null ? null : expect.stringContaining(`${prefix}${why}`));
   });
 });
 

@@ -64,13 +64,22 @@ describe('quantities', () => {
     ['0.0000000001', '1n'],
     ['0', '0'],
     ['512', '512'],
+    ['.', '0'],
+    ['Mi', '0'],
+    ['.5Gi', '512Mi'],
+    ['1e-40', '1e-9'],
+    ['100000Ei', '9223372036854775807'],
   ])('%s is %s', (text, canonical) => {
     const parsed = parseQuantity(text);
     expect(parsed.error === undefined ? formatQuantity(parsed.value) : parsed.error).toBe(canonical);
   });
 
-  it.each(['', 'ten', '1.2.3', '10MI', '1 Gi', '--1', 'Mi', '1e', '.'])('refuses %j', (text) => {
+  it.each(['', 'ten', '1.2.3', '10MI', '1 Gi', '1GB'])('refuses %j', (text) => {
     expect(parseQuantity(text).error).toMatch(/^quantities must match/);
+  });
+
+  it.each(['--1', '1e', '1K', '500mi', '1MiM'])('refuses the suffix of %j', (text) => {
+    expect(parseQuantity(text).error).toBe("unable to parse quantity's suffix");
   });
 
   it('rounds up, as the scheduler counts', () => {
