@@ -6,7 +6,7 @@
  * root.
  */
 import { constants } from 'node:fs';
-import { chmod, type FileHandle, lstat, mkdir, open, realpath } from 'node:fs/promises';
+import { chmod, type FileHandle, lstat, mkdir, open } from 'node:fs/promises';
 import { isAbsolute, normalize, relative, sep } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 
@@ -54,23 +54,31 @@ export async function openParent(root: string, path: string, mode?: number): Pro
 
 const at = (folder: FileHandle, name: string): string => `/proc/self/fd/${folder.fd}/${name}`;
 
+/** The root itself may be a link: it is the administrator's. */
 async function openRoot(root: string, mode?: number): Promise<FileHandle | null> {
+  const found = await openIfThere(root, constants.O_DIRECTORY);
+  if (found || mode === undefined) return found;
+  await mkdir(root, { recursive: true, mode });
+  return open(root, constants.O_DIRECTORY);
+}
+
+async function openIfThere(path: string, flags: number): Promise<FileHandle | null> {
   try {
-    if (mode !== undefined) await mkdir(root, { recursive: true, mode });
-    return await open(await realpath(root), FOLDER);
+    return await open(path, flags);
   } catch (error) {
-    if (mode === undefined && errnoOf(error) === 'ENOENT') return null;
+    if (errnoOf(error) === 'ENOENT') return null;
     throw error;
   }
 }
 
 async function enter(place: Place, path: string, mode?: number): Promise<FileHandle | null> {
   try {
-    if (mode !== undefined) await makeFolder(place, mode);
+    const found = await openIfThere(place.path, FOLDER);
+    if (found || mode === undefined) return found;
+    await makeFolder(place, mode);
     return await open(place.path, FOLDER);
   } catch (error) {
     const code = errnoOf(error);
-    if (code === 'ENOENT' && mode === undefined) return null;
     await place.folder.close();
     if (code === 'ELOOP' || code === 'ENOTDIR') {
       const name = place.path.split('/').at(-1);
@@ -80,7 +88,10 @@ async function enter(place: Place, path: string, mode?: number): Promise<FileHan
   }
 }
 
-/** Makes the folder where it is missing; one that exists gets the permissions it lacks and keeps the others. */
+/**
+ * Makes the folder where it is missing; one that exists gets the permissions it lacks and keeps the others. Fails with
+ * `ENOTDIR` on something else.
+ */
 export async function makeFolder(place: Place, mode: number): Promise<void> {
   try {
     await mkdir(place.path, mode);
@@ -88,6 +99,7 @@ export async function makeFolder(place: Place, mode: number): Promise<void> {
     if (errnoOf(error) !== 'EEXIST') throw error;
   }
   const found = await lstat(place.path);
+  if (!found.isDirectory()) throw new OperationError(`${place.path} is not a folder`, { code: 'ENOTDIR' });
   const wanted = mode & PERMISSIONS;
-  if (found.isDirectory() && (found.mode & wanted) !== wanted) await chmod(place.path, (found.mode & 0o7777) | wanted);
+  if ((found.mode & wanted) !== wanted) await chmod(place.path, (found.mode & 0o7777) | wanted);
 }

@@ -39,7 +39,6 @@ async function makeManagedFolder(root: string, { path, mode }: { path: string; m
   if (!place) return;
   try {
     await makeFolder(place, mode);
-    await (await open(place.path, constants.O_DIRECTORY | constants.O_NOFOLLOW)).close();
   } catch (error) {
     throw named(error, path, 'a folder');
   } finally {
