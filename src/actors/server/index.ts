@@ -51,8 +51,8 @@ async function serve(call: Call, options: ServerOptions): Promise<null> {
     endpoints,
     slashed,
     gate,
-    onRequest: (method, route) => options.requests.began(serverType, method, route),
-    onAnswered: (method, route, ms) => options.requests.answered(serverType, method, route, ms),
+    onRequest: (method, path) => options.requests.began(serverType, method, path),
+    onAnswered: (method, path, ms) => options.requests.answered(serverType, method, path, ms),
     onFailure: (path, error) => options.warn(`the answer to ${path} failed: ${(error as Error).message}`),
   }).open();
   const listener = new Listener({

@@ -48,9 +48,9 @@ async function read(response: IncomingMessage): Promise<string> {
 
 /** Pods of a namespace, by name; of all of them when it is empty. */
 export async function pods(socket: string, namespace: string): Promise<LocalPod[]> {
-  const { items } = JSON.parse(await read(await ask(socket, '/pods'))) as { items: LocalPod[] };
+  const { items } = JSON.parse(await read(await ask(socket, '/pods'))) as { items: LocalPod[] | null };
   const order = ({ metadata }: LocalPod) => `${metadata.namespace}/${metadata.name}`;
-  return items
+  return (items ?? [])
     .filter(({ metadata }) => namespace === '' || metadata.namespace === namespace)
     .sort((a, b) => order(a).localeCompare(order(b)));
 }

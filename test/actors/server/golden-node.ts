@@ -330,10 +330,10 @@ export class GoldenNode {
   /** Every endpoint of the kubelet's port to everybody, without TLS: as many requests as can be. */
   async serveOpenly(limits?: RequestLimits): Promise<number> {
     const { endpoints, slashed } = kubeletApi(SETTINGS, this.options);
-    const onAnswered = (method: string, route: string, ms: number) =>
-      this.options.requests.answered('readwrite', method, route, ms);
+    const onAnswered = (method: string, path: string, ms: number) =>
+      this.options.requests.answered('readwrite', method, path, ms);
     const gate = async () => null;
-    const onRequest = (method: string, route: string) => this.options.requests.began('readwrite', method, route);
+    const onRequest = (method: string, path: string) => this.options.requests.began('readwrite', method, path);
     const api = await new ApiServer({
       endpoints,
       slashed,

@@ -33,15 +33,15 @@ export async function authorize(
   mayHave: Authorize,
 ): Promise<Answer | null> {
   const verb = verbOf(method);
-  const asked = `(user=${user.name}, verb=${verb}, resource=nodes, subresource(s)=[${subresources.join(' ')}])\n`;
+  const asked = `user=${user.name}, verb=${verb}, resource=nodes`;
   for (const subresource of subresources) {
     try {
       if (await mayHave({ user, verb, subresource })) return null;
     } catch {
-      return text(500, `Authorization error ${asked}`);
+      return text(500, `Authorization error (${asked}, subresource=${subresource})`);
     }
   }
-  return text(403, `Forbidden ${asked}`);
+  return text(403, `Forbidden (${asked}, subresource(s)=[${subresources.join(' ')}])\n`);
 }
 
 export const unauthorized = (): Answer => text(401, 'Unauthorized');

@@ -1,8 +1,8 @@
 /** `/checkpoint/<namespace>/<pod>/<container>`: a snapshot of a running container, made by the runtime as a file. */
 import { join } from 'node:path';
-import { quote } from '../../../machines/startup/configuration/go-text.ts';
+import { parseDecimal, quote } from '../../../machines/startup/configuration/go-text.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
-import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
+import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import type { NodeView } from '../node-view.ts';
 
 /** Asks the runtime to write a container's state to `location`; `timeoutSeconds` 0 leaves the time to the runtime. */
@@ -22,6 +22,7 @@ export function checkpointEndpoints(options: CheckpointOptions): Endpoint[] {
   return [
     {
       ...common,
+      produces: ['application/json'],
       path: '/checkpoint/:namespace/:pod/:container',
       answer: (request) => checkpointed(request, options),
     },
@@ -47,17 +48,19 @@ async function checkpointed(request: ApiRequest, { view, rootDir, checkpoint }: 
     ({ name }) => name === container,
   );
   if (!isKnown) return text(404, `container ${container} does not exist`);
-  const timeout = first(request, 'timeout') ?? '';
-  if (timeout !== '' && !/^\d{1,9}$/.test(timeout)) return text(404, 'cannot parse value of timeout parameter');
+  // Of several, upstream takes the last one.
+  const timeout = parseDecimal(request.query.get('timeout')?.at(-1) ?? '0');
+  if (timeout.error !== undefined) return text(404, 'cannot parse value of timeout parameter');
   const failed = (why: string) => text(500, `checkpointing of ${namespace}/${pod}/${container} failed (${why})`);
   const running = found.runtime?.containers.find(
     ({ metadata, state }) => metadata?.name === container && state === 'CONTAINER_RUNNING',
   );
   if (!running) return failed(`container ${container} not found`);
+  if (timeout.value < 0) return failed('CheckpointContainer requires the timeout value to be > 0');
   const at = new Date().toISOString().replace(/\.\d+Z$/, 'Z');
   const location = join(rootDir, 'checkpoints', `checkpoint-${pod}_${namespace}-${container}-${at}.tar`);
   try {
-    await checkpoint({ containerId: running.id, location, timeoutSeconds: Number(timeout) }, request.signal);
+    await checkpoint({ containerId: running.id, location, timeoutSeconds: timeout.value }, request.signal);
   } catch (error) {
     return failed((error as Error).message);
   }

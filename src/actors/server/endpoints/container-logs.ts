@@ -23,7 +23,7 @@ export function containerLogsEndpoints(view: NodeView, splitStreams: boolean): E
   const answer = (request: ApiRequest) => logs(view, request, splitStreams);
   const common = { methods: ['GET'], subresources: ['proxy'] } as const;
   return [
-    { ...common, path: '/containerLogs/:namespace/:pod/:container', answer },
+    { ...common, produces: [], path: '/containerLogs/:namespace/:pod/:container', answer },
     ...['/containerLogs', '/containerLogs/*'].map(
       (path): Endpoint => ({
         ...common,
@@ -68,7 +68,8 @@ const withoutGate = (stream: string): string =>
 
 function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'undecodable' | 'invalid' {
   const number = (name: string) => integer(query.get(name)?.[0]);
-  const [tail, limitBytes, sinceSeconds] = [number('tailLines'), number('limitBytes'), number('sinceSeconds')];
+  const [limitBytes, sinceSeconds] = [number('limitBytes'), number('sinceSeconds')];
+  const tail = integer(tailLines(query));
   const sinceText = query.get('sinceTime')?.[0] || undefined;
   const sinceTime = sinceText === undefined ? null : nanoseconds(sinceText);
   if (tail === 'bad' || limitBytes === 'bad' || sinceSeconds === 'bad') return 'undecodable';
@@ -93,6 +94,13 @@ function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'un
   };
 }
 
+/** Also by its older name, of which `all` is as good as nothing. */
+function tailLines(query: ReadonlyMap<string, readonly string[]>): string | undefined {
+  const older = query.get('tail')?.[0] || undefined;
+  if (older === undefined) return query.get('tailLines')?.[0];
+  return older === 'all' ? undefined : older;
+}
+
 function integer(value: string | undefined): bigint | null | 'bad' {
   if (value === undefined) return null;
   if (!/^[+-]?\d{1,32}$/.test(value)) return 'bad';
@@ -100,8 +108,8 @@ function integer(value: string | undefined): bigint | null | 'bad' {
   return parsed > INT64_MAX || parsed < -INT64_MAX - 1n ? 'bad' : parsed;
 }
 
-/** Only two texts are false. */
-const isTrue = (value: string | undefined): boolean => value !== undefined && value !== 'false' && value !== '0';
+/** Only two words are false. */
+const isTrue = (value: string | undefined): boolean => value !== undefined && !/^(false|0)$/i.test(value);
 
 // ---- the container --------------------------------------------------------------------------------------------------
 

@@ -8,14 +8,14 @@
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { getHeapSnapshot } from 'node:v8';
-import { quote } from '../../../machines/startup/configuration/go-text.ts';
+import { parseUnsigned31 } from '../../../machines/startup/configuration/go-text.ts';
 import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import { allocations, cpuProfile, traceEvents } from '../http/inspector.ts';
 
 const DEFAULT_SECONDS = 30;
-/** Upstream's limit is the server's write timeout; nobody profiles longer by hand. */
-const SECONDS_MAX = 300;
+/** Upstream's: no answer of its server takes longer. */
+const WRITE_TIMEOUT_SECONDS = 4 * 60 * 60;
 /** A level has few digits. */
 const LEVEL_MAX_BYTES = 64;
 
@@ -26,16 +26,13 @@ export interface DebugOptions {
 }
 
 export function debugEndpoints(options: DebugOptions): Endpoint[] {
-  const profiling = (path: string, answer: Endpoint['answer'], methods: Endpoint['methods'] = ['GET']): Endpoint => ({
-    path,
-    methods: options.isProfilingEnabled ? methods : 'any',
-    subresources: ['proxy'],
-    answer: (request) =>
-      options.isProfilingEnabled ? answer(request) : refusal(405, 'profiling endpoint is disabled.'),
-  });
+  const common = { methods: 'any', subresources: ['proxy'] } as const;
+  const disabled = () => refusal(405, 'profiling endpoint is disabled.');
   return [
-    profiling('/debug/pprof/', pageNotFound, 'any'),
-    profiling('/debug/pprof/:name', profile),
+    { ...common, path: '/debug/pprof/', answer: options.isProfilingEnabled ? pageNotFound : disabled },
+    options.isProfilingEnabled
+      ? { ...common, path: '/debug/pprof/*', methods: ['GET'], produces: [], answer: profile }
+      : { ...common, path: '/debug/pprof/*', answer: disabled },
     {
       path: '/debug/flags/v',
       methods: 'any',
@@ -64,35 +61,45 @@ const attachment = (name: string, body: Answer['body']): Answer => ({
 });
 
 async function profile(request: ApiRequest): Promise<Answer> {
-  const name = request.parameters['name'] ?? '';
+  const name = request.path.slice('/debug/pprof/'.length);
   const isText = Number(first(request, 'debug') ?? 0) > 0;
   switch (name) {
     case 'cmdline':
       return page(process.argv.join('\0'));
     case 'symbol': {
-      const [address = ''] = (request.raw.url?.split('?')[1] ?? '').split('+');
+      const [address = ''] = request.search.slice(1).split('+');
       return page(`num_symbols: 1\n${/^0x[0-9a-f]+$/.test(address) ? `${address} \n` : ''}`);
     }
     case 'profile':
-      return attachment(name, await cpuProfile(secondsOf(request, DEFAULT_SECONDS), request.signal));
+      return await timed(request, name, cpuProfile, DEFAULT_SECONDS);
     case 'trace':
-      return attachment(name, await traceEvents(secondsOf(request, 1), request.signal));
+      return await timed(request, name, traceEvents, 1);
     case 'allocs':
-      return attachment(name, await allocations(secondsOf(request, 1), request.signal));
+      return await timed(request, name, allocations, 1);
     case 'heap':
       return isText ? page(memoryText()) : attachment(name, getHeapSnapshot());
     case 'goroutine':
       return isText ? page(waitingText()) : attachment(name, JSON.stringify(process.getActiveResourcesInfo()));
-    default: {
-      const unknown = refusal(404, 'Unknown profile');
-      return { ...unknown, headers: { ...unknown.headers, 'x-go-pprof': '1' } };
-    }
+    default:
+      return profileRefusal(404, 'Unknown profile');
   }
 }
 
-function secondsOf(request: ApiRequest, otherwise: number): number {
+function profileRefusal(status: number, why: string): Answer {
+  const refused = refusal(status, why);
+  return { ...refused, headers: { ...refused.headers, 'x-go-pprof': '1' } };
+}
+
+async function timed(
+  request: ApiRequest,
+  name: string,
+  measure: (seconds: number, signal: AbortSignal) => Promise<string>,
+  otherwise: number,
+): Promise<Answer> {
   const given = Number(first(request, 'seconds'));
-  return given > 0 ? Math.min(given, SECONDS_MAX) : otherwise;
+  const seconds = given > 0 ? given : otherwise;
+  if (seconds >= WRITE_TIMEOUT_SECONDS) return profileRefusal(400, "profile duration exceeds server's WriteTimeout");
+  return attachment(name, await measure(seconds, request.signal));
 }
 
 const memoryText = (): string =>
@@ -113,8 +120,9 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
   });
   if (method !== 'PUT') return plain(406, 'unsupported http method');
   const text = await readText(raw, LEVEL_MAX_BYTES);
-  if (!/^\d{1,10}$/.test(text)) return plain(400, `strconv.ParseUint: parsing ${quote(text)}: invalid syntax`);
-  setVerbosity(Number(text));
+  const level = parseUnsigned31(text);
+  if (level.error !== undefined) return plain(400, level.error);
+  setVerbosity(level.value);
   return plain(200, `successfully set klog.logging.verbosity to ${text}`);
 }
 

@@ -1,22 +1,20 @@
 /** `/healthz` and its checks, as Kubernetes' health checks read. Why one fails is said by the check alone. */
+import { quote } from '../../../machines/startup/configuration/go-text.ts';
 import { type Answer, refusal, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';
 import type { Checks } from '../node-view.ts';
 
 const RIGHTS: readonly Subresource[] = ['healthz', 'proxy'];
-/** Checks with a path of their own; `device-plugin` is only part of the overview. */
-const NAMED = ['ping', 'log', 'syncloop'];
 
 export function healthEndpoints(checks: Checks): Endpoint[] {
-  const names = Object.keys(checks).filter((name) => NAMED.includes(name));
   return [
     { path: '/healthz', methods: 'any', subresources: RIGHTS, answer: (request) => overview(checks, request) },
-    ...names.map(
-      (name): Endpoint => ({
+    ...Object.entries(checks).map(
+      ([name, check]): Endpoint => ({
         path: `/healthz/${name}`,
         methods: 'any',
         subresources: RIGHTS,
-        answer: () => single(checks[name]!),
+        answer: () => single(check),
       }),
     ),
   ];
@@ -37,7 +35,10 @@ function overview(checks: Checks, { query }: ApiRequest): Answer {
   const healthy = results.every((result) => result.healthy);
   const headers = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
   if (healthy && !query.has('verbose')) return { status: 200, headers, body: 'ok' };
-  const lines = results.map(({ line }) => line).join('');
+  const unknown = [...excluded].filter((name) => !(name in checks)).map(quote);
+  const why = 'warn: some health checks cannot be excluded: no matches for';
+  const warning = unknown.length === 0 ? '' : `${why} ${unknown.join(', ')}\n`;
+  const lines = results.map(({ line }) => line).join('') + warning;
   const body = `${lines}healthz check ${healthy ? 'passed' : 'failed'}\n`;
   return { status: healthy ? 200 : 500, headers, body };
 }

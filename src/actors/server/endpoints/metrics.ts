@@ -2,47 +2,58 @@
 
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { mediaRanges } from '../http/accept.ts';
+import { firstHeader, mediaRanges, prefersGzip } from '../http/accept.ts';
 import type { Answer } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { type Family, PROTOBUF_TYPE, TEXT_TYPE, toProtobuf, toText } from '../metrics/family.ts';
+import { type Family, toProtobuf, toText } from '../metrics/family.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
 
 const compressed = promisify(gzip);
 /** When this process began: scrapers tell a restart by it. */
 const STARTED = String(Math.floor((Date.now() - process.uptime() * 1_000) / 1_000));
+const TEXT = 'text/plain; version=0.0.4; charset=utf-8';
+const PROTOBUF = 'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited';
+/** How names may be written that old scrapers do not read. Here there are none, so that each is as good as another. */
+const ESCAPINGS = new Set(['allow-utf-8', 'underscores', 'dots', 'values']);
 
 export function metricsEndpoints(metrics: NodeMetrics): Endpoint[] {
-  const endpoint = (path: string, collect: () => Promise<readonly Family[]>, canCompress: boolean): Endpoint => ({
+  const endpoint = (path: string, collect: () => Promise<readonly Family[]>): Endpoint => ({
     path,
     methods: 'any',
     subresources: ['metrics'],
-    answer: async (request) => await written(request, await collect(), canCompress),
+    answer: async (request) => await written(request, await collect()),
   });
   return [
-    endpoint('/metrics', () => metrics.node(), true),
-    endpoint('/metrics/cadvisor', () => metrics.cadvisor(), true),
-    endpoint('/metrics/resource', () => metrics.resource(), false),
-    endpoint('/metrics/probes', () => metrics.probes(), false),
-    endpoint('/metrics/slis', () => metrics.slis(), false),
+    endpoint('/metrics', () => metrics.node()),
+    endpoint('/metrics/cadvisor', () => metrics.cadvisor()),
+    endpoint('/metrics/resource', () => metrics.resource()),
+    endpoint('/metrics/probes', () => metrics.probes()),
+    endpoint('/metrics/slis', () => metrics.slis()),
   ];
 }
 
-async function written({ raw }: ApiRequest, families: readonly Family[], canCompress: boolean): Promise<Answer> {
-  const wantsMessages = mediaRanges(raw.headers.accept).some(
-    ({ type, parameters }) =>
-      type === 'application/vnd.google.protobuf' &&
-      parameters['proto'] === 'io.prometheus.client.MetricFamily' &&
-      parameters['encoding'] === 'delimited',
-  );
-  const body = wantsMessages ? toProtobuf(families) : Buffer.from(toText(families));
+async function written({ raw }: ApiRequest, families: readonly Family[]): Promise<Answer> {
+  const { isProtobuf, escaping } = formOf(firstHeader(raw, 'accept'));
+  const body = isProtobuf ? toProtobuf(families) : Buffer.from(toText(families));
   const headers = {
-    'content-type': wantsMessages ? PROTOBUF_TYPE : TEXT_TYPE,
+    'content-type': `${isProtobuf ? PROTOBUF : TEXT}; escaping=${escaping}`,
     'process-start-time-unix': STARTED,
   };
-  if (!canCompress || !takesGzip(raw.headers['accept-encoding'])) return { status: 200, headers, body };
+  if (!prefersGzip(firstHeader(raw, 'accept-encoding'))) return { status: 200, headers, body };
   return { status: 200, headers: { ...headers, 'content-encoding': 'gzip' }, body: await compressed(body) };
 }
 
-const takesGzip = (header: string | string[] | undefined): boolean =>
-  mediaRanges(String(header ?? '')).some(({ type }) => type === 'gzip');
+/** The first of the client's wishes that can be met, and the escaping that was named last until then. */
+function formOf(accept: string): { readonly isProtobuf: boolean; readonly escaping: string } {
+  let escaping = 'underscores';
+  for (const { type, subtype, parameters } of mediaRanges(accept)) {
+    const { escaping: named = '', version = '', proto, encoding } = parameters;
+    if (ESCAPINGS.has(named)) escaping = named;
+    const isMessage = `${type}/${subtype}` === 'application/vnd.google.protobuf';
+    if (isMessage && proto === 'io.prometheus.client.MetricFamily' && encoding === 'delimited') {
+      return { isProtobuf: true, escaping };
+    }
+    if (type === 'text' && subtype === 'plain' && ['', '0.0.4'].includes(version)) break;
+  }
+  return { isProtobuf: false, escaping };
+}

@@ -1,19 +1,12 @@
 /** `/pods`, `/runningpods/`, `/configz`: what this node is to run, what it runs, and how it is configured. */
 import { toVersioned } from '../../../machines/startup/configuration/index.ts';
-import { takes } from '../http/accept.ts';
-import { type Answer, json, text } from '../http/answer.ts';
-import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { json } from '../http/answer.ts';
+import type { Endpoint } from '../http/endpoint.ts';
 import type { NodePod, NodeView } from '../node-view.ts';
 
-const ONLY_JSON = '406: Not Acceptable\n\nAvailable representations: application/json';
-
-/** JSON for those who take it; the inner router refuses everyone else. */
-export function jsonFor({ raw }: ApiRequest, body: () => string): Answer {
-  return takes(raw.headers.accept, 'application/json') ? json(body()) : text(406, ONLY_JSON);
-}
-
+/** As upstream's codec writes it: an empty list is none, and a line ends it. */
 const listOf = (items: readonly object[]): string =>
-  JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items });
+  `${JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items })}\n`;
 
 /** Every pod that this node is to run, with its status as this node sees it. */
 const wanted = (pods: readonly NodePod[]): object[] =>
@@ -35,21 +28,29 @@ const running = (pods: readonly NodePod[]): object[] =>
       }));
     const sandboxes = (runtime?.sandboxes ?? []).filter(({ state }) => state === 'SANDBOX_READY');
     if (containers.length + sandboxes.length === 0) return [];
-    return [{ metadata: { name, namespace, uid }, spec: { containers }, status: {} }];
+    return [
+      {
+        metadata: { name, namespace, uid },
+        spec: { containers: containers.length === 0 ? null : containers },
+        status: {},
+      },
+    ];
   });
 
 export const podsEndpoint = (view: NodeView): Endpoint => ({
   path: '/pods',
   methods: ['GET'],
+  produces: ['application/json'],
   subresources: ['pods', 'proxy'],
-  answer: (request) => jsonFor(request, () => listOf(wanted(view.pods()))),
+  answer: () => json(listOf(wanted(view.pods()))),
 });
 
 export const runningPodsEndpoint = (view: NodeView): Endpoint => ({
   path: '/runningpods',
   methods: ['GET'],
+  produces: ['application/json'],
   subresources: ['pods', 'proxy'],
-  answer: (request) => jsonFor(request, () => listOf(running(view.pods()))),
+  answer: () => json(listOf(running(view.pods()))),
 });
 
 export const configzEndpoint = (view: NodeView): Endpoint => ({

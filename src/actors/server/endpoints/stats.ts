@@ -1,9 +1,8 @@
 /** `/stats/summary`: what the node, its pods and their containers use, measured when asked. */
 import { statsText } from '../../stats/json.ts';
 import type { Summary } from '../../stats/summary-types.ts';
-import { pageNotFound, text } from '../http/answer.ts';
+import { json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
-import { jsonFor } from './pods.ts';
 
 /** Measures the node now. Rejects when there is nothing to measure with. */
 export interface NodeStats {
@@ -16,6 +15,7 @@ export function statsEndpoints(stats: NodeStats): Endpoint[] {
     {
       path: '/stats/summary',
       methods: ['GET', 'POST'],
+      produces: ['application/json'],
       subresources: ['stats'],
       answer: (request) => summary(request, stats),
     },
@@ -25,12 +25,10 @@ export function statsEndpoints(stats: NodeStats): Endpoint[] {
 }
 
 async function summary(request: ApiRequest, stats: NodeStats) {
-  const refused = jsonFor(request, () => '');
-  if (refused.status !== 200) return refused;
   const onlyCpuAndMemory = /^(1|t|T|TRUE|true|True)$/.test(first(request, 'only_cpu_and_memory') ?? '');
   try {
     const measured = await stats.summary({ onlyCpuAndMemory, signal: request.signal });
-    return jsonFor(request, () => statsText(measured, 1));
+    return json(statsText(measured, 1));
   } catch (error) {
     return text(500, `Internal Error: ${(error as Error).message}`);
   }

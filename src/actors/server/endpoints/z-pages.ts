@@ -4,14 +4,14 @@
  */
 import { stringify } from 'yaml';
 import { formatDuration } from '../../../machines/startup/configuration/duration.ts';
-import { mediaRanges } from '../http/accept.ts';
+import { parseBool } from '../../../machines/startup/configuration/go-text.ts';
+import { covers, firstHeader, mediaRanges } from '../http/accept.ts';
 import type { Answer } from '../http/answer.ts';
-import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 
 const WARNING =
   'Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for ' +
   'debugging purposes only.';
-const TYPES = ['application/json', 'application/yaml', 'text/plain'];
 const GROUP = 'config.k8s.io';
 const VERSIONS = ['v1beta1', 'v1alpha1'];
 const NANOSECONDS = 1_000_000_000n;
@@ -73,47 +73,75 @@ function startedText(ms: number): string {
   return `${day} ${month} ${String(Number(date)).padStart(2)} ${time} UTC ${year}`;
 }
 
-function negotiated(request: ApiRequest, kind: string, page: string, fields: () => object): Answer {
-  const { accept } = request.raw.headers;
-  const ranges = accept === undefined || accept.trim() === '' ? [{ type: '*/*', parameters: {} }] : mediaRanges(accept);
-  for (const { type, parameters } of ranges) {
-    const isNamed = 'as' in parameters || 'v' in parameters || 'g' in parameters;
-    if (!isNamed && ['text/plain', 'text/*', '*/*'].includes(type)) {
-      return { status: 200, headers: { 'content-type': 'text/plain; charset=utf-8' }, body: page };
-    }
-    const { v = '', g, as } = parameters as { v?: string; g?: string; as?: string };
-    if (g !== GROUP || as !== kind || !VERSIONS.includes(v)) continue;
-    if (type === 'application/json' || type === 'application/yaml') return versioned(type, kind, v, fields());
+type Form = readonly [type: string, subtype: string];
+type Parameters = Readonly<Record<string, string>>;
+
+const JSON_FORM: Form = ['application', 'json'];
+const TEXT_FORM: Form = ['text', 'plain'];
+/** In upstream's order: the first of those that a range covers is taken. */
+const FORMS: readonly Form[] = [JSON_FORM, ['application', 'yaml'], TEXT_FORM];
+
+const isNamed = (parameters: Parameters): boolean => ['as', 'g', 'v'].some((name) => name in parameters);
+
+/** The first form that the client takes and that `allows` gives with the range's parameters. */
+function chosen(accept: string, allows: (form: Form, parameters: Parameters) => boolean) {
+  for (const range of mediaRanges(accept)) {
+    const { parameters } = range;
+    if (parameters['stream'] || parameters['sv']) continue;
+    const form = FORMS.find(([type, subtype]) => covers(range, type, subtype) && allows([type, subtype], parameters));
+    if (form) return { type: form.join('/'), parameters };
   }
-  return unacceptable(ranges);
+  return null;
 }
 
-function versioned(type: string, kind: string, version: string, fields: object): Answer {
-  const value = { kind, apiVersion: `${GROUP}/${version}`, metadata: { name: 'kubelet' }, ...fields };
+function negotiated(request: ApiRequest, kind: string, page: string, fields: () => object): Answer {
+  const accept = firstHeader(request.raw, 'accept') || '*/*';
+  const found = chosen(accept, ([type], parameters) => {
+    if (type === 'text') return !isNamed(parameters);
+    const { v = '', g, as } = parameters as { v?: string; g?: string; as?: string };
+    return g === GROUP && as === kind && VERSIONS.includes(v);
+  });
+  if (found?.type === TEXT_FORM.join('/')) {
+    return { status: 200, headers: { 'content-type': 'text/plain; charset=utf-8' }, body: page };
+  }
+  if (found === null) return unacceptable(request, accept);
+  const version = found.parameters['v']!;
+  const isPretty = found.parameters['pretty'] === '1' || isForPeople(request);
+  const value = { kind, apiVersion: `${GROUP}/${version}`, metadata: { name: 'kubelet' }, ...fields() };
   const deprecation = `299 - "This version of the ${kind.toLowerCase()} endpoint is deprecated. Please use a newer version."`;
   const warning = version === 'v1alpha1' ? { warning: deprecation } : {};
-  const headers = { 'content-type': `${type};g=${GROUP};v=${version};as=${kind}`, ...warning };
-  return { status: 200, headers, body: encoded(type, value) };
+  const headers = { 'content-type': `${found.type};g=${GROUP};v=${version};as=${kind}`, ...warning };
+  return { status: 200, headers, body: encoded(found.type, value, isPretty) };
 }
 
-/** In the first form that was asked for and that exists; indented JSON for those who asked for none. */
-function unacceptable(ranges: readonly { readonly type: string; readonly parameters: object }[]): Answer {
+/** In the first form that exists of those that were asked for by their plain names, else as indented JSON. */
+function unacceptable(request: ApiRequest, accept: string): Answer {
   const value = {
     kind: 'Status',
     apiVersion: 'v1',
     metadata: {},
     status: 'Failure',
-    message: `only the following media types are accepted: ${TYPES.join(', ')}`,
+    message: `only the following media types are accepted: ${FORMS.map((form) => form.join('/')).join(', ')}`,
     reason: 'NotAcceptable',
     code: 406,
   };
-  const plain = ranges.find(({ type, parameters }) => TYPES.includes(type) && Object.keys(parameters).length === 0);
-  const type = plain?.type === 'application/yaml' ? plain.type : 'application/json';
-  const body = plain ? encoded(type, value) : JSON.stringify(value, null, 2);
-  return { status: 406, headers: { 'content-type': type }, body };
+  const plain = chosen(accept, (_form, parameters) => !isNamed(parameters));
+  const type = plain?.type ?? JSON_FORM.join('/');
+  const isPretty = plain === null || plain.parameters['pretty'] === '1' || isForPeople(request);
+  return { status: 406, headers: { 'content-type': type }, body: encoded(type, value, isPretty) };
 }
 
-function encoded(type: string, value: object): string {
-  if (type === 'application/json') return `${JSON.stringify(value)}\n`;
-  return stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true });
+/** Who asks with a browser or by hand gets JSON with line breaks, as upstream gives it. */
+function isForPeople(request: ApiRequest): boolean {
+  const asked = first(request, 'pretty') ?? '';
+  const isAsked = parseBool(asked);
+  if (asked !== '') return isAsked.error === undefined && isAsked.value;
+  return /^(curl|Wget|Mozilla\/5\.0)/.test(request.raw.headers['user-agent'] ?? '');
+}
+
+function encoded(type: string, value: object, isPretty: boolean): string {
+  if (type !== JSON_FORM.join('/')) {
+    return stringify(value, { sortMapEntries: true, indentSeq: false, singleQuote: true });
+  }
+  return isPretty ? JSON.stringify(value, null, 2) : `${JSON.stringify(value)}\n`;
 }

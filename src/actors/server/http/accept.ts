@@ -1,32 +1,63 @@
-/** Decides whether a client takes what there is. Pure. */
+/**
+ * Decides which of its forms a resource is answered in: the readings of `Accept` and `Accept-Encoding` that upstream's
+ * libraries have, each at its own endpoints. Pure.
+ */
+import type { IncomingMessage } from 'node:http';
 
 export interface MediaRange {
   readonly type: string;
+  readonly subtype: string;
   readonly parameters: Readonly<Record<string, string>>;
+  readonly quality: number;
 }
 
-/** The ranges of an `Accept` header, the most wanted first. */
-export function mediaRanges(header: string | undefined): MediaRange[] {
-  return (header ?? '')
+/** The first header of this name, as Go's `Get`; empty without one. Node joins several into one text. */
+export function firstHeader({ rawHeaders }: IncomingMessage, name: string): string {
+  const at = rawHeaders.findIndex((each, place) => place % 2 === 0 && each.toLowerCase() === name);
+  return at < 0 ? '' : rawHeaders[at + 1]!.trim();
+}
+
+/** The ranges of an `Accept` header, the most wanted first, and of those the most precise. What is none is left out. */
+export function mediaRanges(header: string): MediaRange[] {
+  return header
     .split(',')
-    .map((range) => {
-      const [type = '', ...rest] = range.split(';').map((part) => part.trim());
-      const parameters = Object.fromEntries(
-        rest.map((pair) => {
-          const equals = pair.indexOf('=');
-          return equals < 0 ? [pair, ''] : [pair.slice(0, equals), pair.slice(equals + 1)];
-        }),
-      ) as Record<string, string>;
-      const quality = Number(parameters['q'] ?? '1');
-      return { type: type.toLowerCase(), parameters, quality: Number.isFinite(quality) ? quality : 0 };
-    })
-    .filter(({ type, quality }) => type !== '' && quality > 0)
-    .toSorted((one, other) => other.quality - one.quality);
+    .flatMap((text) => rangeOf(text) ?? [])
+    .toSorted((one, other) => other.quality - one.quality || stars(one) - stars(other));
 }
 
-/** Without a header everything is taken. */
-export function takes(header: string | undefined, type: string): boolean {
-  if (header === undefined || header.trim() === '') return true;
-  const group = `${type.split('/', 1)[0]}/*`;
-  return mediaRanges(header).some((range) => [type, group, '*/*'].includes(range.type));
+const stars = ({ type, subtype }: MediaRange): number => (type === '*' ? 2 : 0) + (subtype === '*' ? 1 : 0);
+
+function rangeOf(text: string): MediaRange | null {
+  const [name = '', ...rest] = text.split(';');
+  const [type = '', subtype, ...more] = name.split('/').map((part) => part.trim());
+  if (more.length > 0 || (subtype === undefined && type !== '*')) return null;
+  const pairs = rest.map((pair) => pair.split('=')).filter(({ length }) => length === 2);
+  const { q, ...parameters } = Object.fromEntries(pairs.map(([key, value]) => [key!.trim(), value!.trim()]));
+  return { type, subtype: subtype ?? '*', parameters, quality: q === undefined ? 1 : Number.parseFloat(q) || 0 };
+}
+
+/** Whether `type/subtype` is in the range. */
+export const covers = (range: MediaRange, type: string, subtype: string): boolean =>
+  (range.type === type && (range.subtype === subtype || range.subtype === '*')) ||
+  (range.type === '*' && range.subtype === '*');
+
+/** The inner router's own reading: whole names only, whatever their quality. Without a header everything is taken. */
+export function takesOneOf(header: string, produced: readonly string[]): boolean {
+  if (header === '') return true;
+  return header.split(',').some((text) => {
+    const type = text.split(';', 1)[0]!.replaceAll(/^ +| +$/g, '');
+    return type === '*/*' || produced.includes(type);
+  });
+}
+
+/** For metrics: `gzip` only when it is wanted more than the plain text. */
+export function prefersGzip(header: string): boolean {
+  const wanted = header.split(',').map((text) => {
+    const [coding = '', quality] = text.split(';');
+    const q = /^\s*q=(.*)$/.exec(quality ?? '')?.[1];
+    return { coding: coding.trim(), quality: q === undefined ? 1 : Number.parseFloat(q) || 0 };
+  });
+  const best = (offer: string): number =>
+    Math.max(...wanted.map(({ coding, quality }) => (coding === offer || coding === '*' ? quality : -1)));
+  return best('gzip') > Math.max(0, best('identity'));
 }

@@ -41,6 +41,9 @@ export const methodNotAllowed = (allowed: readonly string[]): Answer => ({
   body: '405: Method Not Allowed',
 });
 
+export const notAcceptable = (produced: readonly string[]): Answer =>
+  text(406, `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
+
 /** A body only for methods that read, as Go's `http.Redirect` has it. */
 export function redirect(method: string, location: string, status: 307 | 301 = 307): Answer {
   const reads = method === 'GET' || method === 'HEAD';

@@ -12,7 +12,8 @@ import { createServer, type IncomingMessage, type Server, ServerResponse } from 
 import type { Socket } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { type Answer, methodNotAllowed, notFound, redirect, TAKEN, text } from './answer.ts';
+import { firstHeader, takesOneOf } from './accept.ts';
+import { type Answer, methodNotAllowed, notAcceptable, notFound, redirect, TAKEN, text } from './answer.ts';
 import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
 import { answerMalformed, isAnswerable, knownMethod, noteAnswering, sentMethod } from './malformed.ts';
 import { queryOf, type Target, targetOf } from './target.ts';
@@ -45,10 +46,10 @@ export interface ApiServerOptions {
   readonly gate: Gate;
   /** Paths that exist only with a last slash, besides those that always do. */
   readonly slashed?: ReadonlySet<string>;
-  /** Sees each request as soon as it is known what it asks for. */
-  readonly onRequest?: (method: string, route: string) => void;
+  /** Sees each request with its decoded path, whether anything is there or not. */
+  readonly onRequest?: (method: string, path: string) => void;
   /** Sees each request with the same words when its answer, or the stream that it got, has ended. */
-  readonly onAnswered?: (method: string, route: string, durationMs: number) => void;
+  readonly onAnswered?: (method: string, path: string, durationMs: number) => void;
   readonly limits?: RequestLimits;
   /** Hears of an endpoint that threw. */
   readonly onFailure?: (path: string, error: unknown) => void;
@@ -104,6 +105,11 @@ export class ApiServer {
   private httpServer(handle: (request: IncomingMessage, response: ServerResponse) => void): Server {
     this.dispatch = (request, response) => {
       if (!isAnswerable(request)) return;
+      // Of the server as a whole: upstream answers before any routing.
+      if (request.method === 'OPTIONS' && request.url === '*') {
+        response.setHeader('content-length', 0).end();
+        return;
+      }
       request.method = knownMethod(request);
       noteAnswering(request, response);
       handle(request, response);
@@ -125,6 +131,9 @@ export class ApiServer {
     this.server.on('upgrade', (request, socket, head) => this.upgraded(request, socket, head));
     // Nobody is connected to anywhere: to upstream it is a method like any other.
     this.server.on('connect', (request, socket) => this.detached(request, socket));
+    this.server.on('checkExpectation', (_request, response) => {
+      response.writeHead(417, { connection: 'close', 'content-length': 0 }).end();
+    });
     // A body is asked for only by those who read it.
     this.server.on('checkContinue', (request, response) => this.dispatch(request, response));
     // It never listens itself: this starts its watch over slow requests.
@@ -164,30 +173,32 @@ export class ApiServer {
   private async routed(endpoint: Endpoint, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const target = this.targets.get(request.raw);
     if (target?.kind !== 'resource') return await this.unrouted(request, reply);
-    this.begin(endpoint.path, request, reply);
+    this.begin(request, reply);
     const refused = await this.options.gate(request.raw, endpoint);
     const answer = refused ?? (await this.answered(endpoint, target, request, reply));
     return this.send(answer, request, reply);
   }
 
   private answered(
-    { methods, answer }: Endpoint,
+    { methods, produces, answer }: Endpoint,
     { path, query }: Target & { readonly kind: 'resource' },
     request: FastifyRequest,
     reply: FastifyReply,
   ): Answer | Promise<Answer> {
     if (methods !== 'any' && !methods.includes(request.method)) return methodNotAllowed(methods);
+    if (produces && !takesOneOf(firstHeader(request.raw, 'accept'), produces)) return notAcceptable(produces);
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort());
     const parameters = request.params as ApiRequest['parameters'];
     const { method, raw } = request;
     const upgrade = this.upgrades.get(raw) ?? null;
-    return answer({ method, path, parameters, query: queryOf(query), raw, upgrade, signal: gone.signal });
+    const search = query === '' ? '' : `?${query}`;
+    return answer({ method, path, parameters, query: queryOf(query), search, raw, upgrade, signal: gone.signal });
   }
 
   private async unrouted(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const target = this.targets.get(request.raw);
-    this.begin(target?.kind === 'resource' || !target ? 'unknown' : target.kind, request, reply);
+    this.begin(request, reply);
     if (target?.kind === 'redirect') {
       return this.send(redirect(sentMethod(request.raw), target.location), request, reply);
     }
@@ -200,17 +211,18 @@ export class ApiServer {
 
   private async failed(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     this.options.onFailure?.(request.url, error);
-    if (!this.ends.has(request.raw)) this.begin('failure', request, reply);
+    if (!this.ends.has(request.raw)) this.begin(request, reply);
     const why = error instanceof Error ? error.message : String(error);
     return this.send(text(500, `Internal Error: ${why}`), request, reply);
   }
 
-  /** `route` is an endpoint's path, or a word for a request that reaches none. */
-  private begin(route: string, { raw }: FastifyRequest, reply: FastifyReply): void {
+  private begin({ raw }: FastifyRequest, reply: FastifyReply): void {
     const { onRequest, onAnswered } = this.options;
     const method = sentMethod(raw);
-    onRequest?.(method, route);
-    const ended = () => onAnswered?.(method, route, reply.elapsedTime);
+    const target = this.targets.get(raw);
+    const path = target && target.kind !== 'malformed' ? target.path : '';
+    onRequest?.(method, path);
+    const ended = () => onAnswered?.(method, path, reply.elapsedTime);
     this.ends.set(raw, ended);
     reply.raw.once('close', ended);
   }
@@ -229,6 +241,7 @@ export class ApiServer {
     reply.code(status).headers(headers);
     if (!request.raw.complete) endAfter(request.raw, reply);
     if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : streamed(body, reply);
+    if (status === 304) return reply.send();
     if (body.length === 0) return reply.header('content-length', '0').send();
     return reply.send(Buffer.isBuffer(body) ? body : Buffer.from(body));
   }

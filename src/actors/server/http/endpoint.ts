@@ -35,6 +35,8 @@ export interface ApiRequest {
   /** Parts of the path by name, decoded. */
   readonly parameters: Readonly<Record<string, string>>;
   readonly query: ReadonlyMap<string, readonly string[]>;
+  /** The query as it was sent, with its mark; empty without one. */
+  readonly search: string;
   readonly raw: IncomingMessage;
   /** The way out of HTTP, when the client asked for one. Who takes it answers {@link import('./answer.ts').TAKEN}. */
   readonly upgrade: Upgrade | null;
@@ -47,6 +49,8 @@ export interface Endpoint {
   readonly path: string;
   /** `any`: the outer router passes every method on. */
   readonly methods: readonly string[] | 'any';
+  /** Of the inner router, the types it answers in; none is for those who take anything. Absent: nobody is refused. */
+  readonly produces?: readonly string[];
   /** Rights of which one is enough; tried in this order. */
   readonly subresources: readonly Subresource[];
   readonly answer: (request: ApiRequest) => Answer | Promise<Answer>;

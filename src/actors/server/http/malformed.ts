@@ -24,38 +24,49 @@ export function knownMethod(request: IncomingMessage): string {
 const head = (status: string) =>
   `HTTP/1.1 ${status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`;
 
-const REFUSALS: Readonly<Record<string, string>> = {
-  HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
-  HPE_INVALID_HEADER_TOKEN: '400 Bad Request: invalid header name',
-};
+const BAD_REQUEST = '400 Bad Request';
+/** Bytes of a host's name, as Go's library has them. */
+const HOST = /^[A-Za-z0-9!$%&'()*+,\-.:;=[\]_~]*$/;
+/** What only upstream's last look at headers finds: a name with spaces in it. */
+const SPACED_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-][!#$%&'*+.^_`|~0-9A-Za-z -]*:/;
+const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/;
 
 /** Upstream's: so long may a refused client go on sending, into nothing. */
 const LINGER_MS = 500;
 const UNSUPPORTED_VERSION = '505 HTTP Version Not Supported: unsupported protocol version';
 
-function end(socket: Socket, status: string): void {
+function end(socket: Socket, status: string, body = status): void {
   if (!socket.writable) return void socket.destroy();
-  socket.end(head(status) + status);
+  socket.end(head(status) + body);
   // A client that is still sending would lose the answer if the connection were cut at once.
   socket.removeAllListeners('data').on('data', () => {});
   socket.resume();
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
-/** False when the request was refused here: it names no host, or two. */
+/** A body in a coding that nobody reads; upstream does not repeat its name. */
+const refuseCoding = (socket: Socket): void => end(socket, '501 Not Implemented', 'Unsupported transfer encoding');
+
+/** False when the request was refused here: it names no host, or two, or its target or body cannot be read. */
 export function isAnswerable(request: IncomingMessage): boolean {
-  if (request.httpVersionMajor !== 1) {
-    end(request.socket, request.httpVersionMajor === 0 ? '400 Bad Request' : UNSUPPORTED_VERSION);
+  const { socket, headersDistinct } = request;
+  const codings = headersDistinct['transfer-encoding'] ?? [];
+  if (codings.length > 0 && codings.join().toLowerCase() !== 'chunked') {
+    refuseCoding(socket);
     return false;
   }
-  const hosts = request.rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length;
-  if (hosts === 1 || (hosts === 0 && request.httpVersion === '1.0')) {
-    if (!/%(?![0-9a-f]{2})/i.test((request.url ?? '').split('?', 1)[0]!)) return true;
-    end(request.socket, '400 Bad Request');
-    return false;
-  }
-  end(request.socket, hosts === 0 ? '400 Bad Request: missing required Host header' : '400 Bad Request');
-  return false;
+  const refused = refusalOf(request);
+  if (refused !== null) end(socket, refused);
+  return refused === null;
+}
+
+function refusalOf({ httpVersion, httpVersionMajor, rawHeaders, url = '' }: IncomingMessage): string | null {
+  if (httpVersionMajor !== 1) return httpVersionMajor === 0 ? BAD_REQUEST : UNSUPPORTED_VERSION;
+  const hosts = rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1]!.toLowerCase() === 'host');
+  if (hosts.length > 1) return BAD_REQUEST;
+  if (hosts.length === 0 && httpVersion !== '1.0') return `${BAD_REQUEST}: missing required Host header`;
+  if (!HOST.test(hosts[0] ?? '')) return `${BAD_REQUEST}: malformed Host header`;
+  return /%(?![0-9a-f]{2})/i.test(url.split('?', 1)[0]!) ? BAD_REQUEST : null;
 }
 
 /** The packet is a buffer, whatever a library's types say. */
@@ -77,7 +88,16 @@ export function answerMalformed(error: ParserError, socket: Socket, dispatch: Di
   const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket.toString('latin1') : '';
   if (error.code === 'HPE_INVALID_METHOD' && serveUnknownMethod(packet, socket, dispatch)) return;
   if (/^[A-Z]+ \S+ HTTP\/[2-9]\.\d\r\n/.test(packet)) return end(socket, UNSUPPORTED_VERSION);
-  end(socket, (error.code && REFUSALS[error.code]) || '400 Bad Request');
+  if (error.code === 'HPE_INVALID_TRANSFER_ENCODING') return refuseCoding(socket);
+  if (error.code === 'HPE_HEADER_OVERFLOW') return end(socket, '431 Request Header Fields Too Large');
+  end(socket, isNameSpaced(packet) ? `${BAD_REQUEST}: invalid header name` : BAD_REQUEST);
+}
+
+/** Whether the first line of a head that is no header has spaces in its name, and nothing else that is wrong. */
+function isNameSpaced(packet: string): boolean {
+  const [, ...lines] = packet.split('\r\n\r\n', 1)[0]!.split('\r\n');
+  const wrong = lines.find((line) => !NAME.test(line));
+  return wrong !== undefined && SPACED_NAME.test(wrong);
 }
 
 /** A request without a body whose method is a token; it is the last one of its connection. */

@@ -3,7 +3,7 @@
  *
  * The outer router sees the path as it was sent: it cleans it (`//`, `.` and `..` are answered by a redirect) and
  * matches segment by segment, so that an encoded slash never separates. Below some prefixes a second router works on
- * the decoded path, where an encoded slash does separate and a last slash counts nothing.
+ * the decoded path, where an encoded slash does separate and slashes at the end count nothing.
  */
 
 /** Prefixes below which the decoded path is matched. */
@@ -24,7 +24,7 @@ const SLASHED = new Set(['/runningpods', '/stats', '/logs', '/checkpoint', '/deb
 
 export type Target =
   | { readonly kind: 'malformed' }
-  | { readonly kind: 'redirect'; readonly location: string }
+  | { readonly kind: 'redirect'; readonly location: string; readonly path: string }
   | {
       readonly kind: 'resource';
       /** Decoded, as sent: `/logs/apt/`. */
@@ -49,7 +49,7 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   const cleaned = clean(escaped);
   const isSlashed = SLASHED.has(cleaned) || slashed.has(cleaned);
   const wanted = isSlashed ? `${cleaned}/` : cleaned;
-  if (wanted !== escaped) return { kind: 'redirect', location: mark < 0 ? wanted : `${wanted}?${query}` };
+  if (wanted !== escaped) return { kind: 'redirect', location: mark < 0 ? wanted : `${wanted}?${query}`, path };
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
 }
 
@@ -88,7 +88,7 @@ function routeOf(escaped: string, path: string): string {
   const [, first = ''] = escaped.split('/');
   const isDecoded = DECODED.has(decoded(first) ?? '');
   const segments = isDecoded
-    ? path.replace(/\/$/, '').split('/')
+    ? path.replace(/\/+$/, '').split('/')
     : escaped.split('/').map((part) => decoded(part) ?? '');
   return segments.map((segment) => encodeURIComponent(segment.toWellFormed())).join('/') || '/';
 }

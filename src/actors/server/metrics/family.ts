@@ -28,10 +28,6 @@ export const gaugeOf = (name: string, help: string, samples: readonly Sample[]):
 
 export const one = (value: number, labels: Sample['labels'] = {}): Sample => ({ labels, value });
 
-export const TEXT_TYPE = 'text/plain; version=0.0.4; charset=utf-8; escaping=underscores';
-export const PROTOBUF_TYPE =
-  'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=underscores';
-
 /** Families without samples say nothing, as upstream's. */
 export function toText(families: readonly Family[]): string {
   return inOrder(families)
@@ -57,13 +53,31 @@ const escapeLabel = (text: string): string => (IS_SPECIAL.test(text) ? escapeHel
 
 function labelText(labels: Sample['labels']): string {
   let pairs = '';
-  for (const name in labels) pairs += `${pairs === '' ? '' : ','}${name}="${escapeLabel(labels[name]!)}"`;
+  for (const name of namesOf(labels)) pairs += `${pairs === '' ? '' : ','}${name}="${escapeLabel(labels[name]!)}"`;
   return pairs === '' ? '' : `{${pairs}}`;
 }
 
-function numberText(value: number): string {
-  if (Number.isFinite(value)) return String(value);
-  return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
+/** In the order of Go's encoder: by name, the bound of a bucket or of a quantile at the end. */
+function namesOf(labels: Sample['labels']): string[] {
+  const names = Object.keys(labels);
+  for (let at = 1; at < names.length; at++) if (isAfter(names[at - 1]!, names[at]!)) return names.toSorted(byPlace);
+  return names;
+}
+
+const isBound = (name: string): boolean => name === 'le' || name === 'quantile';
+const isAfter = (one: string, other: string): boolean => isBound(one) || (!isBound(other) && one > other);
+const byPlace = (one: string, other: string): number => (isAfter(one, other) ? 1 : -1);
+
+/** From here on, and below a ten thousandth, Go writes an exponent of two digits. */
+const EXPONENT_FROM = 1e6;
+const EXPONENT_BELOW = 1e-4;
+
+/** As Go's `%g`. */
+export function numberText(value: number): string {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
+  const magnitude = Math.abs(value);
+  if (magnitude === 0 || (magnitude < EXPONENT_FROM && magnitude >= EXPONENT_BELOW)) return String(value);
+  return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
 }
 
 // ---- io.prometheus.client.MetricFamily ------------------------------------------------------------------------------
@@ -114,7 +128,7 @@ function distribution(type: FamilyType, samples: readonly Sample[]): Buffer {
 const numberOf = (value: string): number => (value === '+Inf' ? Number.POSITIVE_INFINITY : Number(value));
 
 const labelFields = (labels: Sample['labels']): Buffer[] =>
-  Object.entries(labels).map(([name, value]) => bytes(1, Buffer.concat([text(1, name), text(2, value)])));
+  namesOf(labels).map((name) => bytes(1, Buffer.concat([text(1, name), text(2, labels[name]!)])));
 
 const timeField = (ms: number | undefined): Buffer[] => (ms === undefined ? [] : [varintField(TIMESTAMP, ms)]);
 

@@ -1,6 +1,6 @@
 /** A registry of Prometheus' client as plain families. */
 import type { MetricValue, Registry } from 'prom-client';
-import type { Family } from './family.ts';
+import { type Family, numberText } from './family.ts';
 
 export async function familiesOf(registry: Registry): Promise<Family[]> {
   const metrics = await registry.getMetricsAsJSON();
@@ -12,7 +12,7 @@ export async function familiesOf(registry: Registry): Promise<Family[]> {
       labels: Object.fromEntries(
         Object.entries(labels).map(([label, text]) => [
           label,
-          label === 'le' && String(text) === 'Infinity' ? '+Inf' : String(text),
+          label === 'le' || label === 'quantile' ? boundText(text) : String(text),
         ]),
       ),
       value,
@@ -20,3 +20,6 @@ export async function familiesOf(registry: Registry): Promise<Family[]> {
     })),
   }));
 }
+
+const boundText = (bound: string | number | undefined): string =>
+  bound === '+Inf' ? bound : numberText(Number(bound));

@@ -1,4 +1,4 @@
-/** What was asked of the node's servers. Owns its counters; labels are routes, never paths as they were sent. */
+/** What was asked of the node's servers. Owns its counters; of a path only words that are known become labels. */
 import type { Registry } from 'prom-client';
 import type { Kind } from '../streaming/endpoints.ts';
 import { AuthMetrics } from './auth-metrics.ts';
@@ -6,8 +6,17 @@ import { counter, gauge, histogram } from './instruments.ts';
 import { PodResourcesMetrics } from './pod-resources-metrics.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from './projection.ts';
 
-const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
-const LONG_RUNNING = new Set(['exec', 'attach', 'portForward', 'run', 'containerLogs', 'debug']);
+/** Upstream's, which leaves out PATCH. */
+const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);
+/** Upstream's, which writes `portForward` otherwise and so does not know it. */
+const LONG_RUNNING = new Set(['exec', 'attach', 'debug']);
+/** Everything else is `other`. */
+const PATHS: ReadonlySet<string> = new Set(
+  (
+    'healthz pods stats metrics metrics/cadvisor metrics/probes metrics/resource logs debug run exec attach portForward ' +
+    'containerLogs configz runningpods checkpoint flagz statusz'
+  ).split(' '),
+);
 const LABELS = ['method', 'path', 'server_type', 'long_running'] as const;
 
 export class RequestMetrics {
@@ -36,20 +45,20 @@ export class RequestMetrics {
     );
   }
 
-  /** `route` is an endpoint's path, or a word for requests that reach none. {@link RequestMetrics.answered} ends it. */
-  began(serverType: ServerType, method: string, route: string): void {
-    const labels = labelsOf(serverType, method, route);
+  /** `path` as it was sent, decoded. {@link RequestMetrics.answered} ends it. */
+  began(serverType: ServerType, method: string, path: string): void {
+    const labels = labelsOf(serverType, method, path);
     this.#total.inc(labels);
     this.#inflight.inc(labels);
   }
 
-  answered(serverType: ServerType, method: string, route: string, durationMs: number): void {
-    const labels = labelsOf(serverType, method, route);
+  answered(serverType: ServerType, method: string, path: string, durationMs: number): void {
+    const labels = labelsOf(serverType, method, path);
     this.#inflight.dec(labels);
     this.#duration.observe(labels, durationMs / MS_PER_SECOND);
   }
 
-  /** A stream is asked for by WebSocket. */
+  /** A stream by WebSocket begins. */
   readonly streamed = (kind: Kind): void => {
     this.#streams.inc({ subresource: kind.toLowerCase() });
   };
@@ -57,16 +66,15 @@ export class RequestMetrics {
 
 export type ServerType = 'readwrite' | 'readonly';
 
-function labelsOf(server_type: ServerType, method: string, route: string) {
-  const path = pathLabel(route);
+function labelsOf(server_type: ServerType, method: string, sent: string) {
+  const path = pathLabel(sent);
   const long_running = String(LONG_RUNNING.has(path));
   return { method: METHODS.has(method) ? method : 'other', path, server_type, long_running };
 }
 
-/** As upstream's: the first part, two of metrics and health checks; everything unknown is `other`. */
-function pathLabel(route: string): string {
-  if (!route.startsWith('/')) return 'other';
-  const [first = '', second = ''] = route.slice(1).split('/');
-  const isDetailed = (first === 'metrics' || first === 'healthz' || first === 'stats') && /^[a-z]+$/.test(second);
-  return isDetailed ? `${first}/${second}` : first;
+/** As upstream's: the first part of the path, of metrics the first two. */
+function pathLabel(path: string): string {
+  const [first = '', second] = path.replace(/^\//, '').split('/');
+  const words = first === 'metrics' && second !== undefined ? `${first}/${second}` : first;
+  return PATHS.has(words) ? words : 'other';
 }

@@ -24,7 +24,11 @@ const HELP = {
 /** `null`: it could not be measured. */
 export function resourceFamilies(summary: Summary | null): Family[] {
   const samples = new Map<keyof typeof HELP, Sample[]>();
-  const add = (name: keyof typeof HELP, sample: Sample) => samples.set(name, [...(samples.get(name) ?? []), sample]);
+  const add = (name: keyof typeof HELP, sample: Sample) => {
+    const known = samples.get(name);
+    if (known) known.push(sample);
+    else samples.set(name, [sample]);
+  };
   if (summary) {
     usage('node', summary.node, {}, add);
     for (const pod of summary.pods) {

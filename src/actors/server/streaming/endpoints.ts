@@ -34,7 +34,7 @@ const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
 export interface StreamingOptions {
-  /** Hears of each request that comes by WebSocket, before anything is looked at. */
+  /** Hears of each stream by WebSocket that this node ends itself, when the runtime has said where it is to be had. */
   readonly onWebSocket?: (kind: Kind) => void;
   /** Milliseconds after which a stream on which nothing is said ends; 0: never. */
   readonly idleMs?: () => number;
@@ -49,10 +49,10 @@ export function streamingEndpoints(
   const nowhere = (path: string): Endpoint => ({ ...common, path, methods: 'any', answer: pageNotFound });
   const stream = (kind: Kind, path: string): Endpoint => ({
     ...common,
+    produces: [],
     path: `/${kind}/:namespace/:pod${path}`,
     answer: async (request) => {
-      if (isWebSocket(request.raw)) onWebSocket(kind);
-      const answer = await serveStream(kind, view, urls, request);
+      const answer = await serveStream(kind, view, urls, request, onWebSocket);
       const { socket } = request.raw;
       if (answer === TAKEN) socket.setTimeout(idleMs(), () => socket.destroy());
       return answer;
@@ -72,7 +72,13 @@ export function streamingEndpoints(
   ];
 }
 
-async function serveStream(kind: Kind, view: NodeView, urls: StreamUrls, request: ApiRequest): Promise<Answer> {
+async function serveStream(
+  kind: Kind,
+  view: NodeView,
+  urls: StreamUrls,
+  request: ApiRequest,
+  onWebSocket: (kind: Kind) => void,
+): Promise<Answer> {
   const target = targetOf(kind, view, request);
   if (isAnswer(target)) return target;
   if (!wantsUpgrade(request.raw)) return refusal(500, 'Upgrade request required');
@@ -81,9 +87,11 @@ async function serveStream(kind: Kind, view: NodeView, urls: StreamUrls, request
   if (refused) return refused;
   try {
     const url = await urlOf(kind, urls, target, request);
-    if (kind !== 'portForward' && offered.includes(COMMAND_PROTOCOL)) return await serveCommand(url, request);
-    if (kind === 'portForward' && offered.includes(TUNNEL_PROTOCOL)) return await servePorts(url, request);
-    return await serveTunnel(kind, url, request);
+    if (!offered.includes(kind === 'portForward' ? TUNNEL_PROTOCOL : COMMAND_PROTOCOL)) {
+      return await serveTunnel(kind, url, request);
+    }
+    onWebSocket(kind);
+    return await (kind === 'portForward' ? servePorts : serveCommand)(url, request);
   } catch (error) {
     return text(500, (error as Error).message);
   }

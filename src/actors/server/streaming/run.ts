@@ -14,8 +14,8 @@ export function runEndpoints(view: NodeView, execSync: ExecSync): Endpoint[] {
   const common = { methods: ['POST'], subresources: ['proxy'] } as const;
   const answer = (request: ApiRequest) => run(view, execSync, request);
   return [
-    { ...common, path: '/run/:namespace/:pod/:container', answer },
-    { ...common, path: '/run/:namespace/:pod/:uid/:container', answer },
+    { ...common, produces: [], path: '/run/:namespace/:pod/:container', answer },
+    { ...common, produces: [], path: '/run/:namespace/:pod/:uid/:container', answer },
     { ...common, path: '/run', methods: 'any', answer: pageNotFound },
     { ...common, path: '/run/*', methods: 'any', answer: pageNotFound },
   ];

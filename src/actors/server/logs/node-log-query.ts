@@ -1,0 +1,126 @@
+/**
+ * Decides what a query of the machine's logs asks for, and upstream's refusals: of what cannot be read (400) and
+ * of what makes no sense (406), all at once. Pure but for a look at the file that is asked for.
+ */
+import { realpath } from 'node:fs/promises';
+import { join, sep } from 'node:path';
+import { aggregate, parseDecimal, quote } from '../../../machines/startup/configuration/go-text.ts';
+import { type Answer, refusal } from '../http/answer.ts';
+import { nanoseconds } from './cri-line.ts';
+import { patternProblem } from './pattern.ts';
+
+const SERVICES_MAX = 4;
+const NAME_MAX_CHARS = 256;
+const TAIL_MAX_LINES = 100_000;
+const SERVICE = /^[a-zA-Z\-_.:0-9@]+$/;
+
+export interface NodeLogQuery {
+  readonly services: readonly string[];
+  readonly files: readonly string[];
+  readonly options: {
+    readonly sinceTime?: string;
+    readonly untilTime?: string;
+    readonly tailLines?: number;
+    readonly boot?: number;
+    readonly pattern?: string;
+  };
+}
+
+type Parameters = ReadonlyMap<string, readonly string[]>;
+
+/** @param directory of the machine's logs; files outside it are refused */
+export async function nodeLogQuery(
+  parameters: Parameters,
+  directory: string,
+): Promise<NodeLogQuery | { readonly refused: Answer }> {
+  const { query, problems } = read(parameters);
+  if (problems.length > 0) return { refused: refusal(400, aggregate(problems)) };
+  const refused = [
+    ...serviceProblems(query.services),
+    ...(await fileProblems(query, directory)),
+    ...optionProblems(query.options),
+  ];
+  return refused.length === 0 ? query : { refused: refusal(406, aggregate(refused)) };
+}
+
+const invalid = (field: string, value: string, why: string): string => `${field}: Invalid value: ${value}: ${why}`;
+
+/** What has a slash is a file, everything else a service that may turn out to have one. */
+function read(parameters: Parameters): { query: NodeLogQuery; problems: string[] } {
+  const problems: string[] = [];
+  const names = parameters.get('query') ?? [];
+  const files = names.filter((name) => /[/\\]/.test(name));
+  const services = names.filter((name) => !files.includes(name) && name.trim() !== '');
+  if (names.length > 0 && files.length + services.length === 0) {
+    problems.push(invalid('unit', JSON.stringify(names), 'unit cannot be empty'));
+  }
+  const options: Record<string, string | number> = {};
+  const given = (name: string): string => parameters.get(name)?.[0] ?? '';
+  for (const name of ['sinceTime', 'untilTime']) {
+    if (given(name) === '') continue;
+    if (nanoseconds(given(name)) === null) problems.push(invalid(name, quote(given(name)), 'invalid time format'));
+    else options[name] = given(name);
+  }
+  for (const name of ['boot', 'tailLines']) {
+    if (given(name) === '') continue;
+    const number = parseDecimal(given(name));
+    if (number.error === undefined) options[name] = number.value;
+    else problems.push(invalid(name, quote(given(name)), number.error));
+  }
+  if (given('pattern') !== '') options['pattern'] = given('pattern');
+  return { query: { services, files, options }, problems };
+}
+
+function serviceProblems(services: readonly string[]): string[] {
+  const problems = services.flatMap((service) => {
+    if (service.length > NAME_MAX_CHARS) return [invalid('query', quote(service), 'length must be less than 256')];
+    return SERVICE.test(service) ? [] : [invalid('query', quote(service), 'input contains unsupported characters')];
+  });
+  if (services.length <= SERVICES_MAX) return problems;
+  return [...problems, `query: Too many: ${services.length}: must have at most ${SERVICES_MAX} items`];
+}
+
+async function fileProblems({ services, files, options }: NodeLogQuery, directory: string): Promise<string[]> {
+  const [file] = files;
+  if (file === undefined) return [];
+  const shown = JSON.stringify(files);
+  if (services.length > 0) {
+    const both = quote(`[${files.join(' ')}], [${services.join(' ')}]`);
+    return [invalid('query', both, 'cannot specify a file and service')];
+  }
+  if (files.length > 1) return [invalid('query', shown, 'cannot specify more than one file')];
+  if (Object.keys(options).length > 0) return [invalid('query', shown, 'cannot specify file with options')];
+  const why = await fileProblem(file, directory);
+  return why === null ? [] : [invalid('query', shown, why)];
+}
+
+async function fileProblem(file: string, directory: string): Promise<string | null> {
+  const escapes = `statat ${file}: path escapes from parent`;
+  if (file.includes('\0')) return `statat ${file}: invalid argument`;
+  if (file.startsWith('/') || file.split('/').includes('..')) return escapes;
+  const real = await realpath(join(directory, file)).catch(() => null);
+  if (real === null) return `statat ${file}: no such file or directory`;
+  const root = await realpath(directory);
+  return real === root || real.startsWith(root + sep) ? null : escapes;
+}
+
+function optionProblems({ sinceTime, untilTime, boot, tailLines, pattern }: NodeLogQuery['options']): string[] {
+  const problems: string[] = [];
+  if (sinceTime !== undefined && untilTime !== undefined && nanoseconds(untilTime)! < nanoseconds(sinceTime)!) {
+    problems.push(invalid('untilTime', JSON.stringify(goTime(untilTime)), 'must be after `sinceTime`'));
+  }
+  if (boot !== undefined && boot > 0) problems.push(invalid('boot', String(boot), 'must be less than 1'));
+  if (tailLines !== undefined && (tailLines < 0 || tailLines > TAIL_MAX_LINES)) {
+    problems.push(invalid('tailLines', String(tailLines), `must be between 0 and ${TAIL_MAX_LINES}, inclusive`));
+  }
+  const broken = pattern === undefined ? null : patternProblem(pattern);
+  if (broken !== null) problems.push(invalid('pattern', quote(pattern!), `error parsing regexp: ${broken}`));
+  return problems;
+}
+
+/** The time as Go writes it again: without zeros at the end of its fraction, and UTC by its letter. */
+function goTime(text: string): string {
+  const [, time = '', fraction = '', zone = ''] = /^(.*?)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
+  const kept = fraction.replace(/0+$/, '');
+  return `${time}${kept === '' ? '' : `.${kept}`}${zone.replace(/^[+-]00:00$/, 'Z')}`;
+}
