@@ -2,7 +2,8 @@
  * Faults 1, 2 and 4: the agent or the runtime dies in the middle of a call, and calls fail, come late, come twice or lose
  * their answer. Each ends with the promises of a node, and with a journal that verifies and replays.
  */
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -18,8 +19,8 @@ const GOING = ['StopContainer', 'StopPodSandbox', 'RemovePodSandbox'];
 /** A call that comes late comes after others have given up waiting for events. */
 const LATE_MS = 1_500;
 const MINUTE_MS = 60_000;
-/** The process of the container is being made. */
-const IN_THE_MIDDLE_MS = 15;
+/** Of agents, each in the middle of a start of one container. */
+const DEATHS = 3;
 const BYSTANDER = 'bystander';
 /** Some seconds; a busy machine may take many times that. */
 const TIMEOUT_MS = 240_000;
@@ -149,21 +150,20 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
     'fault 1: a start that dies with its agent is no crash of the app',
     async () => {
       const name = 'dying';
-      const dying: Interference = (_call, forward) => {
-        const answer = forward();
-        setTimeout(() => void node.stop('SIGKILL'), IN_THE_MIDDLE_MS / 3);
-        return answer;
-      };
-      let called = inCall('StartContainer', name, dying);
+      const starts = heldStarts(node.containerd.directory);
+      const held: Interference = (_call, forward) => (starts.hold(), forward());
+      let called = inCall('StartContainer', name, held);
       write(name);
-      for (let round = 1; round <= 3; round++) {
+      for (let death = 1; death <= DEATHS; death++) {
         await called;
-        await eventually('the agent is dead', () => !node.isRunning);
-        if (round < 3) called = inCall('StartContainer', name, dying);
+        await eventually('the start is under way', () => starts.areHeld());
+        await node.stop('SIGKILL');
+        starts.release();
+        if (death < DEATHS) called = inCall('StartContainer', name, held);
         await node.start();
       }
       await node.keepsPromises([BYSTANDER, name]);
-      expect((await node.running(name)).attempt, 'starts that died').toBeGreaterThanOrEqual(1);
+      expect((await node.running(name)).attempt, 'starts that died').toBe(DEATHS);
       expect(node.log).not.toContain('Back-off restarting failed container');
       node.remove(`${name}.json`);
       await node.gone(name);
@@ -173,6 +173,24 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
 
   test('every journal verifies and replays', () => node.keepsItsWord(), TIMEOUT_MS);
 });
+
+/** Holds the runtime in the middle of each start of a process: what starts it waits for as long as a file is there. */
+function heldStarts(directory: string) {
+  const [program, held, door] = ['bin/runc', 'held', 'door'].map((name) => join(directory, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const real = readlinkSync(program);
+  rmSync(program);
+  const wait = `case " $* " in *' start '*) [ -e ${door} ] && : >${held}; while [ -e ${door} ]; do sleep 0.01; done;; esac`;
+  writeFileSync(program, `#!/bin/sh\n${wait}\nexec ${real} "$@"\n`, { mode: 0o755 });
+  return {
+    hold: () => writeFileSync(door, ''),
+    areHeld: () => existsSync(held),
+    release: () => [door, held].forEach((path) => rmSync(path)),
+  };
+}
 
 type Kind = 'error' | 'late' | 'lost' | 'twice';
 const KINDS: readonly Kind[] = ['error', 'late', 'lost', 'twice'];

@@ -44,9 +44,9 @@ export interface Containerd {
   close(): Promise<void>;
 }
 
-function onPath(command: string): boolean {
+function placeOf(command: string): string | undefined {
   const directories = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
-  return directories.some((directory) => isExecutable(join(directory, command)));
+  return directories.map((directory) => join(directory, command)).find(isExecutable);
 }
 
 function isExecutable(path: string): boolean {
@@ -63,7 +63,7 @@ export function containerdAvailable(): string | null {
   if (process.platform !== 'linux') return `containerd needs Linux, this is ${process.platform}`;
   if (process.getuid?.() !== 0) return 'containerd needs root';
   for (const command of ['containerd', 'ctr', 'runc', 'ip', 'tar', 'umount']) {
-    if (!onPath(command)) return `${command} is not installed`;
+    if (!placeOf(command)) return `${command} is not installed`;
   }
   if (!isExecutable(BUSYBOX)) return `${BUSYBOX} is not installed (Debian: busybox-static)`;
   for (const plugin of CNI_PLUGINS) {
@@ -101,6 +101,7 @@ state = "${directory}/state"
   runtime_type = "io.containerd.runc.v2"
 [${CRI}.containerd.runtimes.runc.options]
   Root = "${directory}/runc"
+  BinaryName = "${directory}/bin/runc"
 `;
 
 const network = ({ directory, id, bridge, subnet }: Layout) => ({
@@ -134,9 +135,11 @@ async function prepare(): Promise<Layout> {
     logFile: join(directory, 'containerd.log'),
   };
   await mkdir(join(directory, 'cni'));
-  // Its own, so that a test can put a plug-in of its own beside them.
+  // Both its own, so that a test can put programs of its own in their place.
   await mkdir(join(directory, 'cni-bin'));
   for (const name of CNI_PLUGINS) await symlink(join(CNI_BIN, name), join(directory, 'cni-bin', name));
+  await mkdir(join(directory, 'bin'));
+  await symlink(placeOf('runc')!, join(directory, 'bin/runc'));
   await writeFile(join(directory, 'config.toml'), configuration(layout));
   await writeFile(join(directory, 'cni/10-statelet.conflist'), JSON.stringify(network(layout)));
   return layout;
