@@ -63,6 +63,14 @@ export interface NodeView {
 const PODS = `${kubeletMachine.id}/pods/pod-`;
 const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
 const EVICTION = `${kubeletMachine.id}/eviction`;
+const CONTAINER_MANAGER = `${kubeletMachine.id}/containerManager`;
+
+/** Of the container manager. */
+interface SystemGroups {
+  readonly kubeletGroup?: string;
+  readonly runtimeCgroups?: string;
+  readonly systemCgroups?: string;
+}
 
 interface Snapshot<Context> {
   readonly status: string;
@@ -126,7 +134,15 @@ export class KernelView implements NodeView {
   statsPlace(): StatsPlace {
     const { settings } = this.root;
     if (!settings) throw new Error('the node has not started yet: ask again in a moment');
-    return statsPlace(settings);
+    return statsPlace(settings, this.systemCgroups());
+  }
+
+  /** Of the agent also where nothing names it; the root is nobody's own. */
+  private systemCgroups(): StatsPlace['systemCgroups'] {
+    const snapshot = this.kernel?.snapshotOf(CONTAINER_MANAGER) as Snapshot<SystemGroups> | undefined;
+    const { kubeletGroup = '', runtimeCgroups = '', systemCgroups = '' } = snapshot?.context ?? {};
+    const own = (cgroup: string): string => (cgroup === '/' ? '' : cgroup);
+    return { kubelet: own(kubeletGroup), runtime: own(runtimeCgroups), misc: own(systemCgroups) };
   }
 
   /** By pod, the volumes that are for claims. */

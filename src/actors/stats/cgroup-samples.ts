@@ -1,8 +1,11 @@
 /**
- * Every cgroup with all its counters, and the pod and container that it belongs to: what /metrics/cadvisor is made of.
+ * The cgroups of this node with all their counters, and the pod and container that each belongs to: what
+ * /metrics/cadvisor is made of.
  *
- * Invariant: depth and number are bounded, so that a machine with a runaway tree of cgroups still answers.
+ * Invariants: what others run on the machine costs nothing, as upstream has it: only the root, the tree of the pods and
+ * the cgroups that the configuration names are looked at. Depth and number are bounded.
  */
+import { existsSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { type CgroupUsage, createdAtMs, readUsage } from './cgroup-usage.ts';
 import { below, type Hierarchy } from './hierarchy.ts';
@@ -47,6 +50,8 @@ interface Question {
   readonly hierarchy: Hierarchy;
   readonly running: Inventory;
   readonly podsCgroup: string;
+  /** Of the agent, of the runtime, of the system: those that the configuration names. */
+  readonly systemCgroups: readonly string[];
   readonly root: string;
   readonly now: () => number;
 }
@@ -59,10 +64,10 @@ const MAX_CGROUPS = 5_000;
 const READ_AT_ONCE = 16;
 
 export async function cgroupSamples(question: Question): Promise<CgroupSample[]> {
-  const { hierarchy, root, now } = question;
+  const { hierarchy, podsCgroup, systemCgroups, root, now } = question;
   const named = labelsOf(question);
   const samples: CgroupSample[] = [];
-  for (const cgroup of walk(hierarchy)) {
+  for (const cgroup of walk(hierarchy, [podsCgroup, ...systemCgroups])) {
     const known = named.get(cgroup);
     samples.push({
       cgroup,
@@ -79,16 +84,21 @@ export async function cgroupSamples(question: Question): Promise<CgroupSample[]>
   return samples;
 }
 
-function walk(hierarchy: Hierarchy): string[] {
-  const found = ['/'];
-  let level = ['/'];
+/** The root itself, and each of `tops` with everything below it, once. */
+function walk(hierarchy: Hierarchy, tops: readonly string[]): string[] {
+  const found = new Set(['/']);
+  // Where a whole machine is named, upstream prints the whole machine; it is not this node's.
+  let level = tops.filter((top) => top !== '' && top !== '/' && isThere(hierarchy, top));
   for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth += 1) {
+    for (const cgroup of level.slice(0, MAX_CGROUPS - found.size)) found.add(cgroup);
+    if (found.size >= MAX_CGROUPS) break;
     level = level.flatMap((parent) => hierarchy.children(parent).map((name) => below(parent, name)));
-    found.push(...level.slice(0, MAX_CGROUPS - found.length));
-    if (found.length >= MAX_CGROUPS) break;
   }
-  return found;
+  return [...found];
 }
+
+const isThere = (hierarchy: Hierarchy, cgroup: string): boolean =>
+  existsSync(hierarchy.folder('memory', cgroup) ?? hierarchy.folder('cpuacct', cgroup) ?? '');
 
 interface Named {
   readonly labels: CgroupLabels;

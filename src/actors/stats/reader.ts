@@ -118,10 +118,12 @@ export class StatsReader {
     return { node: this.#node(reading), pods: withDisk };
   }
 
-  /** Every cgroup with all its counters, named by pod and container where it is one: for /metrics/cadvisor. */
+  /** This node's cgroups with all their counters, named by pod and container where they are: for /metrics/cadvisor. */
   async cgroups(node: StatsPlace): Promise<CgroupSample[]> {
     const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
-    return await cgroupSamples({ hierarchy, running, podsCgroup: node.podsCgroup, root: this.root, now: this.now });
+    const { podsCgroup } = node;
+    const systemCgroups = Object.values(node.systemCgroups);
+    return await cgroupSamples({ hierarchy, running, podsCgroup, systemCgroups, root: this.root, now: this.now });
   }
 
   /** The machine's own file systems and disks. */

@@ -158,6 +158,23 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
   });
 });
 
+test('what others run on the machine is not looked at for cAdvisor`s metrics', async () => {
+  const { reader, place } = await node('cgroup-v1');
+  const agent = '/system.slice/agent.service';
+  for (const group of [agent, '/user.slice/of-somebody']) {
+    mkdirSync(join(reader.root, 'sys/fs/cgroup/memory', group), { recursive: true });
+  }
+  const outside = async (systemCgroups: typeof place.systemCgroups) => {
+    const samples = await reader.cgroups({ ...place, systemCgroups });
+    const cgroups = samples.map(({ cgroup }) => cgroup);
+    expect(cgroups).toEqual([...new Set(cgroups)]);
+    return cgroups.filter((cgroup) => !cgroup.startsWith(place.podsCgroup));
+  };
+  expect(await outside(place.systemCgroups)).toEqual(['/']);
+  expect(await outside({ kubelet: agent, runtime: '/', misc: '/nowhere' })).toEqual(['/', agent]);
+  expect(await outside({ kubelet: '', runtime: `${place.podsCgroup}/besteffort`, misc: '' })).toEqual(['/']);
+});
+
 test('waiting is counted by cgroup v2 only; on v1 pods have none', async () => {
   const unified = await node('cgroup-v2');
   const [pod] = (await unified.reader.summary(unified.place)).pods;
