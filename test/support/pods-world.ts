@@ -5,6 +5,7 @@
 import type { Attempt } from '../../src/actors/probe/attempt.ts';
 import { newTally, tally } from '../../src/actors/probe/counter.ts';
 import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/effects.ts';
+import type { SecretHandle } from '../../src/kernel/journal/index.ts';
 import { type JsonEvent, toPlainError } from '../../src/kernel/json.ts';
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
 import type { Image } from '../../src/machines/api/cri.ts';
@@ -83,6 +84,8 @@ export class PodsWorld implements Performer {
   objects: readonly ConfigObject[] = [];
   /** By name of a volume, why it cannot be set up. */
   readonly volumeFailures = new Map<string, string>();
+  /** By key, what files of volumes have for variables; `null` for an optional key that is not there. */
+  readonly fileValues = new Map<string, SecretHandle | null>();
   /** By command: how long it takes in a container, and how it ends. */
   readonly commands = new Map<string, { readonly takesMs: number; readonly exitCode: number }>();
   /** By what a probe asks (a command, a URL, `host:port`): how it is answered; well unless told otherwise. */
@@ -460,6 +463,18 @@ function volumeHandlers(world: PodsWorld): Handlers {
     'volume.bindSubPaths': ({ subPaths }, done) => {
       for (const { target } of subPaths) world.folders.add(target);
       done({ failed: {} });
+    },
+    'volume.readVariables': ({ variables }, done) => {
+      const known = variables.map(({ container, env, key }) => [container, env, world.fileValues.get(key)] as const);
+      const missing = known.filter(([, , value]) => value === undefined).map(([container]) => container);
+      const unread = { message: "couldn't parse env file", why: 'the test has no such file' };
+      const of = (container: string) => known.filter(([owner]) => owner === container);
+      const values = known.map(([container]) => [
+        container,
+        Object.fromEntries(of(container).map(([, env, value]) => [env, value ?? null])),
+      ]);
+      const failed = Object.fromEntries(missing.map((container) => [container, unread]));
+      done({ values: Object.fromEntries(values), failed });
     },
     'volume.podFolders': ({ root }, done) => {
       const below = [...world.folders].flatMap((path) =>

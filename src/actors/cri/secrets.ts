@@ -3,8 +3,8 @@
  *
  * Invariants: only the handles that a call names are opened, so a text that merely looks like one stays as it is; what
  * the runtime says about a container, in an error or in its status, is told without the values that it was given. A
- * container is marked when it was given any, beside its log and not in what the runtime is asked: an agent that does not
- * know them tells nothing of what is said about it.
+ * container is marked when it was given any, beside its log and not in what the runtime is asked: an agent that does
+ * not know them tells nothing of what is said about it.
  */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

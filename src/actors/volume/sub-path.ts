@@ -6,10 +6,10 @@
  * file, not a path.
  */
 import { constants } from 'node:fs';
-import { chmod, type FileHandle, mkdir, open, readlink } from 'node:fs/promises';
+import { chmod, type FileHandle, mkdir, open, readlink, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
-import type { SubPath, volumeOperations } from '../../machines/operations/volume.ts';
+import type { SubPath, Unprepared, volumeOperations } from '../../machines/operations/volume.ts';
 import { errnoOf, openParent } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
 import { type Mounter, mountsBelow } from './mounter.ts';
@@ -29,20 +29,30 @@ export async function bindSubPaths(
   { root, subPaths }: Input,
   mounter: Mounter,
   signal: AbortSignal,
-): Promise<{ failed: Readonly<Record<string, string>> }> {
-  const failed: Record<string, string> = {};
+): Promise<{ failed: Readonly<Record<string, Unprepared>> }> {
+  const failed: Record<string, Unprepared> = {};
   for (const subPath of subPaths) {
     try {
       signal.throwIfAborted();
       await bindSubPath(root, subPath, mounter);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      failed[subPath.container] ??=
-        `failed to prepare subPath for volumeMount "${subPath.volume}" of container "${subPath.container}": ${why}`;
+      failed[subPath.container] ??= { message: await complaint(subPath), why };
     }
   }
   return { failed };
 }
+/** What the pod's author is told: whether it was there, and nothing else of the node. */
+async function complaint({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
+  const path = `${volumePath}/${subPath}`;
+  const isThere = await withStranger(`subPath ${path}`, () => stat(path)).then(
+    () => true,
+    () => false,
+  );
+  const what = isThere ? 'prepare subPath' : 'create subPath directory';
+  return `failed to ${what} for volumeMount ${JSON.stringify(volume)} of container ${JSON.stringify(container)}`;
+}
+
 
 async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Promise<void> {
   const what = `subPath ${subPath.subPath} of ${subPath.volumePath}`;
@@ -58,11 +68,11 @@ async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Pr
 
 // ---- source ---------------------------------------------------------------------------------------------------------
 
-/** A handle on what the sub-path names; missing folders are made with the volume's own mode. */
-export async function openSubPath(volumePath: string, subPath: string): Promise<FileHandle> {
+/** A handle on what the sub-path names; missing folders are made with the volume's own mode where they may be. */
+export async function openSubPath(volumePath: string, subPath: string, mayMake = true): Promise<FileHandle> {
   const trail: FileHandle[] = [await open(volumePath, NAME_ONLY | constants.O_DIRECTORY)];
   try {
-    await follow(trail, subPath);
+    await follow(trail, subPath, mayMake);
     return trail.pop() as FileHandle;
   } finally {
     for (const handle of trail) await handle.close();
@@ -70,8 +80,8 @@ export async function openSubPath(volumePath: string, subPath: string): Promise<
 }
 
 /** Walks on from the end of the trail, which always begins with the volume. */
-async function follow(trail: FileHandle[], subPath: string): Promise<void> {
-  const mode = (await at(trail).stat()).mode & 0o777;
+async function follow(trail: FileHandle[], subPath: string, mayMake: boolean): Promise<void> {
+  const mode = mayMake ? (await at(trail).stat()).mode & 0o777 : null;
   const names = split(subPath);
   let links = 0;
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
@@ -111,12 +121,12 @@ async function readlinkOf(link: FileHandle, folder: FileHandle, name: string): P
   return await readlink(fdPath(folder, name));
 }
 
-async function enter(folder: FileHandle, name: string, mode: number): Promise<FileHandle> {
+async function enter(folder: FileHandle, name: string, mode: number | null): Promise<FileHandle> {
   const path = fdPath(folder, name);
   try {
     return await open(path, NAME_ONLY | constants.O_NOFOLLOW);
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw error;
+    if (errnoOf(error) !== 'ENOENT' || mode === null) throw error;
   }
   await mkdir(path, mode);
   const made = await open(path, NAME_ONLY | constants.O_NOFOLLOW);

@@ -124,6 +124,27 @@ export interface VolumeFailure {
 /** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */
 interface Place {
   readonly root: string;
+/** The value of a variable that a file of a volume has: `env` is its place in the list of the container. */
+export interface FileVariable {
+  readonly container: string;
+  readonly env: number;
+  readonly volumePath: string;
+  /** Of the file, within the volume. */
+  readonly path: string;
+  readonly key: string;
+  readonly optional: boolean;
+}
+
+/** By place in the container's list; `null`: the file has no value under an optional key. */
+export type FileValues = Readonly<Record<string, SecretHandle | null>>;
+
+/** What could not be prepared for a container: as the world is told, and why. */
+export interface Unprepared {
+  readonly message: string;
+  /** Upstream keeps it from the pod's author, as it could tell of files of the node. */
+  readonly why: string;
+}
+
   readonly podDirectory: string;
 }
 
@@ -133,7 +154,12 @@ export const volumeOperations = {
   /** `failed` is by container. */
   'volume.bindSubPaths': idempotent<
     Place & { subPaths: readonly SubPath[] },
-    { failed: Readonly<Record<string, string>> }
+    { failed: Readonly<Record<string, Unprepared>> }
+  >(),
+  /** Both are by container. A value may be a secret: it comes as a handle. */
+  'volume.readVariables': query<
+    Place & { variables: readonly FileVariable[] },
+    { values: Readonly<Record<string, FileValues>>; failed: Readonly<Record<string, Unprepared>> }
   >(),
   /** The uids of all pods that have a folder below `root`. */
   'volume.podFolders': query<{ root: string }, { uids: readonly string[] }>(),

@@ -81,11 +81,6 @@ export const beginWriting = s.assign({
   writing: ({ context }) => turnsOf(context).map(({ container }) => container.name),
 });
 
-/** What came of binding the sub-paths of those whose turn it is. */
-export const noteSubPaths = s.assign({
-  unbound: ({ event }) => (event as unknown as { output: { failed: Record<string, string> } }).output.failed,
-});
-
 export const noteUsers = s.assign({
   users: ({ event }) => (event as unknown as { output: UserMapping }).output,
 });
@@ -110,6 +105,8 @@ export const permit = s.enqueueActions((args) => {
     initialised,
     writing: [],
     unbound: {},
+    unread: {},
+    fileValues: {},
     unprepared: {},
     actuated: context.actuated === null ? null : actuated,
   });

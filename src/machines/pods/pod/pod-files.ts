@@ -5,7 +5,7 @@ import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../../api/cri.ts';
 import type { Pod } from '../../api/pod.ts';
 import { servicesKey } from '../../objects/keys.ts';
-import type { SubPath } from '../../operations/volume.ts';
+import type { FileVariable, SubPath } from '../../operations/volume.ts';
 import { waitingReasons } from '../../reasons.ts';
 import { cpusOf } from '../allocation/cpu-manager.ts';
 import { factsOf } from '../runtime-facts.ts';
@@ -13,6 +13,7 @@ import {
   type ContainerConfigInput,
   containerConfig,
   containerFiles,
+  fileVariables,
   type MountedVolume,
   type MountedVolumes,
   podDirectory,
@@ -110,6 +111,7 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
     volumes: withImages(context, container.name),
     references: environmentReferences(context.objects, unavailable(context)),
+    fileValues: context.fileValues[container.name] ?? {},
     serviceVariables: serviceVariables(context),
     ...(targetId === undefined ? {} : { targetId }),
     users: context.users,
@@ -150,8 +152,23 @@ export const subPathsOf = (context: PodContext): readonly SubPath[] =>
     .flatMap((member) => subPaths(configInput(context, member)))
     .filter((each) => !tellsSecret(context, each));
 
+/** The files of volumes that have variables of those whose turn it is. */
+export const fileVariablesOf = (context: PodContext): readonly FileVariable[] =>
+  membersOf(podOrName(context))
+    .filter(({ container }) => context.writing.includes(container.name))
+    .flatMap(({ container }) => fileVariables(container, context.volumes ?? {}));
+
 /** A sub-path becomes the name of a folder: no place for a Secret. */
-const tellsSecret = ({ objects }: PodContext, { subPath }: SubPath): boolean => handlesIn(subPath, objects).length > 0;
+const tellsSecret = (context: PodContext, { container, subPath }: SubPath): boolean =>
+  secretsIn(subPath, context, container).length > 0;
+
+/** The handles that stand in a text about a container: of Secrets, and of files of volumes. */
+function secretsIn(text: string, { objects, fileValues }: PodContext, container: string): readonly SecretHandle[] {
+  const ofFiles = Object.values(fileValues[container] ?? {}).flatMap((value) =>
+    value !== null && text.includes(value.$secret) ? [value] : [],
+  );
+  return [...handlesIn(text, objects), ...ofFiles];
+}
 
 export interface Permission {
   readonly podSandboxId: string;
@@ -169,7 +186,7 @@ const refusal = (message: string): Refusal => ({
 /** What a container is created from, or why it cannot be. */
 export function permission(context: PodContext, member: Member): Permission | Refusal {
   const { name } = member.container;
-  for (const failed of [context.unprepared, context.unbound]) {
+  for (const failed of [context.unprepared, context.unread, context.unbound]) {
     if (Object.hasOwn(failed, name)) return refusal(failed[name] ?? '');
   }
   const target = targetOf(podOrName(context), name);
@@ -185,6 +202,6 @@ export function permission(context: PodContext, member: Member): Permission | Re
     podSandboxId: sandbox?.id ?? '',
     config: result.config,
     sandboxConfig: sandboxConfig(podOrName(context), sandbox?.metadata?.attempt ?? 0, context.node, context.users),
-    secrets: handlesIn(JSON.stringify(result.config), context.objects),
+    secrets: secretsIn(JSON.stringify(result.config), context, name),
   };
 }

@@ -13,6 +13,7 @@ import type { Rejection } from '../allocation/predicates.ts';
 import type { Allocation } from '../allocation/request.ts';
 import type { ContainerDevices } from '../allocation/resource-grants.ts';
 import type { ContainerInput } from '../container/container-policy.ts';
+import type { FileValues } from '../../operations/volume.ts';
 import type {
   ContainerFacts,
   ContainerKind,
@@ -138,6 +139,10 @@ export interface PodContext extends PodInput {
   /** By container, how often its actor crashed. */
   readonly crashes: Readonly<Record<string, number>>;
   /** What probes said of the newest instances, by container. */
+  /** What files of volumes have for the variables of containers that are about to be created. */
+  readonly fileValues: Readonly<Record<string, FileValues>>;
+  /** Files that could not be read: by container, why. */
+  readonly unread: Readonly<Record<string, string>>;
   readonly probes: Readonly<Record<string, ProbedState>>;
   /** By actor of a probe, the instance that it probes. */
   readonly probers: Readonly<Record<string, string>>;
@@ -195,6 +200,8 @@ export const initialPod = (input: PodInput): PodContext => ({
   logs: {},
   kill: null,
   stage: 'sync',
+  fileValues: {},
+  unread: {},
   isReclaimed: false,
   status: null,
 });

@@ -26,7 +26,7 @@ import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from '../runtime-f
 import { podCertificateMachine } from '../volumes/pod-certificate.ts';
 import { serviceAccountTokenMachine } from '../volumes/service-account-token.ts';
 import { type VolumesReport, volumesMachine } from '../volumes/volumes.ts';
-import { subPathsOf } from './pod-files.ts';
+import { fileVariablesOf, subPathsOf } from './pod-files.ts';
 import {
   allGone,
   anyAlive,
@@ -86,6 +86,7 @@ export const podSetup = setup({
       'host.removePod',
       'volume.bindSubPaths',
       'devices.preStartContainers',
+      'volume.readVariables',
       'volume.tearDown',
       'cri.updateContainerResources',
       'cri.updatePodSandboxResources',
@@ -140,6 +141,7 @@ export const podSetup = setup({
       context.kill === null && JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
+    hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
     hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,

@@ -26,7 +26,6 @@ import {
   failed,
   noteContainer,
   noteKill,
-  noteSubPaths,
   noteUsers,
   noteWish,
   permit,
@@ -50,7 +49,7 @@ import { buryCredential } from './pod-credentials.ts';
 import { deadline } from './pod-deadline.ts';
 import { preparingDevices } from './pod-devices.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { foldersOf, logFoldersOf, subPathsOf, turnFiles, usersPlace } from './pod-files.ts';
+import { foldersOf, logFoldersOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
@@ -71,15 +70,8 @@ import {
   tellStatusAgain,
 } from './pod-setup.ts';
 import { nextAttempt } from './pod-turns.ts';
-import {
-  forwardPublished,
-  noteMounted,
-  planVolumes,
-  replaceVolumes,
-  takeObject,
-  takeObjects,
-  volumesPlace,
-} from './pod-volumes.ts';
+import { bindingSubPaths, readingVariables, withVariables } from './pod-volume-parts.ts';
+import { forwardPublished, noteMounted, planVolumes, replaceVolumes, takeObject, takeObjects } from './pod-volumes.ts';
 
 /** A look that failed is tried again after this. */
 const LOOK_RETRY_MS = 1_000;
@@ -263,6 +255,7 @@ const sync = s.createStateConfig({
         src: 'host.preparePod',
         input: ({ context }) => turnFiles(context),
         onDone: [
+          { guard: 'hasFileVariables', target: 'readingVariables' },
           { guard: 'hasDevices', target: 'preparingDevices' },
           { guard: 'hasSubPaths', target: 'bindingSubPaths' },
           { target: 'active', actions: [permit, rememberPod] },
@@ -275,17 +268,9 @@ const sync = s.createStateConfig({
     },
     /** Waits for the plugins of their devices. */
     preparingDevices,
-    /** Waits for the parts of volumes that these containers see. */
-    bindingSubPaths: {
-      always: { guard: 'lacksSandbox', target: 'deciding' },
-      invoke: {
-        id: 'subPaths',
-        src: 'volume.bindSubPaths',
-        input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
-        onDone: { target: 'active', actions: [noteSubPaths, permit, rememberPod] },
-        onError: { target: 'backingOff', actions: [failed, complain('Cannot bind sub-paths')] },
-      },
-    },
+    readingVariables,
+    withVariables,
+    bindingSubPaths,
     /** A step failed: waits, then looks at what became of it. */
     backingOff: { after: { wait: 'looking' } },
     looking: { entry: lookNow, always: { guard: 'isFresh', target: 'deciding' } },

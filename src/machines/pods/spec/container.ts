@@ -9,7 +9,7 @@ import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { DeviceResponse } from '../../operations/devices.ts';
 import type { UserMapping } from '../../operations/users.ts';
-import type { SubPath } from '../../operations/volume.ts';
+import type { FileValues, SubPath } from '../../operations/volume.ts';
 import { waitingReasons } from '../../reasons.ts';
 import { containerAnnotations } from './annotations.ts';
 import { environment, type References } from './environment.ts';
@@ -38,6 +38,8 @@ export interface ContainerConfigInput {
   readonly volumes: MountedVolumes;
   readonly serviceVariables?: readonly KeyValue[];
   readonly references?: References;
+  /** What files of volumes have for its variables. */
+  readonly fileValues?: FileValues;
   /** Of an ephemeral container: the instance whose processes it sees. */
   readonly targetId?: string;
   /** What of the runtime runs the pod; empty for its default. */

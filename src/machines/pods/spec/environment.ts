@@ -8,8 +8,10 @@
 import type { KeyValue } from '../../api/cri.ts';
 import type { Container, EnvFromSource, EnvVar, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { FileValues, FileVariable } from '../../operations/volume.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';
 import { expand } from './expansion.ts';
+import type { MountedVolumes } from './volumes.ts';
 
 /** What an object holds by key; `null` where it is not text. */
 type Texts = Readonly<Record<string, string | null>>;
@@ -30,6 +32,10 @@ export interface EnvironmentInput {
   /** Variables of the services that the pod may see, oldest convention first. */
   readonly serviceVariables?: readonly KeyValue[];
   readonly references?: References;
+  /** Volumes that are set up. */
+  readonly volumes?: MountedVolumes;
+  /** What their files have for variables of this container. */
+  readonly fileValues?: FileValues;
 }
 
 /** Throws an `Error` whose message is the reason for the container to wait. */
@@ -40,8 +46,8 @@ export function environment(input: EnvironmentInput): readonly KeyValue[] {
     for (const [key, value] of sourceVariables(source, input)) result.set(key, value);
   }
   const own = new Map(result);
-  for (const variable of input.container.env ?? []) {
-    const value = variableValue(variable, (name) => own.get(name) ?? services.get(name), input);
+  for (const [at, variable] of (input.container.env ?? []).entries()) {
+    const value = variableValue(variable, at, (name) => own.get(name) ?? services.get(name), input);
     if (value === undefined) continue;
     own.set(variable.name, value);
   }
@@ -51,6 +57,7 @@ export function environment(input: EnvironmentInput): readonly KeyValue[] {
 
 function variableValue(
   variable: EnvVar,
+  at: number,
   lookup: (name: string) => string | undefined,
   input: EnvironmentInput,
 ): string | undefined {
@@ -63,7 +70,39 @@ function variableValue(
   }
   if (source.configMapKeyRef !== undefined) return keyValue('configMap', source.configMapKeyRef, input);
   if (source.secretKeyRef !== undefined) return keyValue('secret', source.secretKeyRef, input);
+  if (source.fileKeyRef !== undefined) return fileValue(variable.name, source.fileKeyRef, at, input);
   throw new Error(`environment variable ${variable.name}: the node agent does not know where its value comes from`);
+}
+
+type FileKeyRef = NonNullable<NonNullable<EnvVar['valueFrom']>['fileKeyRef']>;
+
+function fileValue(variable: string, ref: FileKeyRef, at: number, input: EnvironmentInput): string | undefined {
+  volumePath(ref, input.volumes);
+  const value = input.fileValues?.[at];
+  if (value === undefined) throw new Error(`environment variable ${variable}: its file was not read`);
+  return value?.$secret;
+}
+
+function volumePath({ volumeName }: FileKeyRef, volumes: MountedVolumes = {}): string {
+  const volume = Object.hasOwn(volumes, volumeName) ? volumes[volumeName] : undefined;
+  if (volume !== undefined) return volume.hostPath;
+  throw new Error(`cannot find the volume ${JSON.stringify(volumeName)} referenced by FileKeyRef`);
+}
+
+/** What has to be read before the container is created; nothing where its configuration is wrong anyway. */
+export function fileVariables(
+  { name, env = [] }: Container,
+  volumes: MountedVolumes | undefined,
+): readonly FileVariable[] {
+  try {
+    return env.flatMap(({ valueFrom }, at) => {
+      if (valueFrom?.fileKeyRef === undefined) return [];
+      const { path, key, optional = false } = valueFrom.fileKeyRef;
+      return [{ container: name, env: at, volumePath: volumePath(valueFrom.fileKeyRef, volumes), path, key, optional }];
+    });
+  } catch {
+    return [];
+  }
 }
 
 interface KeyRef {

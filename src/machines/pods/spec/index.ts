@@ -8,7 +8,7 @@ export {
   subPaths,
 } from './container.ts';
 export { podDns } from './dns.ts';
-export type { References } from './environment.ts';
+export { fileVariables, type References } from './environment.ts';
 export { containerFiles, type PodFiles, podFiles, podLogDirectories } from './files.ts';
 export { containerHash } from './hash.ts';
 export { podHostname } from './hostname.ts';

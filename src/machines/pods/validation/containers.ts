@@ -12,6 +12,7 @@ import {
   isDnsSubdomain,
   isEnvironmentName,
   isPortName,
+  nonReservedPath,
   notSupported,
   oneOf,
   portNumber,
@@ -103,9 +104,10 @@ function validateVariable({ name, value = '', valueFrom }: EnvVar, path: string)
   const nameErrors = name ? checked(`${path}.name`, name, isEnvironmentName) : [required(`${path}.name`)];
   if (!valueFrom) return nameErrors;
   const place = `${path}.valueFrom`;
-  const { fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef } = valueFrom;
+  const { fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef, fileKeyRef } = valueFrom;
   const sources = Object.keys(valueFrom).length;
-  const choose = 'must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`';
+  const choose =
+    'must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`';
   return [
     ...nameErrors,
     ...(fieldRef ? validateFieldRef(fieldRef, ENV_FIELD_PATHS, `${place}.fieldRef`) : []),
@@ -114,11 +116,23 @@ function validateVariable({ name, value = '', valueFrom }: EnvVar, path: string)
       : []),
     ...(configMapKeyRef ? validateKeySelector(configMapKeyRef, `${place}.configMapKeyRef`) : []),
     ...(secretKeyRef ? validateKeySelector(secretKeyRef, `${place}.secretKeyRef`) : []),
+    ...(fileKeyRef ? validateFileSelector(fileKeyRef, `${place}.fileKeyRef`) : []),
     ...(sources === 0 ? [invalid(place, '', choose)] : []),
     ...(sources > 0 && value !== '' ? [invalid(place, '', 'may not be specified when `value` is not empty')] : []),
     ...(sources > 1 && value === ''
       ? [invalid(place, '', 'may not have more than one field specified at a time')]
       : []),
+  ];
+}
+
+function validateFileSelector(
+  { volumeName = '', path: file = '', key = '' }: { volumeName?: string; path?: string; key?: string },
+  path: string,
+): FieldError[] {
+  return [
+    ...(volumeName === '' ? [required(`${path}.volumeName`)] : checked(`${path}.volumeName`, volumeName, isDnsLabel)),
+    ...(file === '' ? [required(`${path}.path`)] : checked(`${path}.path`, file, nonReservedPath)),
+    ...(key === '' ? [required(`${path}.key`)] : checked(`${path}.key`, key, isEnvironmentName)),
   ];
 }
 

@@ -299,6 +299,13 @@ test.each<[string, Json, string]>([
     'spec.containers[0].env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than \'=\'',
   ],
   [
+    'a file of variables outside its volume',
+    inContainer({
+      env: [{ name: 'A', valueFrom: { fileKeyRef: { volumeName: 'v', path: '../x', key: 'A' } } }],
+    }),
+    'spec.containers[0].env[0].valueFrom.fileKeyRef.path: Invalid value: "../x": must not contain \'..\'',
+  ],
+  [
     'a field reference',
     inContainer({ env: [{ name: 'A', valueFrom: { fieldRef: { fieldPath: 'spec.x' } } }] }),
     'valueFrom.fieldRef.fieldPath: Unsupported value: "spec.x": supported values: "metadata.name"',

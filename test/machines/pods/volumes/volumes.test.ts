@@ -268,6 +268,66 @@ describe('a part of a volume', () => {
   const subPath = {
     volumeMounts: [{ name: 'e', mountPath: '/e', subPathExpr: 'logs/$(NAME)' }],
     env: [{ name: 'NAME', value: 'a' }],
+describe('a variable that a file of a volume has', () => {
+  const fileKeyRef = (key: string, more: object = {}) => ({ volumeName: 'e', path: 'a.env', key, ...more });
+  const variable = (name: string, key: string, more: object = {}) => ({
+    name,
+    valueFrom: { fileKeyRef: fileKeyRef(key, more) },
+  });
+  const spec = { volumes: [{ name: 'e', emptyDir: {} }] };
+
+  it('is read before its container is created, and is never in the journal', () => {
+    const env = [variable('A', 'x'), variable('B', 'y', { optional: true }), { name: 'C', value: 'c$(A)$(B)' }];
+    boot(spec, [], { env, args: ['$(A)'] });
+    node.world.fileValues.set('x', HANDLE).set('y', null);
+    node.until('Running', running);
+    const place = { container: 'app', volumePath: `${VOLUMES}/kubernetes.io~empty-dir/e`, path: 'a.env' };
+    expect(inputs('volume.readVariables')).toMatchObject([
+      {
+        variables: [
+          { ...place, env: 0, key: 'x', optional: false },
+          { ...place, env: 1, key: 'y', optional: true },
+        ],
+      },
+    ]);
+    expect(inputs('cri.createContainer')).toMatchObject([
+      {
+        config: {
+          args: [HANDLE.$secret],
+          envs: [
+            { key: 'A', value: HANDLE.$secret },
+            { key: 'C', value: `c${HANDLE.$secret}$(B)` },
+          ],
+        },
+        secrets: [HANDLE],
+      },
+    ]);
+  });
+
+  it('keeps its container waiting while it cannot be read', () => {
+    boot(spec, [], { env: [variable('A', 'x')] });
+    node.run(1_000);
+    expect(waiting()).toEqual({ reason: 'CreateContainerConfigError', message: "couldn't parse env file" });
+    node.world.fileValues.set('x', HANDLE);
+    node.until('Running', running);
+  });
+
+  it('needs its volume', () => {
+    boot({}, [], { env: [variable('A', 'x')] });
+    node.run(1_000);
+    expect(waiting()?.message).toBe('cannot find the volume "e" referenced by FileKeyRef');
+    expect(inputs('volume.readVariables')).toEqual([]);
+  });
+
+  it('comes before the sub-path that it would name, which it must not', () => {
+    const volumeMounts = [{ name: 'e', mountPath: '/e', subPathExpr: '$(A)' }];
+    boot(spec, [], { env: [variable('A', 'x')], volumeMounts });
+    node.world.fileValues.set('x', HANDLE);
+    node.run(1_000);
+    expect(waiting()?.message).toBe('subPathExpr of volume "e" must not hold a value of a Secret');
+  });
+});
+
   };
   const spec = { volumes: [{ name: 'e', emptyDir: {} }] };
   const target = '/var/lib/kubelet/pods/u1/volume-subpaths/e/app/0';
