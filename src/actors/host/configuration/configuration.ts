@@ -1,59 +1,29 @@
 /**
  * Port: reads and decodes the kubelet's configuration files.
  *
- * Decides: how YAML and JSON text becomes JSON, in the words of the Go kubelet's YAML reader where it refuses. YAML
- * keys are sorted, as its detour over a Go map sorts them; JSON keys keep their order; the last of two equal keys wins
- * and is reported. Owns no state. Invariant: a file that cannot be read or decoded is an answer, not a failure.
+ * Decides: which files are read, and whether one is YAML or JSON. YAML keys are sorted, as the Go reader's detour over a
+ * map sorts them; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state. Invariant:
+ * a file that cannot be read or decoded is an answer, not a failure.
  */
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import {
-  type Document,
-  isAlias,
-  isMap,
-  isScalar,
-  LineCounter,
-  type Pair,
-  parseAllDocuments,
-  visit,
-  type YAMLParseError,
-} from 'yaml';
+import { LineCounter, parseAllDocuments } from 'yaml';
 import { type Json, toPlainError } from '../../../kernel/json.ts';
 import { isObject } from '../../../machines/startup/configuration/decode.ts';
-import { quote } from '../../../machines/startup/configuration/go-text.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/startup/configuration/source.ts';
+import { MAX_DEPTH, readDocument } from './go-yaml.ts';
 import { decodeJson } from './json-document.ts';
-import { goTags } from './yaml-tags.ts';
+import { explain } from './yaml-errors.ts';
 
 /** Largest configuration file, in bytes. A file with every field set has about 8 KiB. */
 const MAX_CONFIGURATION_BYTES = 1_048_576;
-/** Expansions by aliases; beyond it the document is an alias bomb. */
-const MAX_ALIASES = 100;
-/** Levels of nesting; a configuration needs six. An alias that contains itself has no end, so it is refused, too. */
-const MAX_DEPTH = 100;
-const TOO_DEEP = `the document is nested deeper than ${MAX_DEPTH} levels`;
 /** Drop-ins of one directory; each may hold every field, so more cannot be needed. */
 const MAX_DROP_INS = 1_000;
+/** A text on which the parser here runs out of stack is deeper still. */
+const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
+/** The first directive before the document. */
+const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
 const PROTOBUF_PREFIX = 'k8s\0';
-
-interface Finding {
-  readonly pattern: RegExp;
-  readonly words: string;
-  /** Found by the scanner, which counts lines from one. */
-  readonly scanner?: true;
-  /** Inside brackets or braces: what is missing depends on what is before it. */
-  readonly flow?: true;
-}
-
-const FINDINGS: readonly Finding[] = [
-  { pattern: /^Tabs /, words: 'found character that cannot start any token', scanner: true },
-  { pattern: /^Flow sequence/, words: "did not find expected ',' or ']'", flow: true },
-  { pattern: /^Flow map/, words: "did not find expected ',' or '}'", flow: true },
-  { pattern: /^Nested mappings/, words: 'mapping values are not allowed in this context', scanner: true },
-  { pattern: /^Implicit keys/, words: "could not find expected ':'", scanner: true },
-  { pattern: /^Missing closing/, words: 'found unexpected end of stream', scanner: true },
-  { pattern: /^Unexpected scalar|indent/, words: 'did not find expected key' },
-];
 
 const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
@@ -135,7 +105,8 @@ export function decodeSource(path: string, bytes: Uint8Array): ConfigurationSour
 
 /** Whether the document says what it is; upstream quotes the whole text of one that does not. */
 function isNamed(value: Json): boolean {
-  return isObject(value) && Boolean(value['apiVersion']) && Boolean(value['kind']);
+  if (!isObject(value) || typeof value['apiVersion'] !== 'string') return false;
+  return /[^/]$/.test(value['apiVersion']) && Boolean(value['kind']);
 }
 
 function decodeUtf8(bytes: Uint8Array): string | null {
@@ -150,100 +121,29 @@ type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: 
 
 /** Reads the first document; the Go reader never looks at a second one. */
 export function decodeYaml(text: string): Yaml {
-  if (/[^\P{Cc}\t\n\r\u0085]/u.test(text)) return { error: 'yaml: control characters are not allowed' };
+  if (/[^\P{Cc}\t\n\r\u0085]|[\ufffe\uffff]/u.test(text)) return { error: 'yaml: control characters are not allowed' };
   try {
     return parseFirst(text);
   } catch (error) {
     const { name, message } = toPlainError(error);
-    return { error: `yaml: ${name === 'RangeError' ? TOO_DEEP : message}` };
+    return { error: name === 'RangeError' ? TOO_DEEP : message };
   }
 }
 
 function parseFirst(text: string): Yaml {
   const lineCounter = new LineCounter();
-  const parsed = parseAllDocuments(text, {
-    version: '1.1',
-    merge: true,
-    uniqueKeys: false,
-    logLevel: 'silent',
-    lineCounter,
-    customTags: goTags,
-  });
+  const options = { version: '1.1', schema: 'failsafe', uniqueKeys: false, logLevel: 'silent', lineCounter } as const;
+  const parsed = parseAllDocuments(text, options);
   const document = 'empty' in parsed ? undefined : parsed[0];
   if (document === undefined) return { value: null, duplicates: [] };
+  const directive = DIRECTIVE.exec(text);
+  if (directive !== null) {
+    if (!['YAML', 'TAG'].includes(directive[1] ?? '')) return { error: 'yaml: found unknown directive name' };
+    if (directive[1] === 'YAML' && directive[2] !== '1.1') return { error: 'yaml: found incompatible YAML document' };
+  }
   const [problem] = document.errors;
-  return problem === undefined ? toJson(document, lineCounter) : { error: `yaml: ${explain(problem, text)}` };
-}
-
-function toJson(document: Document, lineCounter: LineCounter): Yaml {
-  const unknown = unknownAnchor(document);
-  if (unknown !== null) return { error: `yaml: unknown anchor '${unknown}' referenced` };
-  const duplicates = duplicateKeys(document, lineCounter);
-  const value: Json = document.toJS({ maxAliasCount: MAX_ALIASES });
-  return { value: sorted(value, 0), duplicates: duplicates === null ? [] : [duplicates] };
-}
-
-function unknownAnchor(document: Document): string | null {
-  let unknown: string | null = null;
-  visit(document, {
-    Alias(_key, node) {
-      if (node.resolve(document) === undefined) unknown ??= node.source;
-    },
-  });
-  return unknown;
-}
-
-/** What strict decoding says of keys that are set twice in one map. */
-function duplicateKeys(document: Document, lineCounter: LineCounter): string | null {
-  const found: { line: number; key: string }[] = [];
-  visit(document, {
-    Map(_key, { items }) {
-      const seen = new Set<string>();
-      for (const pair of items) {
-        const key = keyOf(pair);
-        if (key === null || key === '<<') continue;
-        if (seen.has(key)) found.push({ line: lineOf(pair, lineCounter), key });
-        seen.add(key);
-      }
-    },
-  });
-  if (found.length === 0) return null;
-  const lines = found.toSorted((left, right) => left.line - right.line);
-  const texts = lines.map(({ line, key }) => `  line ${line}: key ${quote(key)} already set in map`);
-  return ['yaml: unmarshal errors:', ...texts].join('\n');
-}
-
-function keyOf({ key }: Pair): string | null {
-  return isScalar(key) ? String(key.value) : null;
-}
-
-function lineOf({ key }: Pair, lineCounter: LineCounter): number {
-  const start = isScalar(key) || isMap(key) || isAlias(key) ? key.range?.[0] : undefined;
-  return lineCounter.linePos(start ?? 0).line;
-}
-
-/** Keys in byte order; what JSON cannot hold (an infinity) becomes text, which no numeric field takes. */
-function sorted(value: Json | undefined, depth: number): Json {
-  if (depth > MAX_DEPTH) throw new RangeError(TOO_DEEP);
-  if (typeof value === 'number' && !Number.isFinite(value)) return String(value);
-  if (typeof value !== 'object' || value === null) return value ?? null;
-  if (Array.isArray(value)) return value.map((item) => sorted(item, depth + 1));
-  const entries = Object.entries(value).toSorted(([left], [right]) => (left < right ? -1 : 1));
-  return Object.fromEntries(entries.map(([key, item]) => [key, sorted(item, depth + 1)]));
-}
-
-/** The Go reader's words for the parser's finding. It counts lines from zero, but for those of its scanner. */
-function explain({ message, linePos, pos }: YAMLParseError, text: string): string {
-  if (message.startsWith('Maximum call stack')) return TOO_DEEP;
-  const line = linePos?.[0].line ?? 1;
-  const opening = text.slice(0, pos[0]).trimEnd().at(-1) ?? '';
-  const known = FINDINGS.find(({ pattern }) => pattern.test(message));
-  const words = known?.words ?? withoutPlace(message);
-  const isEmptyFlow = known?.flow === true && '[{,:'.includes(opening);
-  const shown = known?.scanner === true ? line : line - 1;
-  return `${shown > 0 ? `line ${shown}: ` : ''}${isEmptyFlow ? 'did not find expected node content' : words}`;
-}
-
-function withoutPlace(message: string): string {
-  return (message.split('\n')[0] ?? message).replace(/ at line [0-9]+, column [0-9]+:?$/, '');
+  if (problem?.message.startsWith('Maximum call stack') === true) return { error: TOO_DEEP };
+  if (problem !== undefined) return { error: `yaml: ${explain(problem, text)}` };
+  const { value, duplicates } = readDocument(document, lineCounter);
+  return { value, duplicates: duplicates.length === 0 ? [] : [['yaml: unmarshal errors:', ...duplicates].join('\n')] };
 }

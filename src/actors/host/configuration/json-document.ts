@@ -1,10 +1,12 @@
 /**
  * Decodes JSON text with the refusals of Go's `encoding/json`, and remembers keys that are set twice.
  *
- * Invariants: the last of two equal keys wins; keys keep the document's order; depth and size are bounded by the caller
- * and by {@link MAX_DEPTH}, so that no text can exhaust the stack.
+ * Invariants: the last of two equal keys wins, but two objects become one; keys keep the document's order; depth and
+ * size are bounded by the caller and by {@link MAX_DEPTH}, so that no text can exhaust the stack.
  */
 import type { Json } from '../../../kernel/json.ts';
+import { isObject } from '../../../machines/startup/configuration/decode.ts';
+import { quote } from '../../../machines/startup/configuration/go-text.ts';
 
 export type JsonDocument =
   | { readonly value: Json; readonly duplicates: readonly string[]; readonly error?: undefined }
@@ -111,15 +113,22 @@ function readObject(reader: Reader, path: string, depth: number): Json {
     if (peek(reader) !== '"') refuse(reader, 'looking for beginning of object key string');
     const key = readString(reader);
     const place = path === '' ? key : `${path}.${key}`;
-    if (entries.has(key)) reader.duplicates.push(`duplicate field "${place}"`);
+    if (entries.has(key)) reader.duplicates.push(`duplicate field ${quote(place)}`);
     if (peek(reader) !== ':') refuse(reader, 'after object key');
     reader.position += 1;
-    entries.set(key, readValue(reader, place, depth + 1));
+    entries.set(key, filled(entries.get(key), readValue(reader, place, depth + 1)));
     const next = peek(reader);
     if (next !== ',' && next !== '}') refuse(reader, 'after object key:value pair');
     reader.position += 1;
     if (next === '}') return Object.fromEntries(entries);
   }
+}
+
+/** An object that comes twice fills what is there. */
+function filled(before: Json | undefined, value: Json): Json {
+  if (!isObject(before) || !isObject(value)) return value;
+  const entries = Object.entries(value).map(([key, item]) => [key, filled(before[key], item ?? null)] as const);
+  return { ...before, ...Object.fromEntries(entries) };
 }
 
 function readArray(reader: Reader, path: string, depth: number): Json {

@@ -14,11 +14,23 @@ const octal: ScalarTag = {
   },
 };
 
+/** A number with an exponent begins with its digits: `e1` is text. */
+const exponent: ScalarTag = {
+  tag: 'tag:yaml.org,2002:float',
+  default: true,
+  format: 'EXP',
+  test: /^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$/,
+  resolve: (text) => Number(text.replaceAll('_', '')),
+};
+
 export function goTags(tags: Tags): Tags {
-  return [...tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)), octal];
+  return [...tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)), octal, exponent];
 }
 
 /** What such a tag would match stays text. */
 function isForeign(tag: CollectionTag | ScalarTag): boolean {
-  return ('format' in tag && tag.format === 'TIME') || /:(binary|omap|pairs|set|timestamp)$/.test(tag.tag);
+  return (
+    ('format' in tag && (tag.format === 'TIME' || tag.format === 'EXP')) ||
+    /:(binary|omap|pairs|set|timestamp)$/.test(tag.tag)
+  );
 }

@@ -9,6 +9,7 @@ import type { Json } from '../../../kernel/json.ts';
 import { formatDuration, parseDuration } from './duration.ts';
 import { type Field, type FieldType, goName, type StructType, zeroOf } from './field-types.ts';
 import { kubeletConfigurationType } from './fields.ts';
+import { quote } from './go-text.ts';
 import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from './quantity.ts';
 
 export type JsonObject = { readonly [key: string]: Json | undefined };
@@ -53,7 +54,7 @@ function decodeStruct(type: StructType, value: JsonObject, progress: Progress): 
     const place = progress.place === '' ? key : `${progress.place}.${key}`;
     const field = fieldNamed(type, key, progress.anyCase);
     if (field === undefined) {
-      progress.outcome.unknown.push(`unknown field "${place}"`);
+      progress.outcome.unknown.push(`unknown field ${quote(place)}`);
       continue;
     }
     const inner = { ...progress, owner: type.name, path: [...progress.path, field.name], place };
@@ -99,7 +100,7 @@ function decodeValue(type: FieldType, value: Json, progress: Progress): Json | u
     case 'duration':
       return decodeDuration(value, progress);
     case 'durationOrNumber':
-      return typeof value === 'number' ? decodeNanoseconds(value, progress) : decodeDuration(value, progress);
+      return decodeFlushFrequency(value, progress);
     case 'quantity':
       return decodeQuantity(value, progress);
     case 'list':
@@ -119,7 +120,7 @@ function decodeInteger(
   if (typeof value !== 'number') return mismatch(type, value, progress);
   const whole = Number.isInteger(value) ? BigInt(value) : null;
   if (whole !== null && whole >= type.least && whole <= type.most) return value;
-  return mismatch(type, value, progress, `number ${value}`);
+  return mismatch(type, value, progress, `number ${numberText(value)}`);
 }
 
 function decodeDuration(value: Json, progress: Progress): Json | undefined {
@@ -129,11 +130,19 @@ function decodeDuration(value: Json, progress: Progress): Json | undefined {
   return parsed.error === undefined ? formatDuration(parsed.value) : abort(parsed.error, progress);
 }
 
-function decodeNanoseconds(value: number, progress: Progress): Json | undefined {
-  if (Number.isInteger(value)) return value;
-  const reason = `json: cannot unmarshal number ${value} into Go value of type time.Duration`;
-  return abort(`invalid duration "${value}": ${reason}`, progress);
+/** The flush frequency of logs: a text, or a number of nanoseconds. */
+function decodeFlushFrequency(value: Json, progress: Progress): Json | undefined {
+  if (value === null) return undefined;
+  if (typeof value === 'string') return decodeDuration(value, progress);
+  if (typeof value === 'number' && Number.isInteger(value)) return value;
+  const word = typeof value === 'number' ? `number ${value}` : wordFor(value);
+  const reason = `json: cannot unmarshal ${word} into Go value of type time.Duration`;
+  return abort(`invalid duration ${quote(JSON.stringify(value))}: ${reason}`, progress);
 }
+
+/** Digits of an integer as they are written, which JavaScript rounds from 2^53 on. */
+const numberText = (value: number): string =>
+  Number.isInteger(value) && Math.abs(value) < 1e21 ? BigInt(value).toString() : String(value);
 
 function decodeQuantity(value: Json, progress: Progress): Json | undefined {
   if (value === null) return '0';

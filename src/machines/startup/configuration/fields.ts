@@ -77,7 +77,7 @@ const taint = struct('v1.Taint', [
   always('key', string),
   plain('value', string),
   always('effect', named('v1.TaintEffect')),
-  pointer('timeAdded', named('v1.Time')),
+  pointer('timeAdded', string),
 ]);
 
 const tracing = struct('v1.TracingConfiguration', [

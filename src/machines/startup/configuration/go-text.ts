@@ -110,16 +110,13 @@ export function parseInteger(text: string, bits: 32 | 64): Parsed<bigint> {
   return BigInt.asIntN(bits, value) === value ? { value } : failed('value out of range');
 }
 
-/** `strconv.ParseUint(text, 10, bits)`. */
-function parseUnsigned(text: string, bits: 31 | 32): Parsed<number> {
+/** `strconv.ParseUint(text, 10, 31)`: what fits into a signed number of 32 bits, too. */
+export function parseUnsigned31(text: string): Parsed<number> {
   const failed = (why: string) => ({ error: `strconv.ParseUint: parsing ${quote(text)}: ${why}` });
   const digits = /^[0-9]*/.exec(text)?.[0] ?? '';
-  if (digits !== '' && BigInt(digits) >= 2n ** BigInt(bits)) return failed('value out of range');
+  if (digits !== '' && BigInt(digits) >= 2n ** 31n) return failed('value out of range');
   return digits === '' || digits !== text ? failed('invalid syntax') : { value: Number(digits) };
 }
-
-export const parseUnsigned31 = (text: string): Parsed<number> => parseUnsigned(text, 31);
-export const parseUnsigned32 = (text: string): Parsed<number> => parseUnsigned(text, 32);
 
 /** `strconv.Atoi`: decimal only, a sign allowed. */
 export function parseDecimal(text: string): Parsed<number> {

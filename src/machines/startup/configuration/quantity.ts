@@ -23,7 +23,7 @@ const NANO = 1_000_000_000n;
 const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
 const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)$/;
-/** Beyond this decimal exponent a value is taken as the largest or the smallest; nothing on a node is that large. */
+/** No node has anything of a larger decimal exponent, so it is refused; a smaller negative one is the smallest. */
 const LARGEST_EXPONENT = 30;
 /** Quantities with a binary suffix are capped here, as upstream caps them. */
 const LARGEST_BINARY = 2n ** 63n - 1n;
@@ -49,7 +49,8 @@ function scale(suffix: string): { multiplier: bigint; divisor: bigint; format: Q
   const decimal = DECIMAL_SUFFIXES.indexOf(suffix);
   if (decimal >= 0) return { ...power((decimal - 3) * 3), format: 'decimalSI' };
   if (!/^[eE][+-]?[0-9]+$/.test(suffix)) return null;
-  const exponent = Math.max(-LARGEST_EXPONENT, Math.min(LARGEST_EXPONENT, Number(suffix.slice(1))));
+  const exponent = Math.max(-LARGEST_EXPONENT, Number(suffix.slice(1)));
+  if (exponent > LARGEST_EXPONENT) return null;
   return { ...power(exponent), format: 'decimalExponent' };
 }
 

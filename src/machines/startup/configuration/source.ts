@@ -76,7 +76,7 @@ function interpret(value: Json): TypeMeta {
     meta[field] = item;
   }
   if (meta.apiVersion.split('/').length > 2) return { error: `unexpected GroupVersion string: ${meta.apiVersion}` };
-  return { meta, body };
+  return { meta: { ...meta, apiVersion: meta.apiVersion.replace(/^\//, '') }, body };
 }
 
 function missing(what: string, text: string | null): { readonly error: string } {

@@ -1,0 +1,124 @@
+/**
+ * Decides in which words, and on which line, the Go kubelet's reader of YAML would have refused a text in which the
+ * parser here found a mistake. Its scanner counts lines from one and its parser from zero, and names none where that is
+ * zero.
+ */
+import type { YAMLParseError } from 'yaml';
+
+interface Place {
+  readonly text: string;
+  /** Where the parser found the mistake. */
+  readonly at: number;
+  readonly line: number;
+}
+
+type Verdict = readonly [words: string, line: number];
+type Judge = (place: Place) => Verdict;
+
+const NO_COLON = "could not find expected ':'";
+const NO_VALUES = 'mapping values are not allowed in this context';
+const NO_TOKEN = 'found character that cannot start any token';
+const NO_END = 'found unexpected end of stream';
+const NO_KEY = 'did not find expected key';
+const NO_CONTENT = 'did not find expected node content';
+
+const lineAt = (text: string, at: number): number => text.slice(0, at).split('\n').length;
+const lineOfEnd = (text: string): number => text.split('\n').length;
+const rest = ({ text, at }: Place): string => text.slice(at);
+const columnAt = (text: string, at: number): number => at - (text.lastIndexOf('\n', at - 1) + 1);
+
+const scanner =
+  (words: string): Judge =>
+  ({ line }) => [words, line];
+const parser =
+  (words: string): Judge =>
+  ({ line }) => [words, line - 1];
+
+/** A quote at the start of a line that never ends. */
+const isOpenQuote = (place: Place): boolean => /^"(?:[^"\\]|\\[^])*$|^'(?:[^']|'')*$/.test(rest(place));
+
+/** Whether a key must begin here: it stands where the keys of its block stand. */
+function isKeyPlace({ text, at }: Place): boolean {
+  const column = columnAt(text, at);
+  if (column === 0) return true;
+  const before = text
+    .slice(0, at - column)
+    .split('\n')
+    .toReversed();
+  const outer = before.find((line) => /^ *[^ #]/.test(line) && line.search(/[^ ]/) <= column);
+  return outer?.search(/[^ ]/) === column;
+}
+
+/** The scanner looks at what comes next before it misses the colon. */
+function missingColon(place: Place): Verdict {
+  if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
+  if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
+  const scalar = /^[^\n]*/.exec(rest(place))?.[0].length ?? 0;
+  const next = place.text.slice(place.at + scalar).search(/\n\s*[^\s#]/);
+  if (next < 0) return [NO_COLON, lineOfEnd(place.text)];
+  const nextAt = place.text.slice(place.at + scalar + next).search(/[^\s]/);
+  return [NO_COLON, lineAt(place.text, place.at + scalar + next + nextAt)];
+}
+
+/** A key on several lines: the colon that ends it is too late. */
+function lateColon(place: Place): Verdict {
+  if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
+  if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
+  const colon = rest(place).search(/:(?:\s|$)/);
+  const line = colon < 0 ? place.line : lineAt(place.text, place.at + colon);
+  return [isKeyPlace(place) ? NO_COLON : NO_VALUES, line];
+}
+
+function nestedMapping(place: Place): Verdict {
+  const quoted = /^(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')/s.exec(rest(place))?.[0].length ?? 0;
+  const colon = place.text.slice(place.at + quoted).search(/:(?:\s|$)/);
+  return [NO_VALUES, colon < 0 ? place.line : lineAt(place.text, place.at + quoted + colon)];
+}
+
+/** Inside brackets or braces: what is missing depends on what is before it. */
+const flow =
+  (end: string): Judge =>
+  ({ text, at, line }) => {
+    const opening = text.slice(0, at).trimEnd().at(-1) ?? '';
+    return ['[{,:'.includes(opening) ? NO_CONTENT : `did not find expected ',' or '${end}'`, line - 1];
+  };
+
+/** A tab after text without quotes would go on with that text, but for its indentation. */
+function tab({ text, at, line }: Place): Verdict {
+  const before = text.slice(0, at).trimEnd();
+  const goesOn = columnAt(text, at) === 0 && /: [^\n"'[{|>&*!#]*[^\n:\]}"'#]$/.test(before);
+  return [goesOn ? 'found a tab character that violates indentation' : NO_TOKEN, line];
+}
+
+const badEscape: Judge = (place) => [
+  /^\\[xuU]/.test(rest(place)) ? 'did not find expected hexdecimal number' : 'found unknown escape character',
+  place.line,
+];
+
+const JUDGES: readonly (readonly [finding: RegExp, judge: Judge])[] = [
+  [/^Tabs /, tab],
+  [/^Flow sequence/, flow(']')],
+  [/^Flow map/, flow('}')],
+  [/^Nested mappings/, nestedMapping],
+  [/^Implicit map keys/, missingColon],
+  [/^Implicit keys/, lateColon],
+  [/^Missing closing/, ({ text }) => [NO_END, lineOfEnd(text)]],
+  [/^Invalid escape/, badEscape],
+  [/^Plain value cannot start/, scanner(NO_TOKEN)],
+  [/^Block scalar header/, scanner('did not find expected comment or line break')],
+  [/^Unexpected block-seq-ind/, scanner('block sequence entries are not allowed in this context')],
+  [/^Unexpected (?:flow-(?:seq|map)-end|, in flow)/, parser(NO_CONTENT)],
+  [/^Unexpected scalar|indent|same column|A block sequence may not/, parser(NO_KEY)],
+];
+
+/** What the Go reader says, without `yaml: `. */
+export function explain({ message, linePos, pos }: YAMLParseError, text: string): string {
+  const place = { text, at: pos[0], line: linePos?.[0].line ?? 1 };
+  const judge = JUDGES.find(([finding]) => finding.test(message))?.[1] ?? parser(withoutPlace(message));
+  const [words, line] = judge(place);
+  return `${line > 0 ? `line ${line}: ` : ''}${words}`;
+}
+
+function withoutPlace(message: string): string {
+  return (message.split('\n')[0] ?? message).replace(/ at line [0-9]+, column [0-9]+:?$/, '');
+}
