@@ -8,7 +8,7 @@ import { status } from '@grpc/grpc-js';
 import type { PodSandboxConfig } from '../../machines/api/cri.ts';
 import { nowNanos } from './clock.ts';
 import type { Containers } from './containers.ts';
-import { CriError, invalid, wrongState } from './errors.ts';
+import { CriError, invalid, unimplemented, wrongState } from './errors.ts';
 import { RECORD_VERSION, type SandboxRecord } from './records.ts';
 import type { Store } from './store.ts';
 
@@ -33,6 +33,11 @@ export class Sandboxes {
     if (runtimeHandler !== '') {
       throw wrongState(`failed to get sandbox runtime: no runtime for "${runtimeHandler}" is configured`);
     }
+    const namespaces = config.linux?.security_context?.namespace_options ?? {};
+    // Its containers would run as root of the machine: what asks to be kept from that must not be run at all.
+    if (namespaces.userns_options?.mode === 'POD') {
+      throw unimplemented('user namespaces are not supported: containers run as plain host processes');
+    }
     if (this.#store.sandboxes.size >= MAX_SANDBOXES) {
       throw new CriError(status.RESOURCE_EXHAUSTED, `${MAX_SANDBOXES} sandboxes exist: remove some first`);
     }
@@ -46,7 +51,7 @@ export class Sandboxes {
       annotations: config.annotations ?? {},
       hostname: config.hostname ?? '',
       logDirectory: config.log_directory ?? '',
-      namespaces: config.linux?.security_context?.namespace_options ?? {},
+      namespaces,
       createdAt: String(nowNanos()),
       ready: true,
     };

@@ -38,6 +38,17 @@ describe('a sandbox', () => {
     expect(status?.linux?.namespaces?.options).toMatchObject(options);
   });
 
+  test('of a pod with users of its own is refused: its containers would be root of the machine', async () => {
+    const config = {
+      ...node.sandboxConfig(),
+      linux: { security_context: { namespace_options: { userns_options: { mode: 'POD' } } } },
+    };
+    await expect(node.client.call('RunPodSandbox', { config })).rejects.toMatchObject({
+      code: status.UNIMPLEMENTED,
+      message: expect.stringContaining('user namespaces are not supported: containers run as plain host processes'),
+    });
+  });
+
   test('takes its containers with it', async () => {
     const container = await node.run('trap "" TERM; sleep 90');
     const pid = await node.pid(container);
