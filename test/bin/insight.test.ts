@@ -134,6 +134,21 @@ describe('critical-chain', () => {
     expect(describeChain(chain)).toMatch(/^pod default\/\S+ is Running after .*working .*waiting /);
   });
 
+  it('to a pod ends with its own calls: what the runtime says of it is what they did', () => {
+    const { story } = boot({}, ({ world }) => {
+      world.pods.fault = (name) => (name === 'cri.podStatus' ? { extraMs: 5_000 } : undefined);
+    });
+    const chain = chainTo(story, `pod/${podName}`);
+    expect(chain.links.at(-1)).toMatchObject({ actor: 'pleg', what: 'runtime.podChanged from cri.watchPods' });
+    const calls = chain.links.filter(({ actor }) => actor.startsWith('pod/')).map(({ what }) => what);
+    expect(calls).toEqual([
+      'host.preparePod answered',
+      'cri.createContainer answered',
+      'cri.startContainer answered',
+    ]);
+    expect(chain.workingMs / chain.totalMs).toBeGreaterThan(0.9);
+  });
+
   it('counts a back-off as waiting', () => {
     let pulls = 0;
     const { story } = boot({}, ({ world }) => {
@@ -149,7 +164,7 @@ describe('critical-chain', () => {
   it('says why there is no goal', () => {
     const { story } = boot({ answers: { 'host.hostname': 'hangs' } });
     expect(goalOf(story, undefined)).toBe('healthz never answered in this journal');
-    expect(goalOf(story, 'pod/x')).toBe('there is no pod x in this journal; it has none');
+    expect(goalOf(story, 'pod/x')).toBe('there is no pod x in start i1; it has none (JOURNAL@NUMBER is another start)');
   });
 });
 
@@ -182,6 +197,20 @@ describe('why', () => {
     expect(report.summary).toBe('Starting failed in run.cadvisor: failed to run Kubelet: no /proc');
   });
 
+  it('a pod is told as it was when the agent ended, without what ended with it', () => {
+    const booted = boot();
+    booted.node.kernel.dispatch('kubelet', { type: 'signal.received', signal: 'SIGTERM' }, 'process');
+    booted.node.run(1_000);
+    const report = whyOf({ ...booted, story: storyOf(booted.node.records) }, `pod/${podName}`);
+    const text = describeWhy(report);
+    expect(report.endedMs).toBeGreaterThanOrEqual(60_000);
+    expect(text).toMatch(/^default\/\S+ is Running\nThe agent ended at \+1 min/);
+    expect(text).not.toContain('(stopped)');
+    const shown = text.slice(text.indexOf('Then\n'), text.indexOf('\nOpen\n'));
+    expect(shown).toContain('alive.life.sync.active');
+    expect(shown).not.toContain('alive.resizing.idle');
+  });
+
   it('a pod waits for the pull of its image', () => {
     const booted = boot({}, ({ world }) => {
       world.pods.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);
@@ -210,7 +239,7 @@ describe('why', () => {
   });
 
   it.each([
-    ['pod/nope', 'there is no pod nope in this journal'],
+    ['pod/nope', 'there is no pod nope in start i1'],
     [`pod/${podName}/nope`, 'has no container nope in this journal'],
   ])('%s is no subject', (subject, message) => {
     expect(why(boot().story, subject, [])).toContain(message);

@@ -117,10 +117,9 @@ describe('why', () => {
   });
 
   it.each([
-    [['why', 'pod/nope'], 8, /there is no pod nope in this journal; it has /],
+    [['why', 'pod/nope'], 8, /there is no pod nope in start 000001; it has /],
     [['why', 'nonsense'], 2, /is not startup, pod\/NAME or pod\/NAME\/CONTAINER/],
     [['critical-chain', 'pod/nope'], 8, /there is no pod nope/],
-    [['why'], 2, /missing required argument 'subject'/],
     [['time', '--format=xml'], 2, /--format is text or json/],
     [['time', '--incarnation=9'], 7, /it holds no incarnation 000009/],
   ])('%j ends with %i', ([verb, ...rest], code, message) => {

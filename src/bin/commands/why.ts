@@ -1,4 +1,4 @@
-/** `statelet why JOURNAL startup|pod/NAME[/CONTAINER]`: what it is doing, what it waits for, and what led there. */
+/** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]]`: what it is doing, what it waits for, and what led there. */
 import { replay } from '../../kernel/replay.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { type InsightOptions, insight, journalAt, refuse } from '../insight/command.ts';

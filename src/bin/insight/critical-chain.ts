@@ -3,7 +3,8 @@
  *
  * A link is an input of the node: the answer of an operation, the end of a timer, news of a stream. Its time is what
  * went by since its cause. While an operation is under way somebody works for us; a timer and a stream are mere
- * waiting. What actors do with an input is one turn and takes no time of the kernel's clock.
+ * waiting. What the runtime's stream says of a pod is the work of the pod's last call, whose answer may come later.
+ * What actors do with an input is one turn and takes no time of the kernel's clock.
  */
 import { duration, lastOf } from '../../visualizer/words.ts';
 import { actorName, type Moment, type PodStory, type Story } from './story.ts';
@@ -55,7 +56,7 @@ export function goalOf(story: Story, target: string | undefined): Goal | string 
  * `name`, `namespace/name`, a uid, or the beginning of one name only (a manifest's name, which the node's name
  * follows). Of several pods with one name the last is meant.
  */
-export function podNamed({ pods }: Story, name: string): PodStory | string {
+export function podNamed({ header, pods }: Story, name: string): PodStory | string {
   const all = [...pods.values()];
   const exact = all.findLast((pod) => [pod.name, `${pod.namespace}/${pod.name}`, pod.uid].includes(name));
   if (exact) return exact;
@@ -63,15 +64,16 @@ export function podNamed({ pods }: Story, name: string): PodStory | string {
   const names = [...new Set(begun.map((pod) => pod.name))];
   if (names.length === 1) return begun.at(-1)!;
   if (names.length > 1) return `pod ${name} could be ${names.join(', ')}`;
-  return `there is no pod ${name} in this journal; it has ${all.map((pod) => pod.name).join(', ') || 'none'}`;
+  const known = all.map((pod) => pod.name).join(', ') || 'none';
+  return `there is no pod ${name} in start ${header.incarnation}; it has ${known} (JOURNAL@NUMBER is another start)`;
 }
 
 export function criticalChain(story: Story, goal: Goal): CriticalChain {
-  const path = causesOf(story, goal.n);
+  const path = workOf(story, goal.n);
   const links: Link[] = [];
   let previous = path[0];
   for (const moment of path) {
-    const kind = kindOf(moment, story);
+    const kind = isWork(previous, moment, story) ? 'operation' : kindOf(moment, story);
     if (kind === undefined || links.length === 0) {
       if (links.length === 0) links.push(linkOf(moment, kind ?? 'input', 0, story));
       else if (moment.k === 'message') links.push(withMessage(links.pop()!, moment, story));
@@ -97,6 +99,32 @@ export function causesOf({ moments }: Story, n: number): Moment[] {
   for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.unshift(at);
   return path;
 }
+
+/** As {@link causesOf}; but news of a pod follow from what the pod asked of the runtime, not from the stream. */
+function workOf(story: Story, n: number): Moment[] {
+  const path = causesOf(story, n);
+  const at = path.findLastIndex((moment) => kindOf(moment, story) === 'news');
+  const stream = path[at - 1];
+  const pod = path.slice(at).find(({ actor }) => POD.test(actor))?.actor;
+  if (stream === undefined || pod === undefined) return path;
+  const call = [...story.moments.values()].findLast((moment) => {
+    const isBetween = moment.n > stream.n && moment.n < path[at]!.n;
+    return isBetween && moment.actor.startsWith(`${pod}/`) && changesRuntime(moment, story);
+  });
+  return call === undefined ? path : [...workOf(story, call.n), ...path.slice(at)];
+}
+
+const POD = /^kubelet\/pods\/pod-[^/]+$/;
+
+function changesRuntime({ k, what, request }: Moment, { operations }: Story): boolean {
+  if ((k !== 'effect' && k !== 'result') || !what.startsWith('cri.')) return false;
+  const { class: cls } = operations.get(request!)!;
+  return cls === 'once' || cls === 'idempotent';
+}
+
+/** The runtime tells of what it was asked for before it has answered. */
+const isWork = (previous: Moment | undefined, moment: Moment, story: Story): boolean =>
+  kindOf(moment, story) === 'news' && previous?.k === 'effect' && previous.n !== moment.cause;
 
 function kindOf({ k, cause }: Moment, { moments }: Story): Link['kind'] | undefined {
   if (k === 'header') return 'start';

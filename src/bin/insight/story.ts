@@ -31,6 +31,8 @@ export interface Moment {
   /** One line for people. */
   readonly text: string;
   readonly cause: number | undefined;
+  /** Of a state in which its actor is over. */
+  readonly status?: string;
   /** Number of the request, of those and their results. */
   readonly request?: number;
 }
@@ -51,6 +53,8 @@ export interface Operation {
 export interface ActorState {
   readonly value: unknown;
   readonly status: string;
+  /** When it was first seen. */
+  readonly began: number;
   /** When each active state was entered, by its path, and by which record. */
   readonly since: ReadonlyMap<string, { readonly t: number; readonly n: number }>;
 }
@@ -132,7 +136,17 @@ export class Story implements CauseSource {
     const id = record.k === 'cancel' ? record.id : record.k === 'in' ? streamOf(record) : undefined;
     const operation = id === undefined ? undefined : this.operations.get(id)?.name;
     const request = record.k === 'effect' || record.k === 'result' ? { request: record.id } : {};
-    const moment = { n: record.n, t: this.ended, k: record.k, actor, what: whatOf(record), cause, ...request };
+    const status = record.k === 'state' && record.status !== undefined ? { status: record.status } : {};
+    const moment = {
+      n: record.n,
+      t: this.ended,
+      k: record.k,
+      actor,
+      what: whatOf(record),
+      cause,
+      ...request,
+      ...status,
+    };
     return { ...moment, text: recordText(record, { before, operation }) };
   }
 
@@ -155,9 +169,9 @@ export class Story implements CauseSource {
   }
 
   private entered(address: string, value: unknown, status: string, t: number, n: number): void {
-    const former = this.actors.get(address)?.since;
-    const since = new Map(pathsOf(value).map((path) => [path, former?.get(path) ?? { t, n }] as const));
-    this.actors.set(address, { value, status, since });
+    const former = this.actors.get(address);
+    const since = new Map(pathsOf(value).map((path) => [path, former?.since.get(path) ?? { t, n }] as const));
+    this.actors.set(address, { value, status, began: former?.began ?? t, since });
     if (address === ROOT) this.phaseVisits.nowIn(status === 'active' ? phasesIn(value) : [], t, n);
   }
 

@@ -14,11 +14,15 @@ import { table } from './table.ts';
 
 /** Decisions that are told; older ones are in the journal. */
 const DECISIONS_MAX = 8;
+/** Regions of one change that are told; of more the first. */
+const REGIONS_MAX = 4;
 interface ActiveSince {
   readonly actor: string;
   readonly state: string;
   readonly sinceMs: number;
   readonly forMs: number;
+  /** The actor began with it. */
+  readonly isFirst?: boolean;
   readonly waitsFor?: string;
 }
 
@@ -48,6 +52,8 @@ export interface Why {
   readonly begins: number;
   /** One sentence. */
   readonly summary: string;
+  /** When the agent ended, after its start; all is told as it was then. Absent: it did not, or was killed. */
+  readonly endedMs?: number;
   readonly states: readonly ActiveSince[];
   readonly waits: readonly Wait[];
   /** False: this build does not replay the journal, so that timers are not known. */
@@ -142,15 +148,30 @@ function reasonsOf({ status }: PodStory, container: string | undefined): string 
 }
 
 /** One for each region: they change apart from each other. */
-function statesOf(story: Story, actor: string, { value, status, since }: ActorState): ActiveSince[] {
+function statesOf(story: Story, actor: string, { value, status, began, since }: ActorState): ActiveSince[] {
+  // Whoever the end of the agent stopped is told as it was until then.
+  const isAsItWas = status === 'active' || (status === 'stopped' && endOf(story) !== undefined);
   return innermostPaths(value).map((path) => {
     const entered = since.get(path)?.t ?? story.started;
-    const state = status === 'active' ? path : `${path} (${status})`;
-    return { actor: actorName(actor, story), state, sinceMs: entered - story.started, forMs: story.ended - entered };
+    return {
+      actor: actorName(actor, story),
+      state: isAsItWas ? path : `${path} (${status})`,
+      sinceMs: entered - story.started,
+      forMs: story.ended - entered,
+      isFirst: entered === began,
+    };
   });
 }
 
-type Parts = 'incarnation' | 'begins' | 'waits' | 'timersKnown' | 'decisions';
+/** When the supervisor was over. */
+function endOf({ actors }: Story): number | undefined {
+  const root = actors.get(ROOT);
+  return root === undefined || root.status === 'active'
+    ? undefined
+    : Math.max(...[...root.since.values()].map(({ t }) => t));
+}
+
+type Parts = 'incarnation' | 'begins' | 'endedMs' | 'waits' | 'timersKnown' | 'decisions';
 
 function common(
   story: Story,
@@ -167,11 +188,13 @@ function common(
   );
   const due = (timers ?? []).filter(({ target }) => waits(target));
   const decided = [...story.moments.values()].filter(
-    ({ k, actor }) => (k === 'state' || k === 'effect') && decides(actor),
+    ({ k, actor, status }) => (k === 'state' || k === 'effect') && status !== 'stopped' && decides(actor),
   );
+  const ended = endOf(story);
   return {
     incarnation: story.header.incarnation,
     begins: story.begins,
+    ...(ended === undefined ? {} : { endedMs: ended - story.started }),
     waits: [
       ...open.map((operation) => ({
         actor: actorName(asker(operation), story),
@@ -212,9 +235,17 @@ function causeText({ k, actor, what, text, cause }: Moment, heardBy: string, sto
   return actor === heardBy ? said : `${actorName(actor, story)}: ${said}`;
 }
 
+/** An actor that begins enters all its regions at once; the first says what it does. */
+function shortened(states: string): string {
+  const [first, ...others] = states.split(' | ');
+  return others.length < REGIONS_MAX ? states : `${first} and ${others.length} other regions`;
+}
+
 export function describeWhy(report: Why): string {
-  const states = report.states.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
-    actor === report.states[row - 1]?.actor ? '' : `  ${actor}`,
+  // A region that is as it began says nothing, unless it is what the actor mainly does.
+  const told = report.states.filter(({ actor, isFirst }, row, all) => !isFirst || actor !== all[row - 1]?.actor);
+  const states = told.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
+    actor === told[row - 1]?.actor ? '' : `  ${actor}`,
     state,
     `since +${duration(sinceMs)}`,
     `(${duration(forMs)})`,
@@ -227,7 +258,7 @@ export function describeWhy(report: Why): string {
     forMs === undefined ? `due at +${duration(dueMs ?? 0)}` : `for ${duration(forMs)}`,
   ]);
   const decisions = report.decisions.map(({ atMs, actor, what, because }) =>
-    [`  +${duration(atMs)}  ${actor}: ${what}\n`, ...because.map((cause) => `      ← ${cause}\n`)].join(''),
+    [`  +${duration(atMs)}  ${actor}: ${shortened(what)}\n`, ...because.map((cause) => `      ← ${cause}\n`)].join(''),
   );
   const plain = (rows: readonly string[][], width: number) =>
     table(
@@ -236,9 +267,11 @@ export function describeWhy(report: Why): string {
     );
   const unknown = report.timersKnown ? '' : '  timers are not known: this build does not replay the journal\n';
   const gone = report.begins === 0 ? '' : `The journal begins with record ${report.begins}; times count from there.\n`;
+  const { endedMs } = report;
+  const ended = endedMs === undefined ? '' : `The agent ended at +${duration(endedMs)}; this is how it was then.\n`;
   return [
-    `${report.summary}\n${gone}`,
-    `\nNow\n${plain(states, 5)}`,
+    `${report.summary}\n${gone}${ended}`,
+    `\n${endedMs === undefined ? 'Now' : 'Then'}\n${plain(states, 5)}`,
     `\nOpen\n${waits.length === 0 ? '  no operation and no timer\n' : plain(waits, 4)}${unknown}`,
     `\nLast decisions\n${decisions.join('')}`,
   ].join('');
