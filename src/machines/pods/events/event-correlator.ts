@@ -33,15 +33,18 @@ interface Counter {
   readonly firstMs: number;
 }
 
+/** By key, newest last. A list, for an object with hundreds of changing names is slow to copy. */
+type Table<Value> = readonly (readonly [key: string, value: Value])[];
+
 export interface Correlation {
-  readonly tokens: Readonly<Record<string, Tokens>>;
-  readonly similar: Readonly<Record<string, Similar>>;
-  readonly counters: Readonly<Record<string, Counter>>;
+  readonly tokens: Table<Tokens>;
+  readonly similar: Table<Similar>;
+  readonly counters: Table<Counter>;
   /** Makes names of two events of one millisecond different. */
   readonly serial: number;
 }
 
-export const nothingSaid: Correlation = { tokens: {}, similar: {}, counters: {}, serial: 0 };
+export const nothingSaid: Correlation = { tokens: [], similar: [], counters: [], serial: 0 };
 
 export interface Correlated extends Counter {
   readonly correlation: Correlation;
@@ -62,11 +65,13 @@ function spend(tokens: Tokens | undefined, nowMs: number): { readonly isSpam: bo
 /** A short hash keeps the counters small; two that collide share a counter, no more. */
 const hashOf = (text: string): string => fnv1a32(text).toString(36);
 
-/** Sets one counter, newest last; the oldest goes when there are too many. */
-function put<Value>(table: Readonly<Record<string, Value>>, key: string, value: Value): Record<string, Value> {
-  const { [key]: _old, ...rest } = table;
-  const entries = Object.entries({ ...rest, [key]: value });
-  return Object.fromEntries(entries.slice(-COUNTERS_MAX));
+const valueOf = <Value>(table: Table<Value>, key: string): Value | undefined =>
+  table.find(([known]) => known === key)?.[1];
+
+/** Sets one value; the oldest goes when there are too many. */
+function put<Value>(table: Table<Value>, key: string, value: Value): Table<Value> {
+  const others = table.filter(([known]) => known !== key);
+  return [...others.slice(-COUNTERS_MAX + 1), [key, value]];
 }
 
 /** Nanoseconds since the epoch in hexadecimal, as upstream names events. */
@@ -76,16 +81,16 @@ const nameOf = (name: string, nowMs: number, serial: number): string =>
 export function correlate(before: Correlation, event: EventRecorded, nowMs: number): Correlated {
   const { ref, reason, eventType, message } = event;
   const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
-  const spent = spend(before.tokens[object], nowMs);
+  const spent = spend(valueOf(before.tokens, object), nowMs);
   const group = hashOf(`${object}/${eventType}/${reason}`);
-  const known = before.similar[group];
+  const known = valueOf(before.similar, group);
   const fresh = known && nowMs - known.atMs < SIMILAR_WINDOW_MS ? known.messages : [];
   const hash = hashOf(message);
   const messages = fresh.includes(hash) ? fresh : [...fresh, hash].slice(-SIMILAR_MAX);
   const isCombined = messages.length >= SIMILAR_MAX;
   const key = isCombined ? group : `${group}-${hashOf(`${ref.fieldPath ?? ''}/${message}`)}`;
   const serial = before.serial + 1;
-  const last = before.counters[key] ?? { name: nameOf(ref.name, nowMs, serial), count: 0, firstMs: nowMs };
+  const last = valueOf(before.counters, key) ?? { name: nameOf(ref.name, nowMs, serial), count: 0, firstMs: nowMs };
   const counter = { ...last, count: last.count + 1 };
   return {
     ...counter,
