@@ -1,9 +1,9 @@
 /**
  * Port: reads and decodes the kubelet's configuration files.
  *
- * Decides: which files are read, and whether one is YAML or JSON. YAML keys are sorted, as the Go reader's detour over a
- * map sorts them; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state. Invariant:
- * a file that cannot be read or decoded is an answer, not a failure.
+ * Decides: which files are read, and whether one is YAML or JSON. YAML keys are sorted, as the Go reader's detour over
+ * a map sorts them; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state.
+ * Invariant: a file that cannot be read or decoded is an answer, not a failure.
  */
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
