@@ -85,6 +85,10 @@ function cpuAndMemory(pod: Pod, node: NodeSettings, requests: Amounts): CgroupRe
   };
 }
 
+/** Bytes that a pod as a whole is held to, its overhead included; 0: it is not. */
+export const memoryBound = (pod: Pod, node: NodeSettings): bigint =>
+  BigInt(cpuAndMemory(pod, node, {}).memoryBytes ?? '0');
+
 const bounds = (pod: Pod, name: 'cpu' | 'memory'): boolean =>
   isPositive(pod.spec.resources?.limits?.[name]) ||
   podContainers(pod).every(({ resources }) => isPositive(resources?.limits?.[name]));

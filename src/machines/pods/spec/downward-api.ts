@@ -3,7 +3,7 @@
  *
  * Invariant: throws an `Error` with upstream's text for a path it does not know; never answers with an empty guess.
  */
-import type { Container, Pod } from '../../api/pod.ts';
+import type { Container, Pod, ResourceList } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { podContainers } from './qos.ts';
 import { divideUp, milliUnits, type Nano, parseQuantity } from './quantity.ts';
@@ -87,8 +87,14 @@ export interface ResourceFieldRef {
   readonly divisor?: string;
 }
 
-/** An amount in units of the divisor, rounded up. */
-export function resourceValue(pod: Pod, container: Container, ref: ResourceFieldRef, node: DownwardSettings): string {
+/** An amount in units of the divisor, rounded up. `shared`: limits of the pod as a whole, where these count. */
+export function resourceValue(
+  pod: Pod,
+  container: Container,
+  ref: ResourceFieldRef,
+  node: DownwardSettings,
+  shared: ResourceList = {},
+): string {
   const owner = ref.containerName ? podContainers(pod).find(({ name }) => name === ref.containerName) : container;
   if (owner === undefined) throw new Error(`container ${ref.containerName} not found`);
   const [side = '', ...rest] = ref.resource.split('.');
@@ -96,16 +102,17 @@ export function resourceValue(pod: Pod, container: Container, ref: ResourceField
   if ((side !== 'limits' && side !== 'requests') || !isDownwardResource(name)) {
     throw new Error(`unsupported container resource : ${ref.resource}`);
   }
-  const amount = side === 'requests' ? (requestsOf(owner.resources)[name] ?? 0n) : limitAmount(pod, owner, name, node);
+  const amount =
+    side === 'requests' ? (requestsOf(owner.resources)[name] ?? 0n) : limitAmount(owner, name, node, shared);
   return String(inUnitsOf(amount, ref.divisor, name));
 }
 
 /** What a container may use at most: its own limit, its pod's, or what the node has. Huge pages have no default. */
-function limitAmount(pod: Pod, { resources }: Container, name: string, node: DownwardSettings): Nano {
+function limitAmount({ resources }: Container, name: string, node: DownwardSettings, shared: ResourceList): Nano {
   const own = amountsOf(resources?.limits)[name] ?? 0n;
   if (own > 0n || name.startsWith(HUGEPAGES_PREFIX)) return own;
-  const shared = name === EPHEMERAL_STORAGE ? 0n : (amountsOf(pod.spec.resources?.limits)[name] ?? 0n);
-  return shared > 0n ? shared : nodeAmount(name, node);
+  const ofPod = name === EPHEMERAL_STORAGE ? 0n : (amountsOf(shared)[name] ?? 0n);
+  return ofPod > 0n ? ofPod : nodeAmount(name, node);
 }
 
 const EPHEMERAL_STORAGE = 'ephemeral-storage';

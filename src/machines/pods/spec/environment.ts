@@ -66,7 +66,7 @@ function variableValue(
   const { pod, container, podIPs, node } = input;
   if (source.fieldRef !== undefined) return fieldValue(pod, source.fieldRef.fieldPath, podIPs, node);
   if (source.resourceFieldRef !== undefined) {
-    return resourceValue(pod, container, source.resourceFieldRef, node);
+    return resourceValue(pod, container, source.resourceFieldRef, node, pod.spec.resources?.limits);
   }
   if (source.configMapKeyRef !== undefined) return keyValue('configMap', source.configMapKeyRef, input);
   if (source.secretKeyRef !== undefined) return keyValue('secret', source.secretKeyRef, input);

@@ -8,6 +8,7 @@
 import type { KeyToPath, Pod, Volume, VolumeProjection } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { VolumeFile } from '../../operations/volume.ts';
+import { aggregate } from '../../startup/configuration/go-text.ts';
 import { fieldValue, resourceValue } from '../spec/downward-api.ts';
 import { type ConfigObjects, type ObjectKind, objectKey } from './objects.ts';
 import { certificateFiles, DEFAULT_MODE, type ProjectionPlace, tokenFiles, trustFiles } from './projected.ts';
@@ -38,9 +39,24 @@ function filesOf(volume: Volume, input: PayloadInput): readonly VolumeFile[] | n
   if (downwardAPI) return downward(downwardAPI.items ?? [], downwardAPI.defaultMode, input);
   if (projected) {
     const place = { volume: volume.name, mode: projected.defaultMode };
-    return (projected.sources ?? []).flatMap((source, at) => projection(source, { ...place, at }, input));
+    return all(projected.sources ?? [], (source, at) => projection(source, { ...place, at }, input));
   }
   return null;
+}
+
+/** The files of each part, or everything that is wrong with them. */
+function all<Part>(parts: readonly Part[], filesOf: (part: Part, at: number) => readonly VolumeFile[]): VolumeFile[] {
+  const errors: string[] = [];
+  const files = parts.flatMap((part, at) => {
+    try {
+      return filesOf(part, at);
+    } catch (error) {
+      errors.push(error instanceof Error ? error.message : String(error));
+      return [];
+    }
+  });
+  if (errors.length > 0) throw new Error(aggregate(errors));
+  return files;
 }
 
 function projection(source: VolumeProjection, place: ProjectionPlace, input: PayloadInput): readonly VolumeFile[] {
@@ -90,13 +106,13 @@ function keyed({ kind, name = '', items, optional, mode = DEFAULT_MODE }: Keyed,
 type DownwardItem = NonNullable<NonNullable<Volume['downwardAPI']>['items']>[number];
 
 function downward(items: readonly DownwardItem[], mode = DEFAULT_MODE, { pod, node }: PayloadInput): VolumeFile[] {
-  return items.map(({ path, fieldRef, resourceFieldRef, mode: own = mode }) => {
+  return all(items, ({ path, fieldRef, resourceFieldRef, mode: own = mode }) => {
     const text = fieldRef
       ? fieldValue(pod, fieldRef.fieldPath, [], node)
       : resourceFieldRef
         ? resourceValue(pod, pod.spec.containers[0] ?? { name: '' }, resourceFieldRef, node)
         : '';
-    return { path, mode: own, content: { text } };
+    return [{ path, mode: own, content: { text } }];
   });
 }
 

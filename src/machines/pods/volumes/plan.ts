@@ -11,10 +11,10 @@ import { csiVolumeOf } from '../../csi/volume.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { claimNameOf } from '../../objects/keys.ts';
 import type { BoundVolume, HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../../operations/volume.ts';
+import { memoryBound } from '../pod/pod-cgroup.ts';
 import { podDirectory, volumeDirectory } from '../spec/paths.ts';
 import { podContainers } from '../spec/qos.ts';
 import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
-import { podLimits } from '../spec/resources.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
 import { objectKey } from './objects.ts';
 import { type PayloadInput, payload } from './payload.ts';
@@ -164,11 +164,9 @@ function memoryMount(pod: Pod, node: NodeSettings, sizeLimit?: string): VolumeMo
 /** The least of the volume's limit, the pod's memory limit and what the node can give. */
 function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined): bigint {
   const allocatable = wholeUnits(parseQuantity(node.allocatable?.['memory'] ?? node.memoryCapacityBytes));
-  const limited = podContainers(pod).every(({ resources }) => resources?.limits?.['memory'] !== undefined);
-  const limit = podLimits(pod)['memory'];
   const bounds = [
     allocatable,
-    ...(limited && limit !== undefined ? [wholeUnits(limit)] : []),
+    memoryBound(pod, node),
     ...(sizeLimit === undefined ? [] : [wholeUnits(parseQuantity(sizeLimit))]),
   ].filter((bytes) => bytes > 0n);
   return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);

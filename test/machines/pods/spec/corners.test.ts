@@ -1,6 +1,6 @@
 /** Corners of requests that no recording reaches, each as upstream's source has it. */
 import { describe, expect, it } from 'vitest';
-import type { Container, PodSpec } from '../../../../src/machines/api/pod.ts';
+import type { Container, PodSpec, ResourceList } from '../../../../src/machines/api/pod.ts';
 import type { DeviceResponse } from '../../../../src/machines/operations/devices.ts';
 import { resourceValue } from '../../../../src/machines/pods/spec/downward-api.ts';
 import { containerConfig, podHostname, sandboxConfig, subPaths } from '../../../../src/machines/pods/spec/index.ts';
@@ -63,27 +63,27 @@ describe('variables', () => {
 });
 
 describe('amounts that a container may know of itself', () => {
-  const limit = (resource: string, own: Partial<Container>, spec: Partial<PodSpec> = {}): string =>
-    resourceValue(
-      pod({ containers: [container(own)], ...spec }),
-      container(own),
-      { resource },
-      {
-        ...node,
-        allocatable: { cpu: '2', memory: '1000', 'ephemeral-storage': '77', 'hugepages-2Mi': '4Mi' },
-      },
-    );
+  const allocatable = { cpu: '2', memory: '1000', 'ephemeral-storage': '77', 'hugepages-2Mi': '4Mi' };
+  const limit = (resource: string, own: Partial<Container>, shared: ResourceList = {}): string =>
+    resourceValue(pod(), container(own), { resource }, { ...node, allocatable }, shared);
 
-  it.each<[string, Partial<Container>, Partial<PodSpec>, string]>([
+  it.each<[string, Partial<Container>, ResourceList, string]>([
     ['limits.memory', {}, {}, '1000'],
     ['limits.memory', { resources: { limits: { memory: '0' } } }, {}, '1000'],
-    ['limits.memory', { resources: { limits: { memory: '5' } } }, { resources: { limits: { memory: '9' } } }, '5'],
-    ['limits.memory', {}, { resources: { limits: { memory: '9' } } }, '9'],
-    ['limits.cpu', {}, { resources: { limits: { cpu: '500m' } } }, '1'],
-    ['limits.ephemeral-storage', {}, { resources: { limits: { 'ephemeral-storage': '9' } } }, '77'],
+    ['limits.memory', { resources: { limits: { memory: '5' } } }, { memory: '9' }, '5'],
+    ['limits.memory', {}, { memory: '9' }, '9'],
+    ['limits.cpu', {}, { cpu: '500m' }, '1'],
+    ['limits.ephemeral-storage', {}, { 'ephemeral-storage': '9' }, '77'],
     ['limits.hugepages-2Mi', {}, {}, '0'],
     ['requests.memory', {}, {}, '0'],
-  ])('%s of %j in a pod of %j is %s', (resource, own, spec, value) => expect(limit(resource, own, spec)).toBe(value));
+  ])('%s of %j in a pod that is limited to %j is %s', (resource, own, shared, value) =>
+    expect(limit(resource, own, shared)).toBe(value),
+  );
+
+  it('are those of the pod as a whole in variables', () => {
+    const env = [{ name: 'A', valueFrom: { resourceFieldRef: { resource: 'limits.memory' } } }];
+    expect(configOf({ env }, { resources: { limits: { memory: '9' } } }).envs).toEqual([{ key: 'A', value: '9' }]);
+  });
 });
 
 describe('port mappings', () => {
