@@ -17,6 +17,7 @@ import { containerLogPorts } from '../actors/host/pods/container-logs.ts';
 import { userNamespacePorts } from '../actors/host/pods/user-namespaces.ts';
 import { certificatePorts } from '../actors/kube/certificates.ts';
 import { connectKube } from '../actors/kube/index.ts';
+import type { OnTransport } from '../actors/kube/transport.ts';
 import { levelOf, logPorts, logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
 import { pluginPorts } from '../actors/plugins/index.ts';
@@ -136,13 +137,11 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
 
 /** The ways to the world, and those who look on. Nothing is asked of either before the kernel boots. */
 function openParts(options: DaemonOptions, vault: Vault) {
-  const runtime = connectRuntime(
-    (level, text, fields) => printLine(level, 'runtime', text, fields),
-    vault,
-    (seen) => server.onRuntime(seen),
-  );
+  const say: Parameters<typeof connectRuntime>[0] = (level, text, fields) => printLine(level, 'runtime', text, fields);
+  const runtime = connectRuntime(say, vault, (seen) => server.onRuntime(seen));
   const cgroups = cgroupPorts();
-  const kube = connectKube({ vault, onRequest: (seen) => server.onRequest(seen) });
+  const onTransport: OnTransport = (seen) => server.onTransport(seen);
+  const kube = connectKube({ vault, onTransport, onRequest: (seen) => server.onRequest(seen) });
   const page = visualizerPage(options);
   const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
   const stats = new StatsReader({ call: runtime.call, onVolume: (...measured) => server.onVolume(...measured) });

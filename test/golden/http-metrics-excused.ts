@@ -18,9 +18,9 @@ export const NOT_HERE: readonly NotHere[] = [
     reason: "Libraries of the API server that upstream's program is linked with; no kubelet moves them.",
   },
   {
-    families: /^(cardinality_enforcement_|disabled_metrics|hidden_metrics)/,
-    names: '`cardinality_enforcement_*`, `disabled_metrics_total`, `hidden_metrics_total`',
-    reason: "The inside of upstream's metrics library: nothing here is hidden, disabled or cut down.",
+    families: /^cardinality_enforcement_/,
+    names: '`cardinality_enforcement_*`',
+    reason: "The inside of upstream's metrics library: nothing here is cut down.",
   },
   {
     families: /^workqueue_/,
@@ -28,34 +28,19 @@ export const NOT_HERE: readonly NotHere[] = [
     reason: 'There are no work queues. What waits is in the journal: `statelet_queue_length`, `statelet_requests_under_way`.',
   },
   {
-    families: /^rest_client_(exec_plugin|transport)_/,
-    names: '`rest_client_exec_plugin_*`, `rest_client_transport_*`',
-    reason: 'Each identity has one transport and there is no cache of them; a library runs credential plugins.',
+    families: /^rest_client_transport_cert_rotation_gc_/,
+    names: '`rest_client_transport_cert_rotation_gc_calls_total`',
+    reason: 'Counts goroutines; connections with an old certificate are closed with the certificate.',
   },
   {
-    families: /^dra_/,
-    names: '`dra_*`',
+    families: /^dra_operations_/,
+    names: '`dra_operations_duration_seconds`',
     reason: 'This node prepares no resource claims.',
-  },
-  {
-    families: /^force_cleaned_failed_volume/,
-    names: '`force_cleaned_failed_volume_*`',
-    reason: 'What cannot be read of a volume is said and left alone; nothing is cleaned by force.',
   },
   {
     families: /^kubelet_imagemanager_inmemory_/,
     names: '`kubelet_imagemanager_inmemory_*`',
     reason: 'Records of pulls are files without a cache in memory.',
-  },
-  {
-    families: /^kubelet_pleg_discard_events$/,
-    names: '`kubelet_pleg_discard_events`',
-    reason: 'No event of the runtime is discarded: each leads to a look at its pod.',
-  },
-  {
-    families: /^kubelet_pod_watch_events_/,
-    names: '`kubelet_pod_watch_events_dropped_total`',
-    reason: 'The API by which agents watch pods is behind the gate `PodsAPI`, which is off and has no effect here.',
   },
   {
     families: /^container_(cpu_load_d?_?average_10s|tasks_state)$/,

@@ -21,6 +21,8 @@ export interface Credentials {
   readonly headers: Readonly<Record<string, string>>;
   /** Differs when a connection of before speaks with other certificates than one of now. */
   readonly identity: string;
+  /** PEM of the certificate that an exec plugin gave; `null`: it gave none, or there is none. */
+  readonly pluginCertificate: string | null;
 }
 
 /** What exec plugins and auth providers fill in. */
@@ -65,7 +67,7 @@ export class CredentialSource {
 
   private async load(): Promise<Credentials> {
     const { ca, insecure, tlsServerName, user } = this.config;
-    const fromPlugin = user.plugin ? await this.askPlugin() : {};
+    const fromPlugin: PluginOptions = user.plugin ? await this.askPlugin() : {};
     const rotated = rotatedPair(this.certificateFile);
     const cert = fromPlugin.cert ?? rotated ?? this.own(user.certificate);
     const key = fromPlugin.key ?? rotated ?? this.own(user.key);
@@ -76,7 +78,8 @@ export class CredentialSource {
       ...(tlsServerName ? { servername: tlsServerName } : {}),
       ...(insecure ? { rejectUnauthorized: false } : {}),
     };
-    return { tls, headers: { ...this.headers(), ...fromPlugin.headers }, identity: identityOf(cert, authority) };
+    const headers = { ...this.headers(), ...fromPlugin.headers };
+    return { tls, headers, identity: identityOf(cert, authority), pluginCertificate: fromPlugin.cert ?? null };
   }
 
   /** A certificate that is still being asked for is none. */
@@ -94,7 +97,7 @@ export class CredentialSource {
     };
   }
 
-  private async askPlugin() {
+  private async askPlugin(): Promise<PluginOptions> {
     this.plugin ??= loadPluginUser(this.config.path);
     const options: PluginOptions = {};
     await (await this.plugin)(options);

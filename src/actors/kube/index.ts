@@ -19,7 +19,7 @@ import { parseExactly } from './json.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import { TokenBucket } from './limits.ts';
 import { sealed } from './sealing.ts';
-import type { Transport } from './transport.ts';
+import type { OnTransport, Transport } from './transport.ts';
 import { readWatch } from './watch.ts';
 
 type KubePorts = Ports<typeof kubeOperations>;
@@ -47,11 +47,13 @@ export interface KubeOptions {
   readonly vault: Vault;
   /** Hears of each exchange with the server. */
   readonly onRequest?: OnRequest;
+  /** Hears of the connections on which they go. */
+  readonly onTransport?: OnTransport;
 }
 
 /** The ports of `kube.*`. */
-export function connectKube({ vault, onRequest = () => undefined }: KubeOptions): KubeConnection {
-  const connection = new Connection(vault, onRequest);
+export function connectKube({ vault, onRequest = () => undefined, onTransport }: KubeOptions): KubeConnection {
+  const connection = new Connection(vault, onRequest, onTransport);
   return {
     ports: connection.ports(),
     review: async (target, body, signal) =>
@@ -67,12 +69,14 @@ export function connectKube({ vault, onRequest = () => undefined }: KubeOptions)
 class Connection {
   private readonly vault: Vault;
   private readonly onRequest: OnRequest;
+  private readonly onTransport: OnTransport | undefined;
   private readonly transports = new Map<KubeSettings['role'], Transport>();
   private clients: Clients = {};
 
-  constructor(vault: Vault, onRequest: OnRequest) {
+  constructor(vault: Vault, onRequest: OnRequest, onTransport: OnTransport | undefined) {
     this.vault = vault;
     this.onRequest = onRequest;
+    this.onTransport = onTransport;
   }
 
   ports(): KubePorts {
@@ -116,7 +120,7 @@ class Connection {
     await this.transports.get(settings.role)?.closeConnections();
     // The HTTP library costs 25 MB, which a standalone node does not pay.
     const { Transport } = await import('./transport.ts');
-    const transport = new Transport(config, settings.certificateFile);
+    const transport = new Transport(config, settings.certificateFile, this.onTransport);
     this.transports.set(settings.role, transport);
     this.clients = { ...this.clients, ...clientsOf(settings, transport, this.onRequest) };
     return { server: config.server };

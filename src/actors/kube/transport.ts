@@ -30,14 +30,24 @@ export interface TransportRequest {
 
 export type TransportAnswer = Dispatcher.ResponseData;
 
+/** What becomes of the connections of one identity. */
+export type TransportSeen =
+  /** New ones with the credentials of now; `pluginCertificate` is PEM, `null` where no exec plugin gave it. */
+  | { readonly kind: 'opened'; readonly pluginCertificate: string | null }
+  /** Given up: for new ones, or with the client. */
+  | { readonly kind: 'closed' };
+export type OnTransport = (seen: TransportSeen) => void;
+
 export class Transport {
   readonly server: string;
   private readonly config: Kubeconfig;
   private readonly credentials: CredentialSource;
+  private readonly seen: OnTransport;
   private agent: { readonly dispatcher: Dispatcher; readonly identity: string } | undefined;
 
-  constructor(config: Kubeconfig, certificateFile: string | null) {
+  constructor(config: Kubeconfig, certificateFile: string | null, seen: OnTransport = () => undefined) {
     this.server = config.server;
+    this.seen = seen;
     this.config = config;
     this.credentials = new CredentialSource(config, certificateFile);
   }
@@ -56,6 +66,7 @@ export class Transport {
     const agent = this.agent;
     this.agent = undefined;
     this.credentials.expire();
+    if (agent) this.seen({ kind: 'closed' });
     await agent?.dispatcher.destroy(new Error('connections were closed'));
   }
 
@@ -77,10 +88,12 @@ export class Transport {
     }
   }
 
-  private dispatcherFor({ tls, identity }: Credentials): Dispatcher {
+  private dispatcherFor({ tls, identity, pluginCertificate }: Credentials): Dispatcher {
     if (this.agent?.identity === identity) return this.agent.dispatcher;
     // Requests that are under way end on the old connections; new ones go out with the new certificate.
+    if (this.agent) this.seen({ kind: 'closed' });
     void this.agent?.dispatcher.close();
+    this.seen({ kind: 'opened', pluginCertificate });
     const { proxyUrl } = this.config;
     const common = { allowH2: true, keepAliveTimeout: KEEP_ALIVE_MS, h2Options: { pingInterval: PING_PERIOD_MS } };
     const connect = { ...tls, timeout: CONNECT_TIMEOUT_MS, keepAliveInitialDelay: PING_PERIOD_MS };

@@ -13,6 +13,7 @@ import type { RuntimeClient } from '../cri/client.ts';
 import type { OnRuntime } from '../cri/seen.ts';
 import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
+import type { OnTransport } from '../kube/transport.ts';
 import type { OnAttempt } from '../probe/index.ts';
 import type { OnVolume } from '../stats/pod-folders.ts';
 import type { StatsReader } from '../stats/reader.ts';
@@ -26,6 +27,7 @@ import { countDriverCalls } from './metrics/plugin-work.ts';
 import { Recorder } from './metrics/recorder.ts';
 import { RequestMetrics } from './metrics/request-metrics.ts';
 import { RuntimeMetrics } from './metrics/runtime-metrics.ts';
+import { TransportMetrics } from './metrics/transports.ts';
 import { VolumeMeasuring } from './metrics/volume-stats.ts';
 import { KernelView } from './node-view.ts';
 import { runtimeCalls } from './runtime-calls.ts';
@@ -62,6 +64,8 @@ export interface NodeServer {
   readonly onAttempt: OnAttempt;
   /** Hears of each exchange with the API server. */
   readonly onRequest: OnRequest;
+  /** Hears of the connections on which they go. */
+  readonly onTransport: OnTransport;
 }
 
 /** Where the machine's own logs are. */
@@ -101,6 +105,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
     onRuntime: new RuntimeMetrics(recorder.registry).seen,
     onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),
     onRequest: new ApiClientMetrics(recorder.registry).seen,
+    onTransport: new TransportMetrics(recorder.registry).seen,
     onTurn: (records, kernel, tookMs) => {
       view.onTurn(records, kernel);
       recorder.onTurn(records, kernel, tookMs);

@@ -13,6 +13,7 @@ import { type NodeMetrics, nodeMetrics } from '../../../src/actors/server/metric
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
 import { RuntimeMetrics } from '../../../src/actors/server/metrics/runtime-metrics.ts';
+import { TransportMetrics } from '../../../src/actors/server/metrics/transports.ts';
 import { VolumeMeasuring } from '../../../src/actors/server/metrics/volume-stats.ts';
 import { KernelView } from '../../../src/actors/server/node-view.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
@@ -81,6 +82,7 @@ export async function measuredNode(): Promise<MeasuredNode> {
   registerNode(recorder, node.kernel);
   const runtime = await FakeRuntime.start(RUNTIME);
   ask(new ApiClientMetrics(recorder.registry));
+  new TransportMetrics(recorder.registry).seen({ kind: 'opened', pluginCertificate: null });
   await serve(new RequestMetrics(recorder.registry));
   lookAt(new RuntimeMetrics(recorder.registry).seen);
   new VolumeMeasuring(recorder.registry).measured('kubernetes.io~empty-dir', 3);

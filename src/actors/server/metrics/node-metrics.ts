@@ -12,6 +12,7 @@ import { cadvisorFamilies } from './cadvisor.ts';
 import { type Family, gaugeOf, one } from './family.ts';
 import { HealthcheckCounts } from './healthchecks.ts';
 import { machineFamilies } from './machine.ts';
+import { neverCounts } from './never.ts';
 import {
   buildInfo,
   cpuGauges,
@@ -79,6 +80,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...evictionCounts(view),
         pluginCounts(view),
         ...(await pullRecordCounts(view.rootDir())),
+        ...neverCounts(),
         buildInfo(version),
         ...processFamilies(),
       ];
