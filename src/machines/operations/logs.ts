@@ -44,7 +44,10 @@ export const logOperations = {
   'logs.restore': idempotent<{ root: string; path: string; aside: string }, null>(),
   /** Removes all that an instance has written, and its link. */
   'logs.remove': idempotent<{ root: string; path: string; link: string }, null>(),
-  /** Removes links below `links` that lead into `folder`, or with `dangling` only those of them that lead nowhere. */
+  /**
+   * Removes links below `links` that lead into `folder`: a pod's, by the pod's name; with `dangling` those of all pods
+   * that lead nowhere.
+   */
   'logs.unlink': idempotent<{ links: string; folder: string; dangling: boolean }, null>(),
   /** Pods of which there are logs below `root`. */
   'logs.podFolders': query<{ root: string }, { pods: readonly PodLogs[] }>(),

@@ -23,6 +23,8 @@ type Keeping = Parameters<LogPorts['logs.keep']>[0];
 
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';
+/** Names of links are cut, some characters later than this. */
+const LINK_PREFIX_MAX = 240;
 /** Between two words about a log that stays missing. */
 const MISSING_MAX_MS = 300_000;
 
@@ -70,8 +72,8 @@ async function keep(call: Keeping, now: () => Date): Promise<null> {
   let failure = '';
   while (!signal.aborted) {
     try {
-      isLinked ||= await linked(input);
-      const size = await sizeOf(input);
+      const size = await sizeOf(input.path);
+      if (size !== null && !isLinked) isLinked = await link(input);
       if (size !== null) missingMs = input.periodMs;
       else if (performance.now() >= missingAt) {
         missingAt = performance.now() + missingMs;
@@ -93,9 +95,7 @@ async function keep(call: Keeping, now: () => Date): Promise<null> {
   return null;
 }
 
-/** A link is made when there is something to lead to. */
-async function linked({ root, path, link }: KeptLog): Promise<boolean> {
-  if ((await sizeOf({ root, path })) === null) return false;
+async function link({ path, link }: KeptLog): Promise<true> {
   const found = await lstat(link).catch(() => null);
   if (found?.isSymbolicLink() && (await readlink(link)) === path) return true;
   if (found && !found.isSymbolicLink()) {
@@ -107,9 +107,9 @@ async function linked({ root, path, link }: KeptLog): Promise<boolean> {
   return true;
 }
 
-/** `null`: there is none. */
-async function sizeOf({ root, path }: Pick<KeptLog, 'root' | 'path'>): Promise<number | null> {
-  const found = await within(root, path, (place) => lstat(place.path).catch(() => null));
+/** `null`: there is none. Only looked at, so by its name: every period of every container asks for it. */
+async function sizeOf(path: string): Promise<number | null> {
+  const found = await lstat(path).catch(() => null);
   if (!found) return null;
   if (found.isFile()) return found.size;
   throw new OperationError(`the container log ${path} is not a regular file: it is not rotated`);
@@ -196,13 +196,20 @@ async function unlinkOnly(link: string): Promise<void> {
 
 async function unlinkInto(links: string, folder: string, onlyDangling: boolean): Promise<void> {
   const names = links === '' ? [] : await readdir(links).catch(ignoreMissing);
-  for (const name of names) {
+  const prefix = onlyDangling ? '' : linkPrefix(folder);
+  for (const name of names.filter((each) => each.startsWith(prefix))) {
     const link = join(links, name);
     const target = await readlink(link).catch(() => '');
     if (!target.startsWith(`${folder}/`)) continue;
     if (onlyDangling && (await stat(link).catch(() => null))) continue;
     await unlinkOnly(link);
   }
+}
+
+/** How the links to the logs of one pod begin. */
+function linkPrefix(folder: string): string {
+  const [namespace = '', name = ''] = basename(folder).split('_');
+  return `${name}_${namespace}_`.slice(0, LINK_PREFIX_MAX);
 }
 
 /** Folders are named `<namespace>_<name>_<uid>`; neither of the three holds an underscore. */

@@ -184,16 +184,16 @@ describe('what a rotation or an instance leaves', () => {
     const { folder, root, path, links, ports } = await logs();
     mkdirSync(links);
     writeFileSync(path, '');
-    symlinkSync(path, join(links, 'mine.log'));
-    symlinkSync(join(root, 'ns_pod_uid2/app/0.log'), join(links, 'others.log'));
+    symlinkSync(path, join(links, 'pod_ns_main-1.log'));
+    symlinkSync(join(root, 'ns_pod_uid2/app/0.log'), join(links, 'pod_ns_main-2.log'));
     symlinkSync(join(folder, 'foreign'), join(links, 'foreign.log'));
     writeFileSync(join(links, 'file.log'), '');
     const unlink = (of: string, dangling: boolean) => perform(ports['logs.unlink'], { links, folder: of, dangling });
     await unlink(join(root, 'ns_pod_uid'), false);
-    expect(readdirSync(links).sort()).toEqual(['file.log', 'foreign.log', 'others.log']);
-    symlinkSync(path, join(links, 'mine.log'));
+    expect(readdirSync(links).sort()).toEqual(['file.log', 'foreign.log', 'pod_ns_main-2.log']);
+    symlinkSync(path, join(links, 'pod_ns_main-1.log'));
     await unlink(root, true);
-    expect(readdirSync(links).sort()).toEqual(['file.log', 'foreign.log', 'mine.log']);
+    expect(readdirSync(links).sort()).toEqual(['file.log', 'foreign.log', 'pod_ns_main-1.log']);
     await perform(ports['logs.unlink'], { links: join(folder, 'none'), folder: root, dangling: false });
   });
 
