@@ -1,13 +1,13 @@
 /**
  * What was recorded of kubectl attach and run once more, by WebSocket and by SPDY, against a daemon with a real
- * containerd and through the test API server.
+ * containerd and through an API server.
  */
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, test } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually } from '../support/daemon.ts';
 import { Scene } from '../support/kubectl-scene.ts';
-import { protocol, transcripts } from '../support/kubectl-transcripts.ts';
+import { type Manifest, protocol, transcripts } from '../support/kubectl-transcripts.ts';
 import { requirement } from '../support/require.ts';
 
 const missing = ['kubectl', 'script'].find((tool) => spawnSync('which', [tool]).status !== 0);
@@ -16,7 +16,7 @@ const skip =
   requirement('containerd', containerdAvailable()).skip;
 
 /** Its input ends with the first client that attaches. */
-const once = (image: string): object => ({
+const once = (image: string): Manifest => ({
   apiVersion: 'v1',
   kind: 'Pod',
   metadata: { name: 'once' },

@@ -1,6 +1,6 @@
 /**
- * What was recorded of kubectl on pods and nodes once more, against a daemon with a real containerd and through the
- * test API server: debug, describe and get, delete and wait, logs of pods that began again, raw requests, top.
+ * What was recorded of kubectl on pods and nodes once more, against a daemon with a real containerd and through an
+ * API server: debug, describe and get, delete and wait, logs of pods that began again, raw requests, top.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, test } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { Scene } from '../support/kubectl-scene.ts';
-import { transcripts } from '../support/kubectl-transcripts.ts';
+import { type Manifest, transcripts } from '../support/kubectl-transcripts.ts';
 import { requirement } from '../support/require.ts';
 
 const missing = ['kubectl', 'script'].find((tool) => spawnSync('which', [tool]).status !== 0);
@@ -29,7 +29,7 @@ const DELETED: Readonly<Record<string, readonly [string, object?, number?]>> = {
   d7: [IGNORES, { lifecycle: { preStop: { exec: { command: ['sleep', '1'] } } } }, 2],
 };
 
-const deleted = (image: string): object[] =>
+const deleted = (image: string): Manifest[] =>
   Object.entries(DELETED).map(([name, [script, container = {}, grace = 30]]) => ({
     apiVersion: 'v1',
     kind: 'Pod',
@@ -66,7 +66,7 @@ describe.skipIf(skip)('the recorded commands of kubectl on pods', () => {
   test('debug', () => scene.play(transcripts('debug'), 1), 120_000);
   test('events, to the end of the pods', async () => {
     await scene.clear();
-    scene.judgeEvents([...PODS, 'node1']);
+    await scene.judgeEvents([...PODS, 'node1']);
   });
 });
 

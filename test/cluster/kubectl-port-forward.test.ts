@@ -1,6 +1,6 @@
 /**
  * What was recorded of kubectl port-forward once more, by WebSocket and by SPDY, against a daemon with a real
- * containerd and through the test API server, with a client that asks as the recorder's did.
+ * containerd and through an API server, with a client that asks as the recorder's did.
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -9,7 +9,7 @@ import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, test } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, freePort } from '../support/daemon.ts';
-import { judge, Scene } from '../support/kubectl-scene.ts';
+import { Scene } from '../support/kubectl-scene.ts';
 import { differences, protocol, type Transcript, transcripts } from '../support/kubectl-transcripts.ts';
 import { requirement } from '../support/require.ts';
 
@@ -46,7 +46,7 @@ describe.skipIf(skip)('kubectl port-forward', () => {
         const found = await played(each);
         if (found.length > 0) wrong.set(each.id, `${each.argv.join(' ')} (${each.note}): ${found.join('; ')}`);
       }
-      judge(recorded, wrong);
+      scene.judge(recorded, wrong);
     },
     120_000,
   );

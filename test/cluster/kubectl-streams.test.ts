@@ -1,5 +1,5 @@
 /**
- * The recorded commands of kubectl once more, against a daemon with a real containerd and through the test API server:
+ * The recorded commands of kubectl once more, against a daemon with a real containerd and through an API server:
  * exec and cp by WebSocket and by SPDY, and logs. What differs is excused in `test/golden/kubectl-excused.ts`.
  */
 import { spawnSync } from 'node:child_process';
@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
 import { Scene } from '../support/kubectl-scene.ts';
-import { transcripts } from '../support/kubectl-transcripts.ts';
+import { type Manifest, transcripts } from '../support/kubectl-transcripts.ts';
 import { requirement } from '../support/require.ts';
 
 const missing = ['kubectl', 'script'].find((tool) => spawnSync('which', [tool]).status !== 0);
@@ -18,7 +18,7 @@ const skip =
   requirement('containerd', containerdAvailable()).skip;
 
 /** Writes five lines and ends, while somebody follows. */
-const ender = (image: string): object => ({
+const ender = (image: string): Manifest => ({
   apiVersion: 'v1',
   kind: 'Pod',
   metadata: { name: 'ender' },

@@ -7,17 +7,13 @@ import type { Json } from '../../src/kernel/json.ts';
 import type { KubeObject } from '../../src/machines/operations/kube.ts';
 import { type Cluster, startCluster } from '../support/cluster.ts';
 import { eventually } from '../support/daemon.ts';
-import { pod, Rest } from './api-server-rest.ts';
+import { pod, Rest } from '../support/rest.ts';
 
 let cluster: Cluster;
 let rest: Rest;
-/** Of `v1.36`; 0 for a build that does not say. */
-let minor: number;
 beforeAll(async () => {
   cluster = await startCluster();
-  rest = new Rest(await cluster.kubeconfig());
-  const version = (await rest.get('/version')) as unknown as { readonly minor: string };
-  minor = Number.parseInt(version.minor, 10) || 0;
+  rest = cluster.admin.rest;
 });
 afterAll(async () => {
   await cluster?.close();
@@ -30,7 +26,7 @@ const MERGE = 'application/merge-patch+json';
 const JSON_PATCH = 'application/json-patch+json';
 const version = (object: KubeObject): string => object.metadata.resourceVersion!;
 /** Pods have one since 1.33. */
-const generation = (value: number) => (minor >= 33 ? { generation: value } : {});
+const generation = (value: number) => (cluster.minor >= 33 ? { generation: value } : {});
 
 describe('discovery', () => {
   it('tells version, groups and resources', async () => {
@@ -161,7 +157,11 @@ describe('writing', () => {
   it('refuses to write over what the writer has not seen', async () => {
     const leases = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases';
     const spec = { holderIdentity: 'n1', leaseDurationSeconds: 40, renewTime: '2026-11-21T00:00:00.000000Z' };
-    await rest.ensureNamespace('kube-node-lease');
+    await rest.ensure('/api/v1/namespaces', {
+      apiVersion: 'v1',
+      kind: 'Namespace',
+      metadata: { name: 'kube-node-lease' },
+    });
     const lease = await rest.post(leases, {
       apiVersion: 'coordination.k8s.io/v1',
       kind: 'Lease',
@@ -377,7 +377,7 @@ describe('the end of pods', () => {
   });
 
   it('comes by eviction, too', async ({ skip }) => {
-    skip(minor < 26, 'this API server is older than 1.26: an eviction leaves no condition');
+    skip(cluster.minor < 26, 'this API server is older than 1.26: an eviction leaves no condition');
     await create('evicted');
     await rest.post(`${PODS}/evicted/eviction`, {
       apiVersion: 'policy/v1',

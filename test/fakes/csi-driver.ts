@@ -3,7 +3,7 @@
  * demand, and a memory of what it heard.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmdirSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -47,6 +47,8 @@ export interface CsiDriver {
   readonly statuses: { readonly plugin_registered: boolean; readonly error: string }[];
   /** Calls about volumes, in order. */
   readonly calls: HeardCall[];
+  /** The file behind its block devices; `null`: it publishes an empty file instead of a device. */
+  disk: string | null;
   /** Asked for each of them. */
   fault: (call: HeardCall) => Fault | undefined;
   /** Paths where it has mounted something, in order. */
@@ -83,7 +85,10 @@ export async function startCsiDriver(options: CsiDriverOptions): Promise<CsiDriv
   servers.at(-1)!.addService(CONTRACT['csi.v1.Node'] as grpc.ServiceDefinition, node);
   if (servers.length > 1) await listen(servers[1]!, endpoint);
   await listen(servers[0]!, socket);
-  const close = () => void servers.map((server) => server.forceShutdown());
+  const close = () => {
+    for (const server of servers) server.forceShutdown();
+    volumes.detach();
+  };
   return Object.assign(volumes, { statuses, close });
 }
 
@@ -91,6 +96,8 @@ export async function startCsiDriver(options: CsiDriverOptions): Promise<CsiDriv
 class Volumes {
   readonly calls: HeardCall[] = [];
   readonly mounts: string[] = [];
+  private readonly devices = new Map<string, string>();
+  disk: CsiDriver['disk'] = null;
   fault: CsiDriver['fault'] = () => undefined;
 
   handlers(): Record<string, Handler> {
@@ -106,10 +113,14 @@ class Volumes {
       };
     };
     return {
-      NodeStageVolume: of('NodeStageVolume', ({ staging_target_path: path }) => this.mount(path)),
+      NodeStageVolume: of('NodeStageVolume', ({ staging_target_path: path, volume_capability: { block } }) => {
+        if (!block) this.mount(path);
+      }),
       NodeUnstageVolume: of('NodeUnstageVolume', ({ staging_target_path: path }) => this.unmount(path)),
-      NodePublishVolume: of('NodePublishVolume', ({ staging_target_path: staged, target_path: target }) => {
+      NodePublishVolume: of('NodePublishVolume', ({ volume_capability: { block }, ...request }) => {
+        const { staging_target_path: staged, target_path: target } = request;
         if (this.mounts.includes(target)) return;
+        if (block) return this.publishDevice(target);
         mkdirSync(target, { recursive: true });
         this.mount(target, staged);
       }),
@@ -118,9 +129,15 @@ class Volumes {
       }),
       NodeUnpublishVolume: of('NodeUnpublishVolume', ({ target_path: target }) => {
         this.unmount(target);
-        rmdirSync(target);
+        rmSync(target, { recursive: true, force: true });
       }),
     };
+  }
+
+  /** Gives its devices back to the kernel; what is still bound keeps working until it is not. */
+  detach(): void {
+    for (const device of this.devices.values()) execFileSync('losetup', ['-d', device]);
+    this.devices.clear();
   }
 
   private mount(target: string, source = ''): void {
@@ -130,10 +147,23 @@ class Volumes {
     this.mounts.push(target);
   }
 
+  /** A device of the kernel behind a file, bound to the target. */
+  private publishDevice(target: string): void {
+    writeFileSync(target, '');
+    if (this.disk === null) return;
+    const device = execFileSync('losetup', ['-f', '--show', this.disk], { encoding: 'utf8' }).trim();
+    this.devices.set(target, device);
+    systemCalls()!.bindMount(device, target);
+    this.mounts.push(target);
+  }
+
   private unmount(target: string): void {
     if (!this.mounts.includes(target)) return;
     systemCalls()!.unmount(target);
     this.mounts.splice(this.mounts.indexOf(target), 1);
+    const device = this.devices.get(target);
+    if (device !== undefined) execFileSync('losetup', ['-d', device]);
+    this.devices.delete(target);
   }
 }
 

@@ -1,4 +1,6 @@
 /** Recorded commands of kubectl that end differently here, each with its reason; by file and place in it. */
+type Excuses = Readonly<Record<string, string>>;
+
 const IMAGE = 'another image: its PATH and its users are those of its busybox, and it has a root of its own';
 const NO_SERVICE = `${IMAGE}; and the test API server has no Service \`kubernetes\``;
 const PRINTED = 'the API server prints the columns: the test API server prints fewer, and its own words for a phase';
@@ -10,20 +12,15 @@ const REFUSED = 'the refusal is of the API server: the test API server leaves it
 
 const SHELL = 'nobody ended the shell of this pod so often here that it had to wait';
 
-export const EXCUSED: Readonly<Record<string, string>> = {
+const EXCUSED: Excuses = {
   'exec-websocket#34': NO_SERVICE,
   'exec-spdy#34': NO_SERVICE,
   'exec-websocket#35': IMAGE,
   'exec-spdy#35': IMAGE,
   'logs#1': 'which of two lines of two streams the runtime wrote first was its luck; here they are apart',
-  'describe#0': TAINTED,
   'describe#4': 'images are looked for ahead of the containers that need them, so one event more is there already',
-  'describe#6': PRINTED,
-  'describe#7': PRINTED,
-  'describe#8': PRINTED,
   'describe#11': `${UNLIMITED}; and its fifth start was recorded`,
   'describe#13': UNLIMITED,
-  'describe#14': `${TAINTED}; other images are there, and the features that a node declares are those it has`,
   'events#14': SHELL,
   'events#15': SHELL,
   'events#35': 'the recorded API server was of a downstream build, with one more source in each volume of a token',
@@ -35,16 +32,25 @@ export const EXCUSED: Readonly<Record<string, string>> = {
   'get-raw#18': ITSELF,
   'get-raw#19': ITSELF,
   'get-raw#23': ITSELF,
+  'debug#1': IMAGE,
+  'debug#13': 'an ephemeral container that comes after the end of its pod is shown as not found, instead of not at all',
+  'delete-wait#16': OTHER_PODS,
+  'delete-wait#17': OTHER_PODS,
+};
+
+/** Those that differ because the test API server answers, and not a real one. */
+const OF_TEST_SERVER: Excuses = {
+  'describe#0': TAINTED,
+  'describe#6': PRINTED,
+  'describe#7': PRINTED,
+  'describe#8': PRINTED,
+  'describe#14': `${TAINTED}; other images are there, and the features that a node declares are those it has`,
   'get-raw#27': 'the API server dials the pod itself, which the test API server does not: the node has no part in it',
   'get-raw#29': REFUSED,
   'get-raw#30': REFUSED,
   'get-raw#31': REFUSED,
-  'debug#1': IMAGE,
   'debug#2': 'the API server fills in what is left out: the test API server does not',
-  'debug#13': 'an ephemeral container that comes after the end of its pod is shown as not found, instead of not at all',
   'debug#14': 'kubectl sends this pod in protobuf, which the test API server does not read',
-  'delete-wait#16': OTHER_PODS,
-  'delete-wait#17': OTHER_PODS,
 };
 
 const ORDER = 'kubectl asks for the logs of several containers in any order, and ends with the first refusal';
@@ -54,7 +60,7 @@ const REPORTED = 'whether the end of the container is reported yet when kubectl 
 const LAST_WORDS = 'whether a client whose input has ended still hears the answer to it is a race inside the runtime';
 
 /** Those that are equal or not as the moment has it, each with its reason. */
-export const LUCK: Readonly<Record<string, string>> = {
+const LUCK: Excuses = {
   'logs#32': ORDER,
   'logs#37': REMOVED,
   'logs#38': REMOVED,
@@ -73,3 +79,28 @@ export const LUCK: Readonly<Record<string, string>> = {
   'debug#8': 'whether the node has seen yet that the container has just ended',
   'debug#15': LAST_WORDS,
 };
+
+interface Server {
+  readonly isReal: boolean;
+  readonly minor: number;
+}
+
+/** Those that differ for certain, and those that may, where this API server answers. */
+export function excusesFor({ isReal, minor }: Server): {
+  readonly certain: ReadonlySet<string>;
+  readonly possible: ReadonlySet<string>;
+} {
+  const old = isReal ? OF_OLD_SERVERS.filter(({ before }) => minor < before) : [];
+  const certain = { ...EXCUSED, ...(isReal ? {} : OF_TEST_SERVER) };
+  return {
+    certain: new Set(Object.keys(certain).filter((id) => !old.some(({ ids }) => ids.includes(id)))),
+    possible: new Set([...Object.keys(LUCK), ...old.flatMap(({ ids }) => ids)]),
+  };
+}
+
+/** Of a real API server that is older than the recorded one: what it does not know yet. */
+const OF_OLD_SERVERS: readonly {
+  readonly before: number;
+  readonly why: string;
+  readonly ids: readonly string[];
+}[] = [];

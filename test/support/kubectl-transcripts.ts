@@ -77,14 +77,25 @@ export const protocol = (isWebSocket: boolean): Readonly<Record<string, string>>
   KUBECTL_PORT_FORWARD_WEBSOCKETS: String(isWebSocket),
 });
 
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly spec?: object;
+}
+
 /** The manifests of the corpus, with the image of the test's own containerd. The first of a name counts. */
-export function fixtures(image: string): { kind: string; metadata: { name: string } }[] {
-  const found = new Map<string, { kind: string; metadata: { name: string } }>();
+export function fixtures(image: string): Manifest[] {
+  const found = new Map<string, Manifest>();
   for (const file of ['pods.yaml', 'pods2.yaml', 'pods3.yaml']) {
     const text = readFileSync(join(GOLDEN, 'fixtures', file), 'utf8').replaceAll(IMAGE, image);
-    // Lines that the runtime can tell apart: else which of two streams came first is its luck.
-    const { items } = parse(text.replaceAll('echo line $i; echo', 'echo line $i; sleep 0.05; echo')) as {
-      items: { kind: string; metadata: { name: string } }[];
+    // Lines that the runtime can tell apart, once it reads both streams: else which one came first is its luck.
+    const { items } = parse(
+      text
+        .replaceAll('i=1; while', 'sleep 0.5; i=1; while')
+        .replaceAll('echo line $i; echo', 'echo line $i; sleep 0.05; echo'),
+    ) as {
+      items: Manifest[];
     };
     for (const item of items) {
       const key = `${item.kind}/${item.metadata.name}`;

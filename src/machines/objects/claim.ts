@@ -3,16 +3,15 @@
  *
  * Decides: whether the claim can be mounted on this node, and where it lies.
  * Owns: the version that was last told; the name of the bound volume.
- * Hears: the reflector of the claim; `node.labels` of `objects`.
- * Asks: `kube.get` of the volume. Tells `objects` `object.observed`.
+ * Hears: `node.labels` of `objects`.
+ * Asks: `kube.get` of the claim, again and again, for a node may not watch claims, and of the volume. Tells `objects` `object.observed`.
  * Invariants:
  *   A1 a claim is usable only while it is bound and nobody deletes it; what uses it already keeps it.
  *   A2 what this agent cannot mount is said by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
  */
-import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../api/storage.ts';
-import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
 import type { BoundVolume } from '../operations/volume.ts';
 import { matchesTerm } from '../pods/allocation/predicates.ts';
@@ -25,7 +24,8 @@ import type { NodeLabels, ObjectObserved, ObjectState } from './messages.ts';
 
 const RETRY_BASE_MS = 1_000;
 const RETRY_MAX_MS = 30_000;
-const REOPEN_MS = 1_000;
+/** How long what is known of a claim that is in use is good enough: as often as a kubelet syncs a pod. */
+const LOOK_AGAIN_MS = 60_000;
 
 export interface ClaimInput {
   readonly key: string;
@@ -47,14 +47,17 @@ interface Context extends ClaimInput {
 }
 
 const s = setup({
-  types: { input: {} as ClaimInput, context: {} as Context, events: {} as ReflectorReport | NodeLabels | Ended },
-  actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
+  types: { input: {} as ClaimInput, context: {} as Context, events: {} as NodeLabels | Ended },
+  actors: pick(kubeOperations, 'kube.get'),
   guards: {
     hasVolume: ({ context }) => context.volumeName !== '',
     needsLabels: ({ context }) => context.labels === null && termsOf(context.volume) !== null,
     knowsLabels: ({ context }) => context.labels !== null,
   },
-  delays: { retry: (args) => Math.max(0, args.context.untilMs - now(args)) },
+  delays: {
+    retry: (args) => Math.max(0, args.context.untilMs - now(args)),
+    lookAgain: (args) => LOOK_AGAIN_MS * (1 + random(args) / 2),
+  },
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
@@ -79,15 +82,31 @@ function refusalOf(claim: KubeObject | null, name: string): string {
   return claim.metadata['deletionTimestamp'] === undefined ? '' : 'PVC is being deleted';
 }
 
-const take = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'reflector.listed' && event.type !== 'reflector.changed') return;
-  const claim =
-    event.type === 'reflector.listed' ? (event.items[0] ?? null) : event.change === 'DELETED' ? null : event.object;
+const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
+  const { failures } = args.context;
+  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + random(args));
+  return { failures: failures + 1, untilMs: now(args) + pause };
+};
+
+const take = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const claim = (event as unknown as { output?: KubeObject }).output ?? null;
   const refusal = refusalOf(claim, idOf(context.key).name);
   const volumeName = refusal === '' ? (claim!['spec'] as { readonly volumeName: string }).volumeName : '';
   const size = sizeOf(idOf(context.key), claim);
-  enqueue.assign({ volumeName, owner: ownerOf(claim), size, volume: null, failures: 0 });
-  if (refusal !== '') tell(enqueue, { ...context, volumeName }, problem(context, refusal));
+  enqueue.assign({ volumeName, owner: ownerOf(claim), size, volume: null });
+  if (refusal === '') return enqueue.assign({ failures: 0 });
+  enqueue.assign(pauseOf(args));
+  tell(enqueue, { ...context, volumeName }, problem(context, refusal));
+});
+
+/** What was known stays: a server that is away takes no volume away. */
+const noteUnread = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { message } = (event as unknown as { error: PlainError }).error;
+  enqueue.assign(pauseOf(args));
+  if (context.version === null)
+    tell(enqueue, context, problem(context, `failed to fetch PVC from API server: ${message}`));
 });
 
 /** Of a claim that was made for a pod: that pod. */
@@ -144,12 +163,12 @@ const NO_SOURCES: ReadonlySet<string> = new Set(['capacity', 'nodeAffinity']);
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { message } = (event as unknown as { error: PlainError }).error;
-  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** context.failures) * (1 + random(args));
-  enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
+  enqueue.assign(pauseOf(args));
   tell(enqueue, context, problem(context, `failed to fetch PV ${context.volumeName} from API server: ${message}`));
 });
 
-const news = { target: '.deciding', actions: take } as const;
+const isMissing = ({ event }: { event: { error: unknown } }): boolean =>
+  (event.error as PlainError).code === 'NotFound';
 
 export const claimMachine = s.createMachine({
   id: 'claim',
@@ -163,64 +182,55 @@ export const claimMachine = s.createMachine({
     failures: 0,
     untilMs: 0,
   }),
-  initial: 'watching',
+  initial: 'gettingClaim',
   on: { 'node.labels': { actions: noteLabels } },
   states: {
-    watching: {
+    gettingClaim: {
       invoke: {
-        id: 'reflector',
-        src: 'reflector',
+        id: 'claim',
+        src: 'kube.get',
         input: ({ context: { key } }) => ({
-          target: {
-            client: 'kube',
-            apiVersion: 'v1',
-            resource: 'persistentvolumeclaims',
-            namespace: idOf(key).namespace,
-          },
-          fieldSelector: `metadata.name=${idOf(key).name}`,
+          client: 'kube',
+          apiVersion: 'v1',
+          resource: 'persistentvolumeclaims',
+          namespace: idOf(key).namespace,
+          name: idOf(key).name,
         }),
-        onDone: 'reopening',
-        onError: {
-          target: 'reopening',
-          actions: line('error', ({ context, event }) => [
-            'Following a claim of the API server crashed and starts again',
-            { object: context.key, error: (event.error as Error).message },
-          ]),
-        },
-      },
-      initial: 'unknown',
-      on: { 'reflector.listed': news, 'reflector.changed': news },
-      states: {
-        /** Nothing was heard of the claim yet. */
-        unknown: {},
-        deciding: { always: [{ guard: 'hasVolume', target: 'gettingVolume' }, { target: 'told' }] },
-        gettingVolume: {
-          invoke: {
-            id: 'volume',
-            src: 'kube.get',
-            input: ({ context }) => ({
-              client: 'kube',
-              apiVersion: 'v1',
-              resource: 'persistentvolumes',
-              name: context.volumeName,
-            }),
-            onDone: { target: 'judging', actions: noteVolume },
-            onError: { target: 'backingOff', actions: noteFailure },
-          },
-        },
-        judging: {
-          always: [
-            { guard: 'needsLabels', target: 'unlabelled' },
-            { target: 'told', actions: tellVolume },
-          ],
-        },
-        /** Waits to know the labels of this node. */
-        unlabelled: { always: { guard: 'knowsLabels', target: 'judging' } },
-        /** Waits for a change of the claim, or of the node. */
-        told: { on: { 'node.labels': { target: 'judging', actions: noteLabels } } },
-        backingOff: { after: { retry: 'deciding' } },
+        onDone: { target: 'deciding', actions: take },
+        onError: [
+          { guard: isMissing, target: 'deciding', actions: take },
+          { target: 'backingOff', actions: noteUnread },
+        ],
       },
     },
-    reopening: { after: { [REOPEN_MS]: 'watching' } },
+    deciding: { always: [{ guard: 'hasVolume', target: 'gettingVolume' }, { target: 'backingOff' }] },
+    gettingVolume: {
+      invoke: {
+        id: 'volume',
+        src: 'kube.get',
+        input: ({ context }) => ({
+          client: 'kube',
+          apiVersion: 'v1',
+          resource: 'persistentvolumes',
+          name: context.volumeName,
+        }),
+        onDone: { target: 'judging', actions: noteVolume },
+        onError: { target: 'backingOff', actions: noteFailure },
+      },
+    },
+    judging: {
+      always: [
+        { guard: 'needsLabels', target: 'unlabelled' },
+        { target: 'told', actions: tellVolume },
+      ],
+    },
+    /** Waits to know the labels of this node. */
+    unlabelled: { always: { guard: 'knowsLabels', target: 'judging' } },
+    /** What is known is good enough for a while. */
+    told: {
+      after: { lookAgain: 'gettingClaim' },
+      on: { 'node.labels': { target: 'judging', actions: noteLabels } },
+    },
+    backingOff: { after: { retry: 'gettingClaim' } },
   },
 });

@@ -7,10 +7,16 @@ import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync,
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createRequest } from '../../../src/actors/kube/certificate-request.ts';
 import { certificatePorts } from '../../../src/actors/kube/certificates.ts';
 import type { KubeSettings } from '../../../src/machines/operations/kube.ts';
 import { certificateManagerMachine } from '../../../src/machines/startup/certificates/certificate-manager.ts';
-import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../../../src/machines/startup/certificates/policy.ts';
+import {
+  CLIENT_SIGNER,
+  nodeTemplate,
+  SERVING_SIGNER,
+  servingPlace,
+} from '../../../src/machines/startup/certificates/policy.ts';
 import { clientBuilderMachine, clientCertificateInput } from '../../../src/machines/startup/client-builder.ts';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
 import { runForReal, until } from '../../support/real-machine.ts';
@@ -131,7 +137,7 @@ describe('a node that has only a bootstrap token', () => {
     const blocks = [...readFileSync(join(pki(), dated!), 'utf8').matchAll(/BEGIN ([A-Z ]+)-/g)].map(([, name]) => name);
     expect(blocks).toEqual(recorded(3).files.entries[0]!.pemBlocks);
 
-    await node.ask('kube.list', pods());
+    await node.ask('kube.list', { ...pods(), fieldSelector: 'spec.nodeName=node2' });
     expect(server.requests.at(-1)?.user).toBe('system:node:node2');
     expect(manager.said()).toEqual([
       'Rotating certificates',
@@ -163,7 +169,7 @@ describe('a node that has only a bootstrap token', () => {
     server.signer.autoApprove = true;
     const world = await builder({ rotateCertificates: false });
     expect(world.told()).toMatchObject([{ output: { ok: true, value: { mode: 'cluster', rotates: false } } }]);
-    await node.ask('kube.list', pods());
+    await node.ask('kube.list', { ...pods(), fieldSelector: 'spec.nodeName=node2' });
     expect(server.requests.at(-1)?.user).toBe('system:node:node2');
   });
 
@@ -183,6 +189,64 @@ describe('a node that has only a bootstrap token', () => {
     server.signer.decide(csrs()[0]!.metadata.name, 'Denied');
     await until(() => csrs().length === 2, manager.said);
     expect(manager.said()).toContain('Certificate request was not signed');
+  });
+});
+
+describe('the signers of the cluster', () => {
+  it.each([
+    [
+      'for a client with names',
+      CLIENT_SIGNER,
+      ['client auth'],
+      { dnsNames: ['node2'] },
+      'DNS subjectAltNames are not allowed',
+    ],
+    ['for a server without names', SERVING_SIGNER, ['server auth'], {}, 'DNS or IP subjectAltName is required'],
+    [
+      'for another purpose',
+      CLIENT_SIGNER,
+      ['server auth'],
+      {},
+      'usages did not match [client auth digital signature key encipherment]',
+    ],
+    [
+      'of another group',
+      CLIENT_SIGNER,
+      ['client auth'],
+      { organizations: ['system:masters'] },
+      'subject organization is not system:nodes',
+    ],
+    [
+      'of no node',
+      CLIENT_SIGNER,
+      ['client auth'],
+      { commonName: 'jane' },
+      'subject common name does not begin with system:node:',
+    ],
+  ] as const)('sign nothing %s', async (_what, signerName, purpose, more, message) => {
+    const template = { ...nodeTemplate('node2', { dnsNames: [], ipAddresses: [] }), ...more };
+    const { request } = await createRequest(template);
+    const spec = {
+      request: Buffer.from(request).toString('base64'),
+      signerName,
+      usages: ['digital signature', ...purpose],
+    };
+    const csr = {
+      apiVersion: 'certificates.k8s.io/v1',
+      kind: 'CertificateSigningRequest',
+      metadata: { name: 'bad' },
+      spec,
+    };
+    server.create(csr);
+    server.signer.decide('bad');
+    await until(
+      () => JSON.stringify(csrs()[0]!.status).includes('Failed'),
+      () => csrs()[0]!.status,
+    );
+    expect(csrs()[0]!.status).toMatchObject({
+      conditions: [{ type: 'Approved' }, { type: 'Failed', reason: 'SignerValidationFailure', message }],
+    });
+    expect(csrs()[0]!.status).not.toHaveProperty('certificate');
   });
 });
 

@@ -12,7 +12,7 @@ import { bench, pod, pods, settings } from './support.ts';
 
 let server: ApiServer;
 let node: ReturnType<typeof bench>;
-const start = async (options?: ApiServerOptions, user = 'system:node:n1') => {
+const start = async (options?: ApiServerOptions, user = 'n1') => {
   server = await startApiServer(options);
   node = bench();
   await node.ask('kube.connect', settings(await server.kubeconfig(user)));
@@ -310,14 +310,14 @@ describe('credentials', () => {
 
   it('speaks with a rotated certificate after connections were closed', async () => {
     const rotated = join(server.directory, 'current.pem');
-    const kubeconfig = await server.kubeconfig('system:node:old');
+    const kubeconfig = await server.kubeconfig('old');
     await node.ask('kube.connect', settings(kubeconfig, { certificateFile: rotated }));
     await node.ask('kube.list', pods());
     const { cert, key } = await server.authority.issue({ commonName: 'system:node:new', usages: ['client auth'] });
     writeFileSync(rotated, cert + key);
     await node.ask('kube.closeConnections', {});
     await node.ask('kube.list', pods());
-    expect(server.requests.map(({ user }) => user)).toEqual(['system:node:old', 'system:node:new']);
+    expect(server.requests.map(({ user }) => user)).toEqual(['old', 'system:node:new']);
   });
 
   it('asks an exec plugin', async () => {

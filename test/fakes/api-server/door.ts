@@ -4,9 +4,11 @@ import { send } from './answers.ts';
 import { discovery } from './discovery.ts';
 import { notAllowed, Refusal, unknownPath } from './errors.ts';
 import type { Fault, Faults } from './faults.ts';
+import { authorize, verbOf } from './node-authorizer.ts';
 import type { NodeProxy } from './node-proxy.ts';
 import type { Place } from './registry.ts';
 import { isTable, type Router, type Target, targetOf } from './router.ts';
+import type { Store } from './store.ts';
 import { tableOf } from './table.ts';
 import type { ApiObject, User } from './types.ts';
 import type { Request, Users } from './users.ts';
@@ -31,6 +33,7 @@ interface DoorParts {
   readonly router: Router;
   readonly watches: Watches;
   readonly proxy: NodeProxy;
+  readonly store: Store;
 }
 
 export class Door {
@@ -102,6 +105,8 @@ export class Door {
       }
       const target = targetOf(url.pathname);
       const accept = request.headers.accept ?? '';
+      const verb = verbOf(request.method ?? 'GET', target, watch);
+      authorize({ user, target, verb, query: url.searchParams }, this.parts.store);
       if (watch && request.method === 'GET') return this.watch(response, target, url.searchParams, accept);
       const call = {
         method: request.method ?? 'GET',

@@ -3,7 +3,8 @@
  *
  * Real: TLS with its own CA, client certificates and tokens, REST on generic storage, discovery, tables, pages, watches,
  * the three patch languages, optimistic locking, graceful deletion, TokenRequest, CSR, reviews, the way to kubelets.
- * Not there: validation of every field, server-side apply, dry run, authorization of its own requests, controllers.
+ * Authorized are nodes, as the node authorizer and NodeRestriction have it; everybody else may do everything.
+ * Not there: validation of every field, server-side apply, dry run, RBAC, controllers.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -104,7 +105,7 @@ class TestApiServer {
     const router = new Router({ store, registry, users, tokens, accessRules });
     const address = options.kubeletAddress;
     const proxy = new NodeProxy({ store, credential: credentials.kubelet, ...(address ? { address } : {}) });
-    const door = new Door({ users, faults: this.faults, router, watches: this.watches, proxy });
+    const door = new Door({ users, faults: this.faults, router, watches: this.watches, proxy, store });
     this.requests = door.requests;
     this.listener = new Listener({
       credential: credentials.serving,

@@ -84,6 +84,7 @@ export class Authority {
   /** The certificate for a request as its author wrote it, for `lifetimeMs` from now. */
   async sign(request: string, usages: readonly string[], lifetimeMs: number): Promise<string> {
     const csr = new Pkcs10CertificateRequest(request);
+    if (!(await csr.verify())) throw new Error('the signature of the request is not by its key');
     const { commonName, organizations } = subjectOf(csr);
     const names = namesOf(csr);
     const notBefore = new Date(Date.now() - BACKDATE_MS);

@@ -12,6 +12,7 @@ import {
   unknownPath,
 } from './errors.ts';
 import { apiVersionOf, type Kind, knownKind } from './kinds.ts';
+import { restrict } from './node-authorizer.ts';
 import { applyPatch } from './patch.ts';
 import { createdPodRequest } from './pod-signer.ts';
 import { boundPod, createdPod, evictedPod, graceOf, terminatingPod, updatedPod } from './pods.ts';
@@ -19,6 +20,8 @@ import { createdCsr } from './signer.ts';
 import type { Store } from './store.ts';
 import { type ApiObject, type Fields, isFields, type Metadata, same, textOf, timestamp, type User } from './types.ts';
 
+/** Whoever writes without asking anybody. */
+const SYSTEM: User = { name: 'system:apiserver', groups: ['system:masters'] };
 const SUFFIX_LENGTH = 5;
 const NAME = /^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$/;
 
@@ -49,6 +52,7 @@ export class Registry {
 
   create(kind: Kind, namespace: string | undefined, body: ApiObject, user: User): ApiObject {
     checkType(kind, body);
+    restrict(user, { kind, subresource: undefined }, body);
     const metadata = createdMetadata(kind, namespace, body.metadata ?? {});
     if (kind.namespaced) this.checkNamespace(kind, metadata);
     if (this.store.find(kind, metadata.namespace, metadata.name)) throw alreadyExists(kind, metadata.name);
@@ -56,18 +60,18 @@ export class Registry {
   }
 
   /** A whole object, as PUT has it. Creates nothing. */
-  update(place: Place, body: ApiObject): ApiObject {
+  update(place: Place, body: ApiObject, user: User = SYSTEM): ApiObject {
     checkType(place.kind, body);
     if (body.metadata?.name !== place.name) {
       throw badRequest('the name of the object does not match the name on the URL');
     }
     const old = this.get(place);
-    return this.write(place, old, body);
+    return this.write(place, old, body, user);
   }
 
-  patch(place: Place, contentType: string, patch: unknown): ApiObject {
+  patch(place: Place, contentType: string, patch: unknown, user: User = SYSTEM): ApiObject {
     const old = this.get(place);
-    return this.write(place, old, applyPatch(contentType, old, patch, place.kind.kind));
+    return this.write(place, old, applyPatch(contentType, old, patch, place.kind.kind), user);
   }
 
   bind(place: Place, body: ApiObject): void {
@@ -108,7 +112,7 @@ export class Registry {
     for (const { kind, object } of this.store.inNamespace(namespace)) this.store.remove(kind, object);
   }
 
-  private write(place: Place, old: ApiObject, body: ApiObject): ApiObject {
+  private write(place: Place, old: ApiObject, body: ApiObject, user: User): ApiObject {
     const { kind, name } = place;
     const { resourceVersion, uid } = body.metadata;
     if (resourceVersion && resourceVersion !== old.metadata.resourceVersion) throw conflict(kind, name, MODIFIED);
@@ -117,6 +121,7 @@ export class Registry {
       throw conflict(kind, name, why);
     }
     const next = this.merged(place, old, body);
+    restrict(user, place, next, old);
     if (same(normal(next), normal(old))) return old;
     if (isReleased(next)) return this.store.remove(kind, next);
     return this.store.put(kind, next);

@@ -2,6 +2,7 @@
 import type { Answer } from './answers.ts';
 import { badRequest, notAllowed, Refusal, unknownPath } from './errors.ts';
 import { apiVersionOf, type Kind, kindOf } from './kinds.ts';
+import { restrict } from './node-authorizer.ts';
 import type { DeleteOptions, Place, Registry } from './registry.ts';
 import { type AccessRule, review } from './reviews.ts';
 import { selectorOf } from './selectors.ts';
@@ -87,9 +88,9 @@ export class Router {
     const { registry } = this.parts;
     switch (call.method) {
       case 'PUT':
-        return this.one(call, registry.update(place, objectOf(call)));
+        return this.one(call, registry.update(place, objectOf(call), call.user));
       case 'PATCH':
-        return this.one(call, registry.patch(place, call.contentType, parsed(call)));
+        return this.one(call, registry.patch(place, call.contentType, parsed(call), call.user));
       case 'DELETE':
         return this.delete(call, place);
       default:
@@ -112,6 +113,7 @@ export class Router {
         registry.evict(place, body);
         return { code: 201, body: SUCCESS };
       case 'token':
+        restrict(call.user, call.target, body);
         return { code: 201, body: tokens.request(registry.get(place), body) };
       default:
         throw notAllowed();

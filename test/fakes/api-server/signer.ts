@@ -1,5 +1,6 @@
 /** CertificateSigningRequests: who asked, and what kube-controller-manager does when one is approved. */
 
+import { admitCsr, signerRefusal } from './csr-rules.ts';
 import { knownKind } from './kinds.ts';
 import type { Authority } from './pki.ts';
 import type { Store, StoreEvent } from './store.ts';
@@ -19,6 +20,7 @@ export interface SignerOptions {
 
 /** A request with what only the server knows: who sent it. */
 export function createdCsr(csr: ApiObject, user: User): ApiObject {
+  admitCsr(csr, user);
   const spec: Fields = {
     ...csr.spec,
     username: user.name,
@@ -81,20 +83,25 @@ export class Signer {
   private async signed({ spec = {} }: ApiObject): Promise<Fields> {
     const asked = spec['expirationSeconds'];
     const seconds = typeof asked === 'number' ? Math.min(asked, this.certificateSeconds) : this.certificateSeconds;
+    const at = timestamp(Date.now());
+    const refused = (reason: string, message: string) => ({
+      failed: { type: 'Failed', status: 'True', reason, message, lastUpdateTime: at, lastTransitionTime: at },
+    });
     try {
+      const why = signerRefusal({ spec });
+      if (why === undefined) return {};
+      if (why !== '') return refused('SignerValidationFailure', why);
       const request = Buffer.from(textOf(spec['request']), 'base64').toString();
       const pem = await this.authority.sign(request, spec['usages'] as string[], seconds * 1_000);
       return { certificate: Buffer.from(pem).toString('base64') };
     } catch (error) {
-      const at = timestamp(Date.now());
-      const message = `unable to sign: ${(error as Error).message}`;
-      return { failed: { type: 'Failed', status: 'True', reason: 'SigningError', message, lastUpdateTime: at } };
+      return refused('SigningError', `unable to sign: ${(error as Error).message}`);
     }
   }
 
   private finish(name: string, { certificate, failed }: Fields): void {
     const csr = this.store.find(csrKind, undefined, name);
-    if (!csr) return;
+    if (!csr || (certificate === undefined && failed === undefined)) return;
     const conditions = failed === undefined ? conditionsOf(csr) : [...conditionsOf(csr), failed];
     const status = { ...csr.status, conditions, ...(certificate === undefined ? {} : { certificate }) };
     this.store.put(csrKind, { ...csr, status });

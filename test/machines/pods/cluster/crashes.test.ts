@@ -69,11 +69,6 @@ const cases: [machine: string, address: () => string, event: object][] = [
   ['statusPublisher', () => `kubelet/status/pod-${uid()}`, { type: 'status.observed', seen: { status: null } }],
   ['objects', () => 'kubelet/objects', { type: 'objects.wanted', uid: 'x', keys: null }],
   ['object', () => 'kubelet/objects/object-ConfigMap:default:settings', { type: 'reflector.listed', items: null }],
-  [
-    'claim',
-    () => 'kubelet/objects/object-PersistentVolumeClaim:default:data',
-    { type: 'reflector.listed', items: null },
-  ],
   ['services', () => 'kubelet/objects/services', { type: 'services.wanted', keys: null }],
   ['trustBundles', () => 'kubelet/objects/trustBundles', { type: 'trustBundles.wanted', keys: null }],
   ['eventRecorder', () => 'kubelet/eventRecorder', { type: 'event.recorded', ref: null }],

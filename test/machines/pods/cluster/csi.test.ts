@@ -145,15 +145,73 @@ describe('what lies behind a claim', () => {
     expect(node.world.csi.calls).toEqual([]);
   });
 
+  const asDevice = { volumeMounts: [], volumeDevices: [{ name: 'v', devicePath: '/dev/data' }] };
+  const devicesOf = () =>
+    cluster.node.sink.records.flatMap((record) =>
+      record.k === 'effect' && record.name === 'cri.createContainer'
+        ? [(record.input as { config: { devices?: object[] } }).config.devices]
+        : [],
+    );
+
   it.each([
-    ['in a mount', {}, 'volume v has volumeMode Block, but is specified in volumeMounts'],
-    ['as a device', { volumeMounts: [] }, 'volume v has volumeMode Block, which this node agent cannot map'],
-  ])('as a block device is refused: %s', (_, container, message) => {
+    ['Block', { volumeMounts: [{ name: 'v', mountPath: '/d' }] }, 'Block, but is specified in volumeMounts'],
+    ['Filesystem', asDevice, 'Filesystem, but is specified in volumeDevices'],
+  ])('of volumeMode %s is refused where a container wants the other', (volumeMode, container, message) => {
+    const { node, kube } = booted();
+    createClaim({ volumeMode });
+    kube.createPod('web', mounting(claimed, container));
+    node.run(2_000);
+    expect(messages()[0]).toContain(`volume v has volumeMode ${message}`);
+    expect(node.world.csi.calls).toEqual([]);
+  });
+
+  it('as a block device is handed to the container by its link, and is gone with the pod', () => {
     const { node, kube } = booted();
     createClaim({ volumeMode: 'Block' });
-    kube.createPod('web', mounting(claimed, { volumeMounts: [{ name: 'v', mountPath: '/d' }], ...container }));
+    const { uid } = kube.createPod('web', mounting(claimed, asDevice)).metadata;
+    node.until('Running', isRunning('web'), 10_000);
+    const folder = `/var/lib/kubelet/pods/${uid}/volumeDevices/kubernetes.io~csi`;
+    expect(devicesOf()).toEqual([[{ container_path: '/dev/data', host_path: `${folder}/pv1`, permissions: 'mrw' }]]);
+    const said = messages().filter((each) => each.startsWith('SuccessfulMountVolume'));
+    expect(said).toEqual([
+      'SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv1" ' +
+        'globalMapPath "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pv1/dev"',
+      `SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv1" volumeMapPath "${folder}"`,
+    ]);
+    kube.delete('pods', 'web');
+    node.until('gone', () => kube.pod('web') === undefined, 60_000);
+    expect(node.world.csi.calls).toEqual(['stage h1', 'publish h1', 'unpublish h1', 'unstage h1']);
+  });
+
+  it.each([
+    [false, 'mrw'],
+    [true, 'r'],
+  ])('of this machine is a block device, too; read-only: %s', (readOnly, permissions) => {
+    const { node, kube } = booted();
+    createClaim({ csi: undefined, local: { path: '/dev/sdx' }, volumeMode: 'Block' });
+    const volume = { persistentVolumeClaim: { claimName: 'data', readOnly } };
+    const { uid } = kube.createPod('web', mounting(volume, asDevice)).metadata;
+    node.until('Running', isRunning('web'), 10_000);
+    const link = `/var/lib/kubelet/pods/${uid}/volumeDevices/kubernetes.io~local-volume/pv1`;
+    expect(devicesOf()).toEqual([[{ container_path: '/dev/data', host_path: link, permissions }]]);
+  });
+
+  it('that is a folder cannot be a block device', () => {
+    const { node, kube } = booted();
+    createClaim({ csi: undefined, hostPath: { path: '/srv' }, volumeMode: 'Block' });
+    kube.createPod('web', mounting(claimed, asDevice));
     node.run(2_000);
-    expect(messages()[0]).toContain(message);
+    expect(messages()[0]).toBe(
+      'FailedMapVolume: MapVolume.FindMapperPluginBySpec failed for volume "pv1" : only local volumes and those of ' +
+        'CSI drivers can be block devices; use volumeMode Filesystem',
+    );
+  });
+
+  it('that no container sees is left alone', () => {
+    const { node, kube } = booted();
+    createClaim();
+    kube.createPod('web', mounting(claimed, { volumeMounts: [] }));
+    node.until('Running', isRunning('web'), 10_000);
     expect(node.world.csi.calls).toEqual([]);
   });
 
@@ -165,6 +223,7 @@ describe('what lies behind a claim', () => {
     expect(messages()[0]).toContain('PVC default/web-v was not created for pod default/web (pod is not owner)');
     const owner = { apiVersion: 'v1', kind: 'Pod', name: 'web', uid, controller: true, blockOwnerDeletion: true };
     kube.patch('persistentvolumeclaims', 'web-v', { metadata: { ownerReferences: [owner] } });
-    node.until('Running', isRunning('web'), 10_000);
+    // A node may not watch claims: it looks again after a while.
+    node.until('Running', isRunning('web'), 120_000);
   });
 });

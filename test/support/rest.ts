@@ -1,4 +1,4 @@
-/** Plain requests to an API server, for its contract: answers and refusals as they are. */
+/** Plain requests to an API server: answers and refusals as they are. */
 
 import { loadKubeconfig } from '../../src/actors/kube/kubeconfig.ts';
 import { Transport, type TransportRequest } from '../../src/actors/kube/transport.ts';
@@ -13,6 +13,10 @@ interface ListObject {
 }
 
 const LIMIT_MS = 30_000;
+const DONE = [200, 202];
+const CREATED = [201];
+const NOT_FOUND = 404;
+const CONFLICT = 409;
 
 export class Rest {
   private readonly transport: Transport;
@@ -61,8 +65,19 @@ export class Rest {
     return lines.map((line) => JSON.parse(line) as { type: string; object: KubeObject });
   }
 
-  async ensureNamespace(name: string): Promise<void> {
-    await this.send('POST', '/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+  /** Creates what is not there yet. */
+  async ensure(path: string, body: object): Promise<void> {
+    await this.expect([...CREATED, CONFLICT], 'POST', path, body);
+  }
+
+  async ensureDeleted(path: string, options: object): Promise<void> {
+    const body = { apiVersion: 'v1', kind: 'DeleteOptions', ...options };
+    await this.expect([...DONE, NOT_FOUND], 'DELETE', path, body);
+  }
+
+  /** The answer as it is. */
+  async text(path: string): Promise<string> {
+    return (await this.exchange('GET', path)).text;
   }
 
   private async expectOk(method: Method, path: string, body?: object, headers = {}): Promise<KubeObject> {
@@ -71,7 +86,17 @@ export class Rest {
     return value as KubeObject;
   }
 
+  private async expect(codes: readonly number[], method: Method, path: string, body: object): Promise<void> {
+    const { code, text } = await this.exchange(method, path, body);
+    if (!codes.includes(code)) throw new Error(`${method} ${path}: ${code} ${text}`);
+  }
+
   private async send(method: Method, path: string, body?: unknown, headers: Readonly<Record<string, string>> = {}) {
+    const { code, text } = await this.exchange(method, path, body, headers);
+    return { code, text, value: path.includes('watch=true') ? null : valueOf(code, text) };
+  }
+
+  private async exchange(method: Method, path: string, body?: unknown, headers: Readonly<Record<string, string>> = {}) {
     const answer = await this.transport.request({
       method,
       path,
@@ -84,9 +109,7 @@ export class Rest {
       signal: AbortSignal.timeout(LIMIT_MS),
       headersTimeoutMs: LIMIT_MS,
     });
-    const text = await answer.body.text();
-    const code = answer.statusCode;
-    return { code, text, value: path.includes('watch=true') ? null : valueOf(code, text) };
+    return { code: answer.statusCode, text: await answer.body.text() };
   }
 }
 

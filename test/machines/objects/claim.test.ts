@@ -1,0 +1,65 @@
+/** Claims as a node may ask for them: one by one, again and again, and never by a list or a watch. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
+
+let cluster: ClusterNode;
+
+/** With a pod that uses the claim `data`, which is bound. */
+function running(): ClusterNode {
+  cluster = clusterNode();
+  const { node, kube } = cluster;
+  node.boot().run(1_000);
+  node.world.folders.add('/srv/data');
+  create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' } });
+  create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+  kube.createPod('web', { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
+  node.until('Running', () => kube.pod('web')?.status?.phase === 'Running', 10_000);
+  return cluster;
+}
+
+const create = (kind: string, name: string, spec: object, status: object = {}) =>
+  cluster.kube.create({ apiVersion: 'v1', kind, metadata: { name }, spec, status });
+const asked = () =>
+  cluster.node.sink.records.flatMap((record) =>
+    record.k === 'effect' && JSON.stringify(record.input).includes('"persistentvolumeclaims"') ? [record.name] : [],
+  );
+const told = () =>
+  cluster.node.sink.records.filter(
+    (record) => JSON.stringify(record).includes('"object.observed"') && JSON.stringify(record).includes(':data"'),
+  ).length;
+
+afterEach(() => {
+  expect(cluster.node.crashes()).toEqual([]);
+  cluster.node.assertReplays();
+});
+
+describe('a claim', () => {
+  it('is asked for by its name alone, and again when a pod would be synced', () => {
+    const { node } = running();
+    expect(asked()).toEqual(['kube.get']);
+    node.run(59_000);
+    expect(asked()).toHaveLength(1);
+    node.run(31_000);
+    expect(asked()).toEqual(['kube.get', 'kube.get']);
+  });
+
+  it('that did not change is no news', () => {
+    const { node } = running();
+    const before = told();
+    expect(before).toBeGreaterThan(0);
+    node.run(300_000);
+    expect(told()).toBe(before);
+  });
+
+  it('stays what it was while the API server is away', () => {
+    const { node, kube } = running();
+    const before = told();
+    kube.isAway = true;
+    node.run(300_000);
+    expect(told()).toBe(before);
+    kube.isAway = false;
+    node.run(90_000);
+    expect(told()).toBe(before);
+    expect(kube.pod('web').status.phase).toBe('Running');
+  });
+});

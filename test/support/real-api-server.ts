@@ -1,0 +1,157 @@
+/** A real kube-apiserver with its etcd, as processes of a test, and what controllers would have made there. */
+import { type ChildProcessByStdio, spawn, spawnSync } from 'node:child_process';
+import { generateKeyPairSync } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { Authority } from '../fakes/api-server/pki.ts';
+import { type ClusterUser, writeKubeconfig } from '../fakes/api-server/write-kubeconfig.ts';
+import { eventually, freePort } from './daemon.ts';
+import { Rest } from './rest.ts';
+
+const STARTING_LIMIT_MS = 60_000;
+/** Characters of what a server said before it ended. */
+const LAST_WORDS_MAX = 2_000;
+/** Those that the tests have pods in. */
+const NAMESPACES = ['default', 'kube-system'];
+
+export interface RealApiServer {
+  readonly authority: Authority;
+  readonly directory: string;
+  readonly url: string;
+  readonly caFile: string;
+  kubeconfig(user?: string, options?: ClusterUser): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** @param assets a folder that has `etcd` and `kube-apiserver` */
+export async function startRealApiServer(assets: string): Promise<RealApiServer> {
+  const directory = mkdtempSync(join(tmpdir(), 'cluster-'));
+  const [port, clientPort, peerPort] = [await freePort(), await freePort(), await freePort()];
+  const authority = await Authority.create('cluster-ca');
+  const caFile = join(directory, 'ca.crt');
+  writeFileSync(caFile, authority.caPem);
+  const url = `https://127.0.0.1:${port}`;
+  const program = join(assets, 'kube-apiserver');
+  const flags = [
+    ...(await credentialFlags(authority, directory)),
+    ...SERVING_FLAGS,
+    ...gatesOf(program),
+    `--secure-port=${port}`,
+    `--etcd-servers=http://127.0.0.1:${clientPort}`,
+  ];
+  const etcd = start(join(assets, 'etcd'), etcdFlags(directory, clientPort, peerPort));
+  const apiServer = start(program, flags);
+  const place = { authority, directory, caFile, url };
+  const close = async () => {
+    await stop(apiServer);
+    await stop(etcd);
+    rmSync(directory, { recursive: true, force: true });
+  };
+  try {
+    await prepare(new Rest(await writeKubeconfig(place, 'admin', {})), authority.caPem, [etcd, apiServer]);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { ...place, kubeconfig: (user = 'admin', options = {}) => writeKubeconfig(place, user, options), close };
+}
+
+const etcdFlags = (directory: string, clientPort: number, peerPort: number): string[] => [
+  `--data-dir=${join(directory, 'etcd')}`,
+  `--listen-client-urls=http://127.0.0.1:${clientPort}`,
+  `--advertise-client-urls=http://127.0.0.1:${clientPort}`,
+  `--listen-peer-urls=http://127.0.0.1:${peerPort}`,
+];
+
+const SERVING_FLAGS = [
+  '--bind-address=127.0.0.1',
+  '--advertise-address=127.0.0.1',
+  '--kubelet-preferred-address-types=InternalIP',
+  '--service-account-issuer=https://kubernetes.default.svc.cluster.local',
+  '--service-cluster-ip-range=10.0.0.0/24',
+  '--authorization-mode=Node,RBAC',
+  '--enable-admission-plugins=NodeRestriction',
+  '--allow-privileged=true',
+];
+
+async function credentialFlags(authority: Authority, directory: string): Promise<string[]> {
+  const names = [{ type: 'ip' as const, value: '127.0.0.1' }];
+  const serving = await authority.issue({ commonName: 'kube-apiserver', names, usages: ['server auth'] });
+  const toNodes = await authority.issue({
+    commonName: 'kube-apiserver-kubelet-client',
+    organizations: ['system:masters'],
+    usages: ['client auth'],
+  });
+  // The API server reads a public key only as such; a private one in PKCS 8 is none to it.
+  const accounts = generateKeyPairSync('ec', {
+    namedCurve: 'P-256',
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
+  const file = (name: string, content: string) => {
+    writeFileSync(join(directory, name), content, { mode: 0o600 });
+    return join(directory, name);
+  };
+  return [
+    `--cert-dir=${directory}`,
+    `--tls-cert-file=${file('apiserver.crt', serving.cert)}`,
+    `--tls-private-key-file=${file('apiserver.key', serving.key)}`,
+    `--client-ca-file=${join(directory, 'ca.crt')}`,
+    `--kubelet-client-certificate=${file('kubelet-client.crt', toNodes.cert)}`,
+    `--kubelet-client-key=${file('kubelet-client.key', toNodes.key)}`,
+    `--service-account-key-file=${file('sa.pub', accounts.publicKey)}`,
+    `--service-account-signing-key-file=${file('sa.key', accounts.privateKey)}`,
+  ];
+}
+
+/** Servers before 1.21 give pods a token that is bound to them only when they are told to. */
+function gatesOf(program: string): string[] {
+  const { stdout } = spawnSync(program, ['--help'], { encoding: 'utf8' });
+  return stdout.includes('BoundServiceAccountTokenVolume=')
+    ? ['--feature-gates=BoundServiceAccountTokenVolume=true']
+    : [];
+}
+
+type Server = ChildProcessByStdio<null, null, Readable> & { lastWords?: string };
+
+function start(file: string, flags: readonly string[]): Server {
+  const child: Server = spawn(file, flags, { stdio: ['ignore', 'ignore', 'pipe'] });
+  child.stderr.on('data', (chunk) => (child.lastWords = `${child.lastWords ?? ''}${chunk}`.slice(-LAST_WORDS_MAX)));
+  return child;
+}
+
+async function stop(child: Server): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  child.kill('SIGTERM');
+  await ended;
+}
+
+/** Waits until it is ready; then makes what the admission of pods looks for, as kube-controller-manager would. */
+async function prepare(admin: Rest, caPem: string, children: readonly Server[]): Promise<void> {
+  let dead: Server | undefined;
+  await eventually(
+    'the API server is ready',
+    async () => {
+      dead = children.find(({ exitCode, signalCode }) => exitCode !== null || signalCode !== null);
+      return dead !== undefined || (await admin.text('/readyz')) === 'ok';
+    },
+    STARTING_LIMIT_MS,
+  );
+  if (dead) throw new Error(`${dead.spawnfile} ended with ${dead.exitCode ?? dead.signalCode}: ${dead.lastWords}`);
+  for (const namespace of NAMESPACES) await admin.ensure(`/api/v1/namespaces`, object('Namespace', namespace));
+  for (const namespace of NAMESPACES) {
+    const below = `/api/v1/namespaces/${namespace}`;
+    await admin.ensure(`${below}/serviceaccounts`, object('ServiceAccount', 'default'));
+    await admin.ensure(`${below}/configmaps`, object('ConfigMap', 'kube-root-ca.crt', { data: { 'ca.crt': caPem } }));
+  }
+}
+
+const object = (kind: string, name: string, more: object = {}) => ({
+  apiVersion: 'v1',
+  kind,
+  metadata: { name },
+  ...more,
+});
