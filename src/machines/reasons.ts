@@ -185,6 +185,16 @@ export const volumeEvents = {
   /** Of a volume that containers wait for. */
   notMounted: (volume: string, error: string): EventText =>
     warning('FailedMount', `MountVolume.Setup failed while expanding volume for volume "${volume}" : ${error}`),
+  notMapped: (volume: string, error: string): EventText =>
+    warning(
+      'FailedMapVolume',
+      `MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "${volume}" : ${error}`,
+    ),
+  failedMap: (volume: string, error: string, step: string): EventText =>
+    warning('FailedMapVolume', `${step} failed for volume "${volume}" : ${error}`),
+  /** `what` of a block device is at a path. */
+  mapped: (volume: string, what: 'globalMapPath' | 'volumeMapPath', path: string): EventText =>
+    normal('SuccessfulMountVolume', `MapVolume.MapPodDevice succeeded for volume "${volume}" ${what} "${path}"`),
 } as const;
 
 const NO_CLUSTER_DNS =

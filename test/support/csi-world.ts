@@ -29,7 +29,12 @@ export class CsiWorld {
       const { directory, data, request } = input;
       this.staged.push(input);
       if (request && !this.devices.has(directory)) this.calls.push(`stage ${request.volume_id}`);
-      this.devices.set(directory, { directory, driver: data['driverName']!, handle: data['volumeHandle']! });
+      this.devices.set(directory, {
+        directory,
+        driver: data['driverName']!,
+        handle: data['volumeHandle']!,
+        block: data['specVolID'] ?? null,
+      });
       return null;
     },
     'csi.unstage': ({ directory, handle, isStaged }) => {
@@ -37,18 +42,19 @@ export class CsiWorld {
       return null;
     },
     'csi.publish': (input) => {
-      const { directory, data, again, request } = input;
+      const { directory, data, again, request, block } = input;
       this.published.push(input);
-      if (again || !this.volumes.has(directory)) this.calls.push(`publish ${request.volume_id}`);
-      const [, uid = '', spec = ''] = /pods\/([^/]+)\/volumes\/[^/]+\/([^/]+)$/.exec(directory) ?? [];
+      const folder = block?.link ?? directory;
+      if (again || !this.volumes.has(folder)) this.calls.push(`publish ${request.volume_id}`);
+      const [, uid = '', spec = ''] = /pods\/([^/]+)\/volume[^/]+\/[^/]+\/([^/]+)$/.exec(folder) ?? [];
       const [driver, handle] = [data['driverName']!, data['volumeHandle']!];
       const isEphemeral = data['volumeLifecycleMode'] === 'Ephemeral';
-      this.volumes.set(directory, { uid, spec, driver, handle, isEphemeral });
+      this.volumes.set(folder, { uid, spec, driver, handle, isEphemeral, isBlock: block !== null });
       this.folders.add(request.target_path);
       return null;
     },
-    'csi.unpublish': ({ directory, handle }) => {
-      if (this.volumes.delete(directory)) this.calls.push(`unpublish ${handle}`);
+    'csi.unpublish': ({ directory, handle, block }) => {
+      if (this.volumes.delete(block?.link ?? directory)) this.calls.push(`unpublish ${handle}`);
       this.folders.delete(`${directory}/mount`);
       return null;
     },

@@ -14,6 +14,7 @@ import { selectorOf } from '../fakes/api-server/selectors.ts';
 import { Store, type StoreEvent } from '../fakes/api-server/store.ts';
 import type { ApiObject } from '../fakes/api-server/types.ts';
 import type { VirtualTime } from './pods-time.ts';
+import { seeing } from './seeing.ts';
 
 const ADMIN = { name: 'admin', groups: ['system:masters'] };
 
@@ -62,7 +63,11 @@ export class KubeWorld {
   }
 
   /** A pod bound to the node of the tests; ServiceAccount admission stays out. */
-  createPod(name: string, spec: Input = {}, metadata: Input = {}): ApiObject {
+  createPod(
+    name: string,
+    { containers = [{ name: 'app', image: 'app:1' }], ...spec }: Input = {},
+    metadata: Input = {},
+  ) {
     return this.create({
       apiVersion: 'v1',
       kind: 'Pod',
@@ -70,8 +75,8 @@ export class KubeWorld {
       spec: {
         nodeName: 'node',
         automountServiceAccountToken: false,
-        containers: [{ name: 'app', image: 'app:1' }],
         ...spec,
+        containers: seeing(containers, spec['volumes']),
       },
     });
   }

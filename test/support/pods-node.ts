@@ -29,6 +29,7 @@ import { syncLoopMachine } from '../../src/machines/pods/sync-loop.ts';
 import { header, MemorySink } from '../kernel/support.ts';
 import { VirtualTime } from './pods-time.ts';
 import { PodsWorld } from './pods-world.ts';
+import { seeing } from './seeing.ts';
 
 export const settings: NodeSettings = {
   nodeName: 'node',
@@ -294,6 +295,7 @@ export interface PodOptions {
 
 /** A manifest of a pod with one container `app` unless told otherwise. */
 export function manifest({ uid, name = 'web', spec = {}, containers }: PodOptions): Manifest {
+  const { volumes } = spec as { readonly volumes?: readonly { readonly name: string }[] };
   return {
     file: `/etc/kubernetes/manifests/${name}.yaml`,
     uid,
@@ -301,7 +303,7 @@ export function manifest({ uid, name = 'web', spec = {}, containers }: PodOption
       apiVersion: 'v1',
       kind: 'Pod',
       metadata: { name, namespace: 'default' },
-      spec: { containers: containers ?? [{ name: 'app', image: 'app:1' }], ...spec },
+      spec: { containers: seeing(containers ?? [{ name: 'app', image: 'app:1' }], volumes), ...spec },
     } as never,
   };
 }

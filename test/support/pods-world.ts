@@ -457,7 +457,7 @@ function volumeHandlers(world: PodsWorld): Handlers {
         return message === undefined ? [] : [{ name, message }];
       });
       const good = volumes.filter(({ name }) => !world.volumeFailures.has(name));
-      for (const { path } of good) world.folders.add(path);
+      for (const volume of good) world.folders.add(volume.kind === 'device' ? volume.link : volume.path);
       done({ failed });
     },
     'volume.bindSubPaths': ({ subPaths }, done) => {

@@ -7,6 +7,7 @@ import type { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { csiOperations } from '../../machines/operations/csi.ts';
 import { mounter } from '../volume/mounter.ts';
+import { publishBlock, stageBlock, unpublishBlock, unstageBlock } from './block.ts';
 import { inventory } from './record.ts';
 import { capabilities, expand, publish, stage, unpublish, unstage } from './volumes.ts';
 
@@ -15,10 +16,16 @@ export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csi
   const tools = mounter();
   return {
     'csi.capabilities': ({ input, signal }) => capabilities(input, signal),
-    'csi.stage': ({ input, signal }) => stage(input, vault, signal),
-    'csi.unstage': ({ input, signal }) => unstage(input, signal),
-    'csi.publish': ({ input, signal }) => publish(input, vault, signal),
-    'csi.unpublish': ({ input, signal }) => unpublish(input, tools, signal),
+    'csi.stage': ({ input, signal }) =>
+      input.block ? stageBlock({ ...input, block: input.block }, vault, signal) : stage(input, vault, signal),
+    'csi.unstage': ({ input, signal }) =>
+      input.block ? unstageBlock({ ...input, block: input.block }, signal) : unstage(input, signal),
+    'csi.publish': ({ input, signal }) =>
+      input.block
+        ? publishBlock({ ...input, block: input.block }, { vault, mounter: tools }, signal)
+        : publish(input, vault, signal),
+    'csi.unpublish': ({ input, signal }) =>
+      input.block ? unpublishBlock({ ...input, block: input.block }, tools, signal) : unpublish(input, tools, signal),
     'csi.expand': ({ input, signal }) => expand(input, vault, signal),
     'csi.inventory': ({ input }) => inventory(input.root),
   };

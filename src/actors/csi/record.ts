@@ -5,14 +5,13 @@
  * that was changed, is believed only where it agrees with the folder that it lies in.
  */
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, type Dirent } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/operations/csi.ts';
 import { errnoOf, openParent } from '../host/beneath.ts';
-import { mountsBelow } from '../volume/mounter.ts';
-import { realPath } from '../volume/set-up.ts';
+import { mountsBelow, realPath } from '../volume/mounter.ts';
 
 const RECORD = 'vol_data.json';
 const FOLDER_MODE = 0o750;
@@ -22,7 +21,7 @@ const RECORD_MAX_BYTES = 64 * 1024;
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 /** Does something with a name below `root`; `null` where its folder is not there. */
-async function at<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
+export async function at<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
   const place = await openParent(root, path, mode);
   if (!place) return null;
   try {
@@ -110,6 +109,9 @@ const ignoring = (code: string) => (error: unknown) => {
 
 const VOLUMES = 'volumes/kubernetes.io~csi';
 const DEVICES = 'plugins/kubernetes.io/csi';
+/** Folder of the block devices of all drivers. */
+const BLOCK = 'volumeDevices';
+const BLOCK_VOLUMES = 'volumeDevices/kubernetes.io~csi';
 
 export async function inventory(root: string): Promise<CSIInventory> {
   const errors: string[] = [];
@@ -118,18 +120,47 @@ export async function inventory(root: string): Promise<CSIInventory> {
   for (const uid of await namesIn(`${root}/pods`)) {
     for (const spec of await namesIn(`${root}/pods/${uid}/${VOLUMES}`)) {
       const data = await believed(root, `${root}/pods/${uid}/${VOLUMES}/${spec}`, spec, errors);
-      if (data) volumes.push({ uid, spec, ...idOf(data), isEphemeral: data['volumeLifecycleMode'] === 'Ephemeral' });
+      if (data)
+        volumes.push({
+          uid,
+          spec,
+          ...idOf(data),
+          isEphemeral: data['volumeLifecycleMode'] === 'Ephemeral',
+          isBlock: false,
+        });
     }
   }
   for (const driver of await namesIn(`${root}/${DEVICES}`)) {
+    if (driver === BLOCK) continue;
     for (const name of await namesIn(`${root}/${DEVICES}/${driver}`)) {
       const directory = `${root}/${DEVICES}/${driver}/${name}`;
       const data = await believed(root, directory, '', errors);
-      if (data && isOf(data, driver, name)) devices.push({ directory, ...idOf(data) });
+      if (data && isOf(data, driver, name)) devices.push({ directory, ...idOf(data), block: null });
       else if (data) errors.push(`${directory}/${RECORD} is not of this folder: it is left alone`);
     }
   }
-  return { volumes, devices, errors };
+  const blocks = await blockDevices(root, errors);
+  for (const uid of await namesIn(`${root}/pods`)) {
+    for (const spec of await linksIn(`${root}/pods/${uid}/${BLOCK_VOLUMES}`)) {
+      const device = blocks.find(({ block }) => block === spec);
+      if (device)
+        volumes.push({ uid, spec, driver: device.driver, handle: device.handle, isEphemeral: false, isBlock: true });
+      else
+        errors.push(`${root}/pods/${uid}/${BLOCK_VOLUMES}/${spec} is of a device without a record: it is left alone`);
+    }
+  }
+  return { volumes, devices: [...devices, ...blocks], errors };
+}
+
+async function blockDevices(root: string, errors: string[]): Promise<readonly FoundDevice[]> {
+  const found: FoundDevice[] = [];
+  for (const spec of await namesIn(`${root}/${DEVICES}/${BLOCK}`)) {
+    const directory = `${root}/${DEVICES}/${BLOCK}/${spec}/data`;
+    const isRecorded = (await readdir(directory).catch(ignoring('ENOENT'))) !== null;
+    const data = isRecorded ? await believed(root, directory, spec, errors) : null;
+    if (data) found.push({ directory, ...idOf(data), block: spec });
+  }
+  return found;
 }
 
 const idOf = (data: VolumeData) => ({ driver: data['driverName'] ?? '', handle: data['volumeHandle'] ?? '' });
@@ -141,10 +172,13 @@ const isOf = (data: VolumeData, driver: string, name: string): boolean =>
     .digest('hex') === name;
 
 /** Folders only, in the order of their names. */
-async function namesIn(folder: string): Promise<readonly string[]> {
+const namesIn = (folder: string) => entriesIn(folder, (entry) => entry.isDirectory());
+const linksIn = (folder: string) => entriesIn(folder, (entry) => entry.isSymbolicLink());
+
+async function entriesIn(folder: string, isMeant: (entry: Dirent) => boolean): Promise<readonly string[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch(ignoring('ENOENT'));
   return (entries ?? [])
-    .filter((entry) => entry.isDirectory())
+    .filter(isMeant)
     .map(({ name }) => name)
     .toSorted();
 }

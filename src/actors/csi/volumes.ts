@@ -59,13 +59,19 @@ export async function stage(
   await writeRecord(root, directory, data);
   await makeTarget(root, `${directory}/${STAGING_TARGET}`);
   if (request === null || (await isMounted(root, `${directory}/${STAGING_TARGET}`))) return null;
-  await cleaningUp(root, directory, STAGING_TARGET, async () => {
-    await discreetly(request, [], vault, (secrets) =>
-      callDriver(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies Opened<NodeStageRequest>, signal),
-    );
-  });
+  await cleaningUp(root, directory, STAGING_TARGET, () => askToStage(endpoint, request, vault, signal));
   return null;
 }
+
+export const askToStage = (
+  endpoint: string,
+  request: NodeStageRequest,
+  vault: Vault,
+  signal: AbortSignal,
+): Promise<void> =>
+  discreetly(request, [], vault, (secrets) =>
+    callDriver(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies Opened<NodeStageRequest>, signal),
+  );
 
 export async function unstage(
   { root, directory, endpoint, handle, isStaged }: InputOf<Operations['csi.unstage']>,
@@ -105,7 +111,7 @@ export async function expand(
 
 type Opened<Request> = Omit<Request, 'secrets'> & { readonly secrets: Readonly<Record<string, string>> };
 
-async function askToPublish(
+export async function askToPublish(
   { endpoint, request, tokens, tokensIn }: InputOf<Operations['csi.publish']>,
   vault: Vault,
   signal: AbortSignal,
@@ -133,12 +139,16 @@ export async function unpublish(
 }
 
 /** What surely did not happen leaves no record; what may have happened leaves one. */
-async function cleaningUp(root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> {
+const cleaningUp = (root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> =>
+  unlessDone(work, () => removeRecord(root, directory, target));
+
+/** Undoes what surely failed. */
+export async function unlessDone(work: () => Promise<void>, undo: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
     const isCertain = !(error instanceof OperationError) || !UNCERTAIN.has(error.code);
-    if (isCertain) await removeRecord(root, directory, target).catch(() => {});
+    if (isCertain) await undo().catch(() => {});
     throw error;
   }
 }

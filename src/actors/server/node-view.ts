@@ -182,8 +182,8 @@ export class KernelView implements NodeView {
 function claimsOf({ pod, name, volumes }: PodContext): { readonly claims?: ClaimPlaces } {
   const claims = (pod?.spec.volumes ?? []).flatMap((volume) => {
     const claim = volume.persistentVolumeClaim?.claimName ?? (volume.ephemeral ? `${name}-${volume.name}` : null);
-    const path = volumes?.[volume.name]?.hostPath;
-    return claim === null || path === undefined ? [] : [[volume.name, { claim, path }] as const];
+    const path = volumes?.[volume.name]?.hostPath ?? '';
+    return claim === null || path === '' ? [] : [[volume.name, { claim, path }] as const];
   });
   return claims.length === 0 ? {} : { claims: Object.fromEntries(claims) };
 }

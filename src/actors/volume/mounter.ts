@@ -7,9 +7,10 @@
  * resolve paths on their own.
  */
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, realpath } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
+import { namesBelow } from '../host/beneath.ts';
 import { parseMounts } from '../host/kernel/mounts.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 
@@ -96,3 +97,7 @@ export async function mountsBelow(folder: string): Promise<readonly string[]> {
   const points = parseMounts(await readFile('/proc/self/mountinfo', 'utf8')).map(({ point }) => point);
   return points.filter((point) => point === folder || point.startsWith(`${folder}/`)).toReversed();
 }
+
+/** The path without the links above the root, as the kernel's table of mounts writes it. */
+export const realPath = async (root: string, path: string): Promise<string> =>
+  [await realpath(root), ...namesBelow(root, path)].join('/');

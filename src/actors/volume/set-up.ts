@@ -5,7 +5,7 @@
  * it. Invariants: one volume's failure is told and holds up no other; secrets are opened here and nowhere else.
  */
 import { constants } from 'node:fs';
-import { type FileHandle, open, realpath } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
@@ -16,15 +16,16 @@ import type {
   VolumeSetUp,
   volumeOperations,
 } from '../../machines/operations/volume.ts';
-import { makeFolder, namesBelow, openParent } from '../host/beneath.ts';
+import { makeFolder, openParent } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
 import { writeAtomically } from './atomic-writer.ts';
+import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
-import { type Mounter, mountsBelow } from './mounter.ts';
+import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
-type OwnVolume = Exclude<VolumeSetUp, { kind: 'host' }>;
+type OwnVolume = Exclude<VolumeSetUp, { kind: 'host' | 'device' }>;
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** Folders on the way; any user of a container may use the volume itself. */
@@ -49,7 +50,10 @@ export async function setUpVolumes(
         await setUp(root, volume, tools);
         return [];
       } catch (error) {
-        return [{ name: volume.name, message: error instanceof Error ? error.message : String(error) }];
+        const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
+        return [
+          volume.kind === 'device' ? { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' } : failure,
+        ];
       }
     }),
   );
@@ -60,6 +64,11 @@ async function setUp(root: string, volume: VolumeSetUp, tools: SetUpTools): Prom
   if (volume.kind === 'host') {
     const { path, type } = volume;
     return await withStranger(`hostPath ${path}`, () => checkHostPath(path, type));
+  }
+  if (volume.kind === 'device') {
+    const { device, link, map } = volume;
+    await linkDevice(root, link, device);
+    return await bindDevice(root, map, device, tools.mounter);
   }
   await makeVolumeFolder(root, volume.path);
   if (volume.mount !== null) await mountOnce(root, volume.path, volume.mount, tools.mounter);
@@ -122,10 +131,6 @@ async function openFolder(root: string, path: string): Promise<FileHandle> {
     await place.folder.close();
   }
 }
-
-/** The path without the links above the root, as the kernel's table of mounts writes it. */
-export const realPath = async (root: string, path: string): Promise<string> =>
-  [await realpath(root), ...namesBelow(root, path)].join('/');
 
 async function mountOnce(root: string, path: string, mount: VolumeMount, mounter: Mounter): Promise<void> {
   const point = await realPath(root, path);

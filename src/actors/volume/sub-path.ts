@@ -12,8 +12,7 @@ import type { InputOf } from '../../kernel/operation.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/operations/volume.ts';
 import { errnoOf, openParent } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
-import { type Mounter, mountsBelow } from './mounter.ts';
-import { realPath } from './set-up.ts';
+import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.bindSubPaths']>;

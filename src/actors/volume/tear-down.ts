@@ -11,19 +11,22 @@ import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/operations/volume.ts';
 import { errnoOf, openParent } from '../host/beneath.ts';
-import { type Mounter, mountsBelow } from './mounter.ts';
-import { realPath } from './set-up.ts';
+import { unbindDevice } from './block-device.ts';
+import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
 
-const FOLDERS = ['volume-subpaths', 'volumes'];
+const FOLDERS = ['volume-subpaths', 'volumes', 'volumeDevices'];
+const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
+const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 /** Rounds over what is mounted: one mount may have covered another. */
 const ROUNDS_MAX = 16;
 
 export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mounter): Promise<null> {
   if (!(await exists(root, podDirectory))) return null;
   await unmountAll(root, podDirectory, mounter);
+  await unbindDevices(root, podDirectory, mounter);
   for (const name of FOLDERS) {
     const place = await openParent(root, `${podDirectory}/${name}`);
     if (!place) continue;
@@ -34,6 +37,19 @@ export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mo
     }
   }
   return null;
+}
+
+/** The links of the pod tell which of the machine's devices are bound for it. */
+async function unbindDevices(root: string, podDirectory: string, mounter: Mounter): Promise<void> {
+  const uid = podDirectory.slice(podDirectory.lastIndexOf('/') + 1);
+  for (const name of await readdir(`${podDirectory}/${LOCAL_DEVICES}`).catch(noneThere)) {
+    await unbindDevice(root, `${root}/${LOCAL_MAPS}/${name}/${uid}`, mounter);
+  }
+}
+
+function noneThere(error: unknown): readonly string[] {
+  if (errnoOf(error) !== 'ENOENT') throw error;
+  return [];
 }
 
 /** Pods of whom something is left, whether anybody knows them or not. */

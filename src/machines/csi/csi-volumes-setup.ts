@@ -19,6 +19,7 @@ import type {
   StagedDevice,
 } from './messages.ts';
 import { csiMountMachine } from './mount.ts';
+import type { DeviceId } from './places.ts';
 import { deviceKey, isAttachable, isForOnePod, uniqueName } from './policy.ts';
 
 export interface CSIVolumesInput {
@@ -47,7 +48,7 @@ export interface Mount {
 export interface Device {
   readonly id: string;
   readonly key: string;
-  readonly volume: Pick<CSIVolume, 'driver' | 'handle'>;
+  readonly volume: DeviceId;
   readonly staged: StagedDevice | null;
   /** On this node, as far as is known; empty: not. */
   readonly size: string;
@@ -109,12 +110,13 @@ export function driverOf({ endpoints, drivers }: Context, name: string): Driver 
 }
 
 /** What is known of a volume of which only the record is left: enough to take it away. */
-export const volumeFound = ({ spec, driver, handle, isEphemeral }: FoundVolume): CSIVolume => ({
+export const volumeFound = ({ spec, driver, handle, isEphemeral, isBlock }: FoundVolume): CSIVolume => ({
   name: spec,
   spec,
   driver,
   handle,
   isEphemeral,
+  isBlock,
   readOnly: false,
   fsType: '',
   attributes: {},

@@ -28,19 +28,18 @@ import {
   secretError,
   secretsIn,
 } from './driver-calls.ts';
-import type { CSIFailure, CSIVolume, DeviceOrder, DeviceReport, StagedDevice } from './messages.ts';
+import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from './messages.ts';
+import { type DeviceId, devicePlace } from './places.ts';
 import {
   attachmentName,
   attachmentOf,
   type Capabilities,
   deviceData,
-  deviceDirectory,
   isAttachable,
   notRegistered,
   type Secrets,
   stageRequest,
   stages,
-  stagingPath,
 } from './policy.ts';
 
 /** Between two looks at an attachment that is not attached yet; a change of the Node is a reason to look at once. */
@@ -51,7 +50,7 @@ export interface DeviceInput extends Omit<DeviceOrder, 'type'> {
   readonly key: string;
   readonly root: string;
   readonly nodeName: string;
-  readonly id: Pick<CSIVolume, 'driver' | 'handle'>;
+  readonly id: DeviceId;
   /** An agent before this one, or an actor, may have staged it. */
   readonly mayBeStaged: boolean;
 }
@@ -111,24 +110,38 @@ const noteAttachment = s.assign(({ event }) => {
   return typeof publishContext === 'object' && publishContext !== null ? { publishContext, tries: 0 } : {};
 });
 
-const failing = (step: string, prefix: (context: Context) => string = () => '') =>
-  s.assign(({ context, event }) => ({ failure: { step, message: `${prefix(context)}${errorOf(event).message}` } }));
+const failing = (stepOf: (context: Context) => string, prefix: (context: Context) => string = () => '') =>
+  s.assign(({ context, event }) => ({
+    failure: { step: stepOf(context), message: `${prefix(context)}${errorOf(event).message}` },
+  }));
 
-const WAITING = 'MountVolume.WaitForAttach';
-const STAGING = 'MountVolume.MountDevice';
+/** Upstream's names of the steps. */
+const waitingStep = ({ id }: Context): string => `${id.block === null ? 'MountVolume' : 'MapVolume'}.WaitForAttach`;
+const stagingStep = ({ id }: Context): string =>
+  id.block === null ? 'MountVolume.MountDevice' : 'MapVolume.SetUpDevice';
 
-const noteAttachError = s.assign(({ event }) => {
+const noteAttachError = s.assign(({ context, event }) => {
   const message = attachmentIn(event);
-  return typeof message === 'string' ? { failure: { step: WAITING, message } } : {};
+  return typeof message === 'string' ? { failure: { step: waitingStep(context), message } } : {};
 });
 
 const noteUnregistered = s.assign(({ context }) => {
-  const what = 'kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient';
-  return { failure: { step: STAGING, message: `${what}: ${notRegistered(context.id.driver)}` } };
+  const what =
+    context.id.block === null
+      ? 'attacher.MountDevice failed to create newCsiDriverClient'
+      : 'blockMapper.SetUpDevice failed to get CSI client';
+  const message = `kubernetes.io/csi: ${what}: ${notRegistered(context.id.driver)}`;
+  return { failure: { step: stagingStep(context), message } };
 });
 
 const getError = ({ id, nodeName }: Context): string =>
   `volume ${id.handle} has GET error for volume attachment ${attachmentName(id, nodeName)}: `;
+
+function stageSecretError({ id, volume }: Context): string {
+  const ref = volume?.stageSecret ?? null;
+  if (id.block === null) return secretError('NodeStageSecretRef', ref);
+  return `failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: `;
+}
 
 const backOff = s.assign((args) => {
   const { tries } = args.context;
@@ -151,7 +164,7 @@ const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue(line('error', ['UnmountVolume.UnmountDevice failed', { volume: context.key, err }]));
 });
 
-const directory = ({ root, id }: Context): string => deviceDirectory(root, id);
+const placeOf = ({ root, id }: Context) => devicePlace(root, id);
 
 const attaching = s.createStateConfig({
   invoke: {
@@ -170,7 +183,7 @@ const attaching = s.createStateConfig({
     ],
     onError: [
       { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: lookLater },
-      { target: 'failing', actions: failing(WAITING, getError) },
+      { target: 'failing', actions: failing(waitingStep, getError) },
     ],
   },
 });
@@ -181,15 +194,14 @@ const staging = s.createStateConfig({
   invoke: {
     id: 'stage',
     src: 'csi.stage',
-    input: ({ context }) => ({
-      root: context.root,
-      directory: directory(context),
-      endpoint: context.driver.endpoint!,
-      data: deviceData(context.volume!),
-      request: stages(context.capabilities) ? stageRequest(context.volume!, directory(context), context) : null,
-    }),
+    input: ({ context }) => {
+      const { root, driver, volume, nodeName, capabilities } = context;
+      const { directory, staging: target, block } = placeOf(context);
+      const request = stages(capabilities) ? stageRequest(volume!, target, context) : null;
+      return { root, directory, endpoint: driver.endpoint!, data: deviceData(volume!, nodeName), request, block };
+    },
     onDone: { target: 'staged', actions: s.assign({ tries: 0 }) },
-    onError: { target: 'failing', actions: failing(STAGING) },
+    onError: { target: 'failing', actions: failing(stagingStep) },
   },
 });
 
@@ -219,7 +231,8 @@ const leaving = s.createStateConfig({
         src: 'csi.unstage',
         input: ({ context }) => ({
           root: context.root,
-          directory: directory(context),
+          directory: placeOf(context).directory,
+          block: placeOf(context).block,
           endpoint: context.driver.endpoint!,
           handle: context.id.handle,
           isStaged: stages(context.capabilities),
@@ -295,7 +308,7 @@ export const csiDeviceMachine = s.createMachine({
       invoke: {
         ...askCapabilities,
         onDone: { target: 'choosing', actions: noteCapabilities },
-        onError: { target: 'failing', actions: failing(STAGING) },
+        onError: { target: 'failing', actions: failing(stagingStep) },
       },
     },
     choosing: {
@@ -312,7 +325,7 @@ export const csiDeviceMachine = s.createMachine({
         onDone: { target: 'staging', actions: noteSecrets },
         onError: {
           target: 'failing',
-          actions: failing(STAGING, ({ volume }) => secretError('NodeStageSecretRef', volume?.stageSecret ?? null)),
+          actions: failing(stagingStep, stageSecretError),
         },
       },
     },
@@ -323,7 +336,7 @@ export const csiDeviceMachine = s.createMachine({
           type: 'device.staged',
           key: context.key,
           device: {
-            stagingPath: stagingPath(directory(context), context.capabilities),
+            stagingPath: stages(context.capabilities) ? placeOf(context).staging : '',
             publishContext: context.publishContext,
           },
         }),

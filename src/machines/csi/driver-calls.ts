@@ -1,17 +1,14 @@
 /** What the charts of devices, mounts and expansions share: preparing a driver, and waiting after a failure. */
 import type { PlainError } from '../../kernel/xstate.ts';
 import type { SecretReference } from '../api/storage.ts';
+import { pauseMs, VOLUME_BACK_OFF } from '../back-off.ts';
 import type { KubeTarget } from '../operations/kube.ts';
 import type { Driver } from './messages.ts';
 import type { Capabilities, Secrets } from './policy.ts';
 
-/** Upstream's bounds of the back-off of one volume's operation. */
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 122_000;
-
 export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
 
-export const retryDelayMs = (tries: number): number => Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** tries);
+export const retryDelayMs = (tries: number): number => pauseMs(VOLUME_BACK_OFF, tries);
 
 /** Only for a driver that is registered. */
 export const askCapabilities = {

@@ -9,7 +9,7 @@ import type { PersistentVolumeClaim } from '../api/storage.ts';
 import type { NodeExpandRequest } from '../operations/csi.ts';
 import { parseQuantity } from '../startup/configuration/quantity.ts';
 import type { CSIVolume } from './messages.ts';
-import { accessModeOf, type Capabilities, type Secrets } from './policy.ts';
+import { type Capabilities, capabilityOf, type Secrets } from './policy.ts';
 
 const STORAGE = 'storage';
 const PENDING = 'NodeResizePending';
@@ -116,10 +116,7 @@ export const expandRequest = (
   volume_path: more.target,
   capacity_range: { required_bytes: bytesOf(to) },
   staging_target_path: more.stagingPath,
-  volume_capability: {
-    mount: { fs_type: volume.fsType, mount_flags: volume.mountOptions, volume_mount_group: '' },
-    access_mode: { mode: accessModeOf(volume, more.capabilities) },
-  },
+  volume_capability: capabilityOf(volume, more.capabilities),
   secrets: more.secrets,
 });
 

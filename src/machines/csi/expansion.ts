@@ -150,7 +150,8 @@ const record = (textOf: (context: Context) => EventText) =>
 const tellFailure = s.enqueueActions(({ context, enqueue }) => {
   const { volume, failure, isInUse } = context;
   const { serviceAccount: _, ...pod } = context.pod;
-  const text = (isInUse ? volumeEvents.notExpanded : volumeEvents.notMounted)(volume.spec, failure.message);
+  const waiting = volume.isBlock ? volumeEvents.notMapped : volumeEvents.notMounted;
+  const text = (isInUse ? volumeEvents.notExpanded : waiting)(volume.spec, failure.message);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, text));
   enqueue(line('warn', [text.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
 });

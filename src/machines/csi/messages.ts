@@ -12,6 +12,8 @@ export interface CSIVolume {
   readonly handle: string;
   /** Written into the pod itself, and gone with it. */
   readonly isEphemeral: boolean;
+  /** Containers have it as a device, not as a file system. */
+  readonly isBlock: boolean;
   readonly readOnly: boolean;
   readonly fsType: string;
   readonly attributes: Readonly<Record<string, string>>;

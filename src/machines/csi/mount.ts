@@ -16,7 +16,7 @@
 import { type AnyActorRef, line, now, sendParent, to } from '../../kernel/xstate.ts';
 import type { IssuedToken } from '../operations/csi.ts';
 import { eventRecorded } from '../pods/messages.ts';
-import { podEvents } from '../reasons.ts';
+import { podEvents, volumeEvents } from '../reasons.ts';
 import {
   askCapabilities,
   capabilitiesIn,
@@ -29,18 +29,8 @@ import {
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
 import type { MountReport } from './messages.ts';
 import { type Context, type Known, csiMountSetup as s } from './mount-setup.ts';
-import {
-  deviceDirectory,
-  modeRefusal,
-  notRegistered,
-  ownershipOf,
-  publishRequest,
-  stagingTarget,
-  TAKEN,
-  targetPath,
-  volumeData,
-  volumeFolder,
-} from './policy.ts';
+import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from './places.ts';
+import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from './policy.ts';
 import { dueTokens, heldToken, type TokenAnswer, tokenRequestOf } from './tokens.ts';
 
 const takeOrder = s.assign(({ event }) => {
@@ -49,32 +39,44 @@ const takeOrder = s.assign(({ event }) => {
   return known;
 });
 
-const SETTING_UP = 'MountVolume.SetUp';
+/** Upstream's names of the steps. */
+const settingUp = ({ volume }: Context): string => (volume.isBlock ? 'MapVolume.MapPodDevice' : 'MountVolume.SetUp');
+const beginning = ({ volume }: Context): string =>
+  volume.isBlock ? 'MapVolume.NewBlockVolumeMapper initialization' : 'MountVolume.NewMounter initialization';
 
 const noteRefusal = s.assign(({ context }) => ({
   failure: {
-    step: 'MountVolume.NewMounter initialization',
+    step: beginning(context),
     message: modeRefusal(context.volume, context.driver.spec ?? null),
   },
 }));
-const noteTaken = s.assign({ failure: { step: SETTING_UP, message: TAKEN } });
+const noteTaken = s.assign(({ context }) => ({
+  failure: { step: context.volume.isBlock ? 'MapVolume.SetUpDevice' : settingUp(context), message: TAKEN },
+}));
 const noteUnregistered = s.assign(({ context }) => {
-  const what = 'kubernetes.io/csi: mounter.SetUpAt failed to get CSI client';
-  return { failure: { step: SETTING_UP, message: `${what}: ${notRegistered(context.volume.driver)}` } };
+  const { isBlock, driver } = context.volume;
+  const what = `${isBlock ? 'blockMapper.MapPodDevice' : 'mounter.SetUpAt'} failed to get CSI client`;
+  return { failure: { step: settingUp(context), message: `kubernetes.io/csi: ${what}: ${notRegistered(driver)}` } };
 });
 const noteDeviceFailure = s.assign(({ event }) =>
   event.type === 'mount.deviceFailed' ? { failure: { step: event.step, message: event.message } } : {},
 );
 const failing = (prefix: (context: Context) => string = () => '') =>
   s.assign(({ context, event }) => ({
-    failure: { step: SETTING_UP, message: `${prefix(context)}${errorOf(event).message}` },
+    failure: { step: settingUp(context), message: `${prefix(context)}${errorOf(event).message}` },
   }));
+function publishSecretError({ volume: { isBlock, publishSecret: ref } }: Context): string {
+  if (!isBlock) return secretError('NodePublishSecretRef', ref);
+  const what = 'kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef';
+  return `${what} ${ref?.namespace}/${ref?.name}: `;
+}
 const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: ';
 
 const tellFailure = s.enqueueActions(({ context, enqueue }) => {
   const { failure, pod, volume } = context;
   const { serviceAccount: _, ...ref } = pod;
-  const event = podEvents.failedMount(volume.spec, failure.message, failure.step);
+  const textOf = volume.isBlock ? volumeEvents.failedMap : podEvents.failedMount;
+  const event = textOf(volume.spec, failure.message, failure.step);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, event));
   enqueue(line('warn', [event.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
 });
@@ -108,6 +110,19 @@ const dropForgotten = s.assign(({ context, event }) => ({
 }));
 const notePublished = s.assign({ isPublished: true, tries: 0 });
 
+/** Of a block device the user hears where it is, once. */
+const tellMapped = s.enqueueActions(({ context, enqueue }) => {
+  const { block } = mountPlace(context, context.volume);
+  if (block === null || context.isPublished) return;
+  const { serviceAccount: _, ...pod } = context.pod;
+  const { spec } = context.volume;
+  const texts = [
+    volumeEvents.mapped(spec, 'globalMapPath', mapFolder(block)),
+    volumeEvents.mapped(spec, 'volumeMapPath', linkFolder(block)),
+  ];
+  for (const text of texts) enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, text));
+});
+
 const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
   const err = errorOf(event).message;
   const { volume, pod } = context;
@@ -118,15 +133,17 @@ const issuedTokens = ({ tokens }: Context): Readonly<Record<string, IssuedToken>
   Object.fromEntries(Object.entries(tokens).map(([audience, { issued }]) => [audience, issued]));
 
 function publishInput({ context }: { context: Context }) {
-  const { root, podDirectory, volume, driver, capabilities, nodeName, isPublished } = context;
+  const { root, volume, driver, capabilities, nodeName, isPublished } = context;
   const spec = driver.spec ?? null;
+  const { directory, target, block } = mountPlace(context, volume);
   return {
     root,
-    directory: volumeFolder(podDirectory, volume.spec),
+    directory,
+    block,
     endpoint: driver.endpoint!,
     data: volumeData(volume, nodeName),
     again: isPublished,
-    request: publishRequest(volume, targetPath(podDirectory, volume.spec), { ...context, spec }),
+    request: publishRequest(volume, target, { ...context, spec }),
     tokens: issuedTokens(context),
     tokensIn: spec?.serviceAccountTokenInSecrets === true ? ('secrets' as const) : ('volume_context' as const),
     ownership: ownershipOf(volume, spec, capabilities),
@@ -134,7 +151,7 @@ function publishInput({ context }: { context: Context }) {
 }
 
 function expansionInput({ context }: { context: Context }) {
-  const { driver, isReleased, nodeName, pod, volume, expansion, root, podDirectory, isUsable } = context;
+  const { driver, isReleased, nodeName, pod, volume, expansion, root, isUsable } = context;
   return {
     driver,
     isReleased,
@@ -142,8 +159,8 @@ function expansionInput({ context }: { context: Context }) {
     pod,
     volume,
     expansion: expansion!,
-    target: targetPath(podDirectory, volume.spec),
-    stagingPath: stagingTarget(deviceDirectory(root, volume)),
+    target: mountPlace(context, volume).target,
+    stagingPath: devicePlace(root, deviceIdOf(volume)).staging,
     isInUse: isUsable,
   };
 }
@@ -168,7 +185,7 @@ const publishing = s.createStateConfig({
         onDone: { target: 'tokens', actions: noteSecrets },
         onError: {
           target: '#csiMount.failing',
-          actions: failing(({ volume }) => secretError('NodePublishSecretRef', volume.publishSecret)),
+          actions: failing(publishSecretError),
         },
       },
     },
@@ -204,7 +221,7 @@ const publishing = s.createStateConfig({
         id: 'publish',
         src: 'csi.publish',
         input: publishInput,
-        onDone: { target: '#csiMount.published', actions: notePublished },
+        onDone: { target: '#csiMount.published', actions: [tellMapped, notePublished] },
         onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
       },
     },
@@ -289,13 +306,11 @@ const leaving = s.createStateConfig({
       invoke: {
         id: 'unpublish',
         src: 'csi.unpublish',
-        input: ({ context: { root, podDirectory, volume, driver } }) => ({
-          root,
-          podDirectory,
-          directory: volumeFolder(podDirectory, volume.spec),
-          endpoint: driver.endpoint!,
-          handle: volume.handle,
-        }),
+        input: ({ context }) => {
+          const { root, podDirectory, volume, driver } = context;
+          const { directory, block } = mountPlace(context, volume);
+          return { root, podDirectory, directory, block, endpoint: driver.endpoint!, handle: volume.handle };
+        },
         onDone: '#csiMount.gone',
         onError: { target: 'backingOff', actions: [sayStuck, backOff] },
       },

@@ -14,13 +14,8 @@ export type Capabilities = readonly string[];
 export type Secrets = Readonly<Record<string, Content>>;
 
 const PLUGIN = 'kubernetes.io/csi';
-const VOLUME_FOLDERS = 'volumes/kubernetes.io~csi';
 const PERSISTENT = 'Persistent';
 const EPHEMERAL = 'Ephemeral';
-
-/** Both of a volume's folders have the record and, under this name, the mount. */
-const TARGET = 'mount';
-const STAGING_TARGET = 'globalmount';
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
@@ -28,12 +23,6 @@ const STAGING_TARGET = 'globalmount';
 export const deviceKey = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string => `${driver}^${handle}`;
 /** As the Node lists it. */
 export const uniqueName = (key: string): string => `${PLUGIN}/${key}`;
-export const deviceDirectory = (root: string, { driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string =>
-  `${root}/plugins/${PLUGIN}/${driver}/${sha256(handle)}`;
-export const volumeFolder = (podDirectory: string, spec: string): string => `${podDirectory}/${VOLUME_FOLDERS}/${spec}`;
-export const targetPath = (podDirectory: string, spec: string): string =>
-  `${volumeFolder(podDirectory, spec)}/${TARGET}`;
-export const stagingTarget = (directory: string): string => `${directory}/${STAGING_TARGET}`;
 export const ephemeralHandle = (uid: string, volume: string): string => `csi-${sha256(`${uid}${volume}`)}`;
 export const attachmentName = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>, nodeName: string): string =>
   `csi-${sha256(`${handle}${driver}${nodeName}`)}`;
@@ -88,37 +77,34 @@ function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: C
   }
 }
 
-export const accessModeOf = ({ accessModes }: Pick<CSIVolume, 'accessModes'>, capabilities: Capabilities): string =>
-  accessMode(accessModes, capabilities);
-
 /** The driver hands the volume to the group of the pod itself. */
 const mountsForGroup = (capabilities: Capabilities): boolean => capabilities.includes('VOLUME_MOUNT_GROUP');
 export const stages = (capabilities: Capabilities): boolean => capabilities.includes('STAGE_UNSTAGE_VOLUME');
 
-const capabilityOf = (volume: CSIVolume, capabilities: Capabilities): VolumeCapability => ({
-  mount: {
-    fs_type: volume.fsType,
-    mount_flags: volume.mountOptions,
-    volume_mount_group: volume.fsGroup !== null && mountsForGroup(capabilities) ? String(volume.fsGroup) : '',
-  },
-  access_mode: { mode: accessModeOf(volume, capabilities) },
+/** `group` that the driver hands the files to; empty: none. */
+export const capabilityOf = (volume: CSIVolume, capabilities: Capabilities, group = ''): VolumeCapability => ({
+  ...(volume.isBlock
+    ? { block: {} }
+    : { mount: { fs_type: volume.fsType, mount_flags: volume.mountOptions, volume_mount_group: group } }),
+  access_mode: { mode: accessMode(volume.accessModes, capabilities) },
 });
 
+const groupOf = ({ fsGroup }: CSIVolume, capabilities: Capabilities): string =>
+  fsGroup !== null && mountsForGroup(capabilities) ? String(fsGroup) : '';
+
+/** `staging`: where to. */
 export const stageRequest = (
   volume: CSIVolume,
-  directory: string,
+  staging: string,
   more: { capabilities: Capabilities; secrets: Secrets; publishContext: Readonly<Record<string, string>> },
 ): NodeStageRequest => ({
   volume_id: volume.handle,
   publish_context: more.publishContext,
-  staging_target_path: stagingTarget(directory),
-  volume_capability: capabilityOf(volume, more.capabilities),
+  staging_target_path: staging,
+  volume_capability: capabilityOf(volume, more.capabilities, groupOf(volume, more.capabilities)),
   secrets: more.secrets,
   volume_context: volume.attributes,
 });
-
-export const stagingPath = (directory: string, capabilities: Capabilities): string =>
-  stages(capabilities) ? stagingTarget(directory) : '';
 
 export const publishRequest = (
   volume: CSIVolume,
@@ -135,18 +121,19 @@ export const publishRequest = (
   publish_context: more.device?.publishContext ?? {},
   staging_target_path: more.device?.stagingPath ?? '',
   target_path: target,
-  volume_capability: capabilityOf(volume, more.capabilities),
+  volume_capability: capabilityOf(volume, more.capabilities, groupOf(volume, more.capabilities)),
   readonly: volume.readOnly,
   secrets: more.secrets,
   volume_context: { ...volume.attributes, ...podInfo(volume, more.pod, more.spec) },
 });
 
+/** Of block devices drivers do not hear for whom they are. */
 function podInfo(
-  { isEphemeral }: CSIVolume,
+  { isEphemeral, isBlock }: CSIVolume,
   pod: CSIPod,
   spec: CSIDriverSpec | null,
 ): Readonly<Record<string, string>> {
-  if (spec?.podInfoOnMount !== true) return {};
+  if (spec?.podInfoOnMount !== true || isBlock) return {};
   return {
     'csi.storage.k8s.io/pod.name': pod.name,
     'csi.storage.k8s.io/pod.namespace': pod.namespace,
@@ -158,8 +145,8 @@ function podInfo(
 
 /** To whom the agent itself gives the files; `null`: it leaves them alone. */
 export function ownershipOf(volume: CSIVolume, spec: CSIDriverSpec | null, capabilities: Capabilities) {
-  const { fsGroup, fsType, accessModes, isEphemeral, readOnly, fsGroupOnlyTop: onlyTop } = volume;
-  if (fsGroup === null || readOnly || mountsForGroup(capabilities)) return null;
+  const { fsGroup, fsType, accessModes, isEphemeral, isBlock, readOnly, fsGroupOnlyTop: onlyTop } = volume;
+  if (fsGroup === null || readOnly || isBlock || mountsForGroup(capabilities)) return null;
   const policy = spec?.fsGroupPolicy ?? 'ReadWriteOnceWithFSType';
   const isForOneNode = isEphemeral || accessModes.some((mode) => ONE_NODE.has(mode));
   const isMeant = policy === 'File' || (policy === 'ReadWriteOnceWithFSType' && fsType !== '' && isForOneNode);
@@ -170,7 +157,12 @@ const ONE_NODE: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePo
 
 // ---- records --------------------------------------------------------------------------------------------------------
 
-export const deviceData = ({ driver, handle }: CSIVolume): VolumeData => ({ driverName: driver, volumeHandle: handle });
+/** Of a block device it is the only record. */
+export const deviceData = (volume: CSIVolume, nodeName: string): VolumeData => ({
+  driverName: volume.driver,
+  volumeHandle: volume.handle,
+  ...(volume.isBlock ? { specVolID: volume.spec, nodeName, attachmentID: attachmentName(volume, nodeName) } : {}),
+});
 
 export const volumeData = (volume: CSIVolume, nodeName: string): VolumeData => ({
   attachmentID: attachmentName(volume, nodeName),

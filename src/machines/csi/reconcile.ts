@@ -21,7 +21,8 @@ import {
   volumesInUse,
 } from './csi-volumes-setup.ts';
 import { isKnown, isLarger } from './expansion-policy.ts';
-import type { CSIFailure, CSIReport, CSIVolume, DeviceOrder, Expansion, MountOrder } from './messages.ts';
+import type { CSIFailure, CSIReport, DeviceOrder, Expansion, MountOrder } from './messages.ts';
+import { type DeviceId, deviceIdOf } from './places.ts';
 import { deviceKey, uniqueName } from './policy.ts';
 
 /** Does what follows, and says what is known afterwards. */
@@ -119,22 +120,22 @@ function tellMounts(enqueue: Enqueue, before: Context): Context {
 
 // ---- devices --------------------------------------------------------------------------------------------------------
 
-type DeviceId = Pick<CSIVolume, 'driver' | 'handle'>;
-
 /** A device begins with the first who wants it; one that is only found, and that nobody uses, begins to be unstaged. */
 function beginDevices(enqueue: Enqueue, before: Context): Context {
   const used = usedKeys(before);
   const unused = before.found!.devices.filter((device) => !used.has(deviceKey(device)));
   const crashed = before.devices.filter(({ id }) => id === '').map(({ volume }) => volume);
-  const wanted = before.mounts.flatMap(({ volume, isWanted }) => (volume.isEphemeral || !isWanted ? [] : [volume]));
+  const wanted = before.mounts.flatMap(({ volume, isWanted }) =>
+    volume.isEphemeral || !isWanted ? [] : [deviceIdOf(volume)],
+  );
   return [...crashed, ...wanted, ...unused].reduce((context, id) => beginDevice(enqueue, context, id), before);
 }
 
-function beginDevice(enqueue: Enqueue, before: Context, { driver, handle }: DeviceId): Context {
-  const key = deviceKey({ driver, handle });
+function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Context {
+  const key = deviceKey(volume);
   const existing = before.devices.find((device) => device.key === key);
   if (existing && existing.id !== '') return before;
-  const device = { id: `device-${before.spawned}`, key, volume: { driver, handle }, staged: null, size: '', told: '' };
+  const device = { id: `device-${before.spawned}`, key, volume, staged: null, size: '', told: '' };
   const found = before.found!.devices;
   const context = {
     ...before,

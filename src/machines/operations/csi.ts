@@ -11,15 +11,17 @@ import type { Content } from './volume.ts';
 /** `vol_data.json`, as every kubelet writes it: what the next agent has to know to take the volume away. */
 export type VolumeData = Readonly<Record<string, string>>;
 
-export interface VolumeCapability {
-  readonly mount: {
-    readonly fs_type: string;
-    readonly mount_flags: readonly string[];
-    /** Group that the driver hands the volume to; empty: none. */
-    readonly volume_mount_group: string;
-  };
-  readonly access_mode: { readonly mode: string };
-}
+export type VolumeCapability = { readonly access_mode: { readonly mode: string } } & (
+  | {
+      readonly mount: {
+        readonly fs_type: string;
+        readonly mount_flags: readonly string[];
+        /** Group that the driver hands the volume to; empty: none. */
+        readonly volume_mount_group: string;
+      };
+    }
+  | { readonly block: Readonly<Record<string, never>> }
+);
 
 interface VolumeRequest {
   readonly volume_id: string;
@@ -60,6 +62,7 @@ export interface FoundVolume {
   readonly driver: string;
   readonly handle: string;
   readonly isEphemeral: boolean;
+  readonly isBlock: boolean;
 }
 
 /** A volume whose record says that it is, or may be, staged. */
@@ -67,6 +70,22 @@ export interface FoundDevice {
   readonly directory: string;
   readonly driver: string;
   readonly handle: string;
+  /** Of a block device, the name of its PersistentVolume: its folders have it. */
+  readonly block: string | null;
+}
+
+/** What a block device has for the whole node; `folder` holds the record and what pods have of it. */
+export interface BlockStage {
+  readonly staging: string;
+  readonly published: string;
+  readonly folder: string;
+}
+
+/** What a pod has of a block device: what the driver makes, a link to it, and a file that it is bound to. */
+export interface BlockMount {
+  readonly target: string;
+  readonly link: string;
+  readonly map: string;
 }
 
 export interface CSIInventory {
@@ -87,12 +106,22 @@ export const csiOperations = {
   'csi.capabilities': query<{ readonly endpoint: string }, { readonly capabilities: readonly string[] }>(),
   /** Writes the record and stages; a driver that cannot stage (`null`) is not asked. What is mounted already stays. */
   'csi.stage': idempotent<
-    Place & { readonly endpoint: string; readonly data: VolumeData; readonly request: NodeStageRequest | null },
+    Place & {
+      readonly endpoint: string;
+      readonly data: VolumeData;
+      readonly request: NodeStageRequest | null;
+      readonly block: BlockStage | null;
+    },
     null
   >(),
   /** Unstages and removes the record; nothing there is fine. */
   'csi.unstage': idempotent<
-    Place & { readonly endpoint: string; readonly handle: string; readonly isStaged: boolean },
+    Place & {
+      readonly endpoint: string;
+      readonly handle: string;
+      readonly isStaged: boolean;
+      readonly block: BlockStage | null;
+    },
     null
   >(),
   /**
@@ -105,6 +134,7 @@ export const csiOperations = {
       readonly data: VolumeData;
       readonly again: boolean;
       readonly request: NodePublishRequest;
+      readonly block: BlockMount | null;
       /** By audience. */
       readonly tokens: Readonly<Record<string, IssuedToken>>;
       readonly tokensIn: 'secrets' | 'volume_context';
@@ -115,7 +145,12 @@ export const csiOperations = {
   >(),
   /** Unbinds what containers saw of the pod's volumes, unpublishes this one and removes its record. */
   'csi.unpublish': idempotent<
-    Place & { readonly podDirectory: string; readonly endpoint: string; readonly handle: string },
+    Place & {
+      readonly podDirectory: string;
+      readonly endpoint: string;
+      readonly handle: string;
+      readonly block: BlockMount | null;
+    },
     null
   >(),
   /** Makes the file system, or the device, of a published volume as large as its volume has become. */

@@ -103,7 +103,17 @@ export type VolumeSetUp =
       readonly files: readonly VolumeFile[];
     }
   /** Something of the host that must be there, or is made. */
-  | { readonly kind: 'host'; readonly name: string; readonly path: string; readonly type: HostPathType };
+  | { readonly kind: 'host'; readonly name: string; readonly path: string; readonly type: HostPathType }
+  /** A block device of the host: `link` in the pod's folder leads to it, and it is bound to the file `map`. */
+  | {
+      readonly kind: 'device';
+      readonly name: string;
+      /** Of the PersistentVolume. */
+      readonly spec: string;
+      readonly device: string;
+      readonly link: string;
+      readonly map: string;
+    };
 
 /** A part of a volume that one container sees: bound to `target`, where nothing in the volume can move it. */
 export interface SubPath {
@@ -114,16 +124,6 @@ export interface SubPath {
   readonly target: string;
 }
 
-export interface VolumeFailure {
-  readonly name: string;
-  readonly message: string;
-  /** What failed, in upstream's words; absent: `MountVolume.SetUp`. */
-  readonly step?: string;
-}
-
-/** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */
-interface Place {
-  readonly root: string;
 /** The value of a variable that a file of a volume has: `env` is its place in the list of the container. */
 export interface FileVariable {
   readonly container: string;
@@ -145,6 +145,18 @@ export interface Unprepared {
   readonly why: string;
 }
 
+export interface VolumeFailure {
+  readonly name: string;
+  readonly message: string;
+  /** The PersistentVolume that events name; absent: they name the volume of the pod. */
+  readonly spec?: string;
+  /** What failed, in upstream's words; absent: `MountVolume.SetUp`. */
+  readonly step?: string;
+}
+
+/** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */
+interface Place {
+  readonly root: string;
   readonly podDirectory: string;
 }
 

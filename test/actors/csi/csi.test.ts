@@ -7,15 +7,8 @@ import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { expandRequest } from '../../../src/machines/csi/expansion-policy.ts';
 import type { CSIVolume } from '../../../src/machines/csi/messages.ts';
-import {
-  deviceData,
-  deviceDirectory,
-  publishRequest,
-  stageRequest,
-  targetPath,
-  volumeData,
-  volumeFolder,
-} from '../../../src/machines/csi/policy.ts';
+import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/csi/places.ts';
+import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/csi/policy.ts';
 import { needsMounts } from '../volume/support.ts';
 import { CsiRoom } from './support.ts';
 
@@ -26,6 +19,7 @@ const volume: CSIVolume = {
   driver: 'csi.example.test',
   handle: 'handle-1',
   isEphemeral: false,
+  isBlock: false,
   readOnly: false,
   fsType: 'ext4',
   attributes: { size: 'big' },
@@ -42,16 +36,17 @@ const pod = { kind: 'Pod', namespace: 'default', name: 'p', uid: 'u1', serviceAc
 const CAPABILITIES = ['STAGE_UNSTAGE_VOLUME'];
 
 let room: CsiRoom;
-const device = () => deviceDirectory(room.root, volume);
-const folder = () => volumeFolder(room.podDirectory, volume.spec);
-const target = () => targetPath(room.podDirectory, volume.spec);
+const device = () => devicePlace(room.root, deviceIdOf(volume)).directory;
+const folder = (spec = volume.spec) => mountPlace(room, { spec, isBlock: false }).directory;
+const target = () => mountPlace(room, volume).target;
 const staged = () => ({ stagingPath: `${device()}/globalmount`, publishContext: { path: '/dev/x' } });
 
 const stage = (secrets = {}) =>
   room.ask('csi.stage', {
     directory: device(),
-    data: deviceData(volume),
-    request: stageRequest(volume, device(), {
+    data: deviceData(volume, 'node1'),
+    block: null,
+    request: stageRequest(volume, `${device()}/globalmount`, {
       capabilities: CAPABILITIES,
       secrets,
       publishContext: { path: '/dev/x' },
@@ -62,6 +57,7 @@ const publish = (more: object = {}, secrets = {}) =>
     directory: folder(),
     data: volumeData(volume, 'node1'),
     again: false,
+    block: null,
     request: publishRequest(volume, target(), {
       pod,
       spec: null,
@@ -74,8 +70,9 @@ const publish = (more: object = {}, secrets = {}) =>
     ownership: null,
     ...more,
   });
-const unpublish = () => room.ask('csi.unpublish', { directory: folder(), handle: volume.handle });
-const unstage = () => room.ask('csi.unstage', { directory: device(), handle: volume.handle, isStaged: true });
+const unpublish = () => room.ask('csi.unpublish', { directory: folder(), handle: volume.handle, block: null });
+const unstage = () =>
+  room.ask('csi.unstage', { directory: device(), handle: volume.handle, isStaged: true, block: null });
 const isLeft = () => existsSync(folder());
 
 /** A socket of a process that died without removing it. */
@@ -146,8 +143,10 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
       volumeLifecycleMode: 'Persistent',
     });
     expect(await room.ask('csi.inventory', {})).toEqual({
-      volumes: [{ uid: 'u1', spec: 'pv1', driver: 'csi.example.test', handle: 'handle-1', isEphemeral: false }],
-      devices: [{ directory: device(), driver: 'csi.example.test', handle: 'handle-1' }],
+      volumes: [
+        { uid: 'u1', spec: 'pv1', driver: 'csi.example.test', handle: 'handle-1', isEphemeral: false, isBlock: false },
+      ],
+      devices: [{ directory: device(), driver: 'csi.example.test', handle: 'handle-1', block: null }],
       errors: [],
     });
   });
@@ -284,9 +283,9 @@ describe.skipIf(needsMounts)('what is found on disk', () => {
 
   test('is believed only where it agrees with its folder', async () => {
     const data = JSON.stringify({ driverName: 'd', volumeHandle: 'h', specVolID: 'other' });
-    write(volumeFolder(room.podDirectory, 'broken'), '{');
-    write(volumeFolder(room.podDirectory, 'moved'), data);
-    write(volumeFolder(room.podDirectory, 'big'), ' '.repeat(70_000));
+    write(folder('broken'), '{');
+    write(folder('moved'), data);
+    write(folder('big'), ' '.repeat(70_000));
     write(join(room.root, 'plugins/kubernetes.io/csi/d/0123'), data);
     const { volumes, devices, errors } = await room.ask('csi.inventory', {});
     expect([volumes, devices]).toEqual([[], []]);
@@ -298,5 +297,5 @@ describe.skipIf(needsMounts)('what is found on disk', () => {
     ]);
   });
   const shown = (name: string) => `/pods/u1/volumes/kubernetes.io~csi/${name}/vol_data.json`;
-  const folderOf = (name: string) => volumeFolder(room.podDirectory, name);
+  const folderOf = (name: string) => folder(name);
 });

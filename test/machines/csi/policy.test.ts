@@ -55,9 +55,11 @@ describe('the group of the pod', () => {
   it('is in the request of a driver that hands the volume to it', () => {
     const more = { secrets: {}, publishContext: {} };
     const groupOf = (capabilities: string[]) =>
-      stageRequest(volumeOf({ fsGroup: 7 }), '/d', { capabilities, ...more }).volume_capability.mount
-        .volume_mount_group;
-    expect([groupOf(['VOLUME_MOUNT_GROUP']), groupOf([])]).toEqual(['7', '']);
+      stageRequest(volumeOf({ fsGroup: 7 }), '/d', { capabilities, ...more }).volume_capability;
+    expect([groupOf(['VOLUME_MOUNT_GROUP']), groupOf([])]).toMatchObject([
+      { mount: { volume_mount_group: '7' } },
+      { mount: { volume_mount_group: '' } },
+    ]);
   });
 });
 

@@ -27,6 +27,7 @@ export const volumeOf = (more: Partial<CSIVolume> = {}): CSIVolume => ({
   driver: DRIVER,
   handle: 'h1',
   isEphemeral: false,
+  isBlock: false,
   readOnly: false,
   fsType: '',
   attributes: {},

@@ -4,7 +4,7 @@
  * Decides nothing that needs the world: image, addresses and mounted volumes are given. Invariant: either a complete
  * config or an error with the waiting reason and upstream's text; never a config that lacks what the pod asked for.
  */
-import type { ContainerConfig, Image, KeyValue, LinuxContainerSecurityContext, Mount } from '../../api/cri.ts';
+import type { ContainerConfig, Device, Image, KeyValue, LinuxContainerSecurityContext, Mount } from '../../api/cri.ts';
 import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { DeviceResponse } from '../../operations/devices.ts';
@@ -18,7 +18,7 @@ import { containerLogPath, etcHostsFile } from './paths.ts';
 import { containerResources } from './resources.ts';
 import { podLabels } from './sandbox.ts';
 import { containerSecurityContext, imageUser, nonRootViolation, podUsers } from './security.ts';
-import { type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
+import { blockDevices, type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
@@ -93,7 +93,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     mounts: mounts(input, lookup).map((mount) => withUsers(mount, input)),
     labels: { ...podLabels(pod), [CONTAINER_NAME_LABEL]: container.name },
     annotations: { ...devices?.annotations, ...containerAnnotations(pod, container, restartCount) },
-    ...deviceFields(devices),
+    ...deviceFields(devices, blockDevices(input)),
     log_path: containerLogPath(container.name, restartCount),
     ...terminal(container),
     ...stopSignal(container),
@@ -136,20 +136,23 @@ const deviceMounts = (setup: DeviceResponse | null = null): readonly Mount[] =>
     ...(readOnly ? { readonly: true } : {}),
   }));
 
-const deviceFields = (setup: DeviceResponse | null): Pick<ContainerConfig, 'devices' | 'CDI_devices'> => ({
-  ...(setup === null || setup.devices.length === 0
-    ? {}
-    : {
-        devices: setup.devices.map(({ containerPath, hostPath, permissions }) => ({
-          container_path: containerPath,
-          host_path: hostPath,
-          permissions,
-        })),
-      }),
-  ...(setup === null || setup.cdiDevices.length === 0
-    ? {}
-    : { CDI_devices: setup.cdiDevices.map((name) => ({ name })) }),
-});
+/** Those of plugins, then those of volumes. */
+function deviceFields(
+  setup: DeviceResponse | null,
+  blocks: readonly Device[],
+): Pick<ContainerConfig, 'devices' | 'CDI_devices'> {
+  const plugged = (setup?.devices ?? []).map(({ containerPath, hostPath, permissions }) => ({
+    container_path: containerPath,
+    host_path: hostPath,
+    permissions,
+  }));
+  const devices = [...plugged, ...blocks];
+  const cdi = setup?.cdiDevices ?? [];
+  return {
+    ...(devices.length === 0 ? {} : { devices }),
+    ...(cdi.length === 0 ? {} : { CDI_devices: cdi.map((name) => ({ name })) }),
+  };
+}
 
 /** Only where the containers of the pod do not see each other's processes anyway. */
 function targeted(

@@ -5,7 +5,7 @@
  * in silence. A part of a volume is never mounted by its path, which others can change: it is bound to a place of its
  * own first.
  */
-import type { Mount, MountPropagation } from '../../api/cri.ts';
+import type { Device, Mount, MountPropagation } from '../../api/cri.ts';
 import type { Container, Pod, Volume, VolumeMount } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { SubPath } from '../../operations/volume.ts';
@@ -15,6 +15,8 @@ import { podDirectory } from './paths.ts';
 /** A volume that is set up: what a mount of it binds. */
 export interface MountedVolume {
   readonly hostPath: string;
+  /** A block device, by a link to it: nothing can be mounted, and nothing lies at `hostPath`. */
+  readonly device?: string;
   /** The volume itself is read-only: a mount cannot be more than that. */
   readonly readOnly?: boolean;
   /** The content of an image: the runtime mounts it, and nothing lies at `hostPath`. */
@@ -61,6 +63,19 @@ export function volumeMounts(input: MountsInput): readonly Mount[] {
   });
 }
 
+/** The block devices of a container in the order of its spec. Throws with the reason for the container to wait. */
+export function blockDevices({ container, volumes }: Pick<MountsInput, 'container' | 'volumes'>): readonly Device[] {
+  return (container.volumeDevices ?? []).map(({ name, devicePath }) => {
+    if (!devicePath.startsWith('/')) throw new Error(`error DevicePath \`${devicePath}\` must be an absolute path`);
+    const volume = Object.hasOwn(volumes, name) ? volumes[name] : undefined;
+    if (volume?.device === undefined) {
+      throw new Error(`cannot find volume "${name}" to pass into container "${container.name}"`);
+    }
+    const permissions = volume.readOnly === true ? 'r' : 'mrw';
+    return { container_path: devicePath, host_path: volume.device, permissions };
+  });
+}
+
 /** What has to be bound before the container is created. Throws as {@link volumeMounts}. */
 export function volumeSubPaths(input: MountsInput): readonly SubPath[] {
   return (input.container.volumeMounts ?? []).flatMap((mount, at) => {
@@ -75,7 +90,7 @@ export function volumeSubPaths(input: MountsInput): readonly SubPath[] {
 
 function mountedVolume(mount: VolumeMount, { container, volumes }: MountsInput): MountedVolume {
   const volume = Object.hasOwn(volumes, mount.name) ? volumes[mount.name] : undefined;
-  if (volume !== undefined) return volume;
+  if (volume !== undefined && volume.device === undefined) return volume;
   throw new Error(`cannot find volume "${mount.name}" to mount into container "${container.name}"`);
 }
 

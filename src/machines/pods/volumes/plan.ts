@@ -6,7 +6,7 @@
  */
 import type { Pod, Volume } from '../../api/pod.ts';
 import type { CSIVolume } from '../../csi/messages.ts';
-import { targetPath } from '../../csi/policy.ts';
+import { mountPlace } from '../../csi/places.ts';
 import { csiVolumeOf } from '../../csi/volume.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { claimNameOf } from '../../objects/keys.ts';
@@ -41,14 +41,19 @@ export function volumePlan(input: PayloadInput): VolumePlan {
   const setUps: VolumeSetUp[] = [];
   const csi: CSIVolume[] = [];
   const failures: VolumeFailure[] = [];
+  const uses = usesOf(input.pod);
   for (const volume of input.pod.spec.volumes ?? []) {
+    if (!volume.image && !uses.mounts.has(volume.name) && !uses.devices.has(volume.name)) continue;
     try {
-      const bound = boundVolume(volume, input);
+      const bound = boundVolume(volume, input, uses);
       const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
-      const own = published ? targetOf(published, input) : mountedOf(placeOf(volume, bound), input);
+      const device = published ? null : localDevice(volume, bound, input);
+      const own = published
+        ? targetOf(published, input)
+        : (device?.mounted ?? mountedOf(placeOf(volume, bound), input));
       if (own !== null)
         mounted[volume.name] = volume.persistentVolumeClaim?.readOnly ? { ...own, readOnly: true } : own;
-      const setUp = published ? null : setUpOf(placeOf(volume, bound), input);
+      const setUp = published ? null : (device?.setUp ?? setUpOf(placeOf(volume, bound), input));
       if (setUp !== null) setUps.push(setUp);
       if (published) csi.push(published);
     } catch (error) {
@@ -70,7 +75,11 @@ class BoundVolumeError extends Error {
 }
 
 /** A claim stands for the volume that is bound to it. On a node that runs alone there are none. */
-function boundVolume(volume: Volume, { pod, node, objects, unavailable }: PayloadInput): BoundVolume | null {
+function boundVolume(
+  volume: Volume,
+  { pod, node, objects, unavailable }: PayloadInput,
+  uses: Uses,
+): BoundVolume | null {
   const { namespace, name, uid } = pod.metadata;
   const claim = node.apiServer === undefined ? null : claimNameOf(volume, name);
   if (claim === null) return null;
@@ -80,16 +89,52 @@ function boundVolume(volume: Volume, { pod, node, objects, unavailable }: Payloa
   if (volume.ephemeral && bound.owner !== uid) {
     throw new Error(`PVC ${namespace}/${claim} was not created for pod ${namespace}/${name} (pod is not owner)`);
   }
-  if (bound.spec.volumeMode === 'Block') throw new Error(blockRefusal(volume, pod));
+  checkMode(volume, bound, uses);
   if (bound.nodeMismatch === '') return bound;
-  throw new BoundVolumeError(bound.nodeMismatch, { name: bound.name, step: 'MountVolume.NodeAffinity check' });
+  const step = `${isBlock(bound) ? 'MapVolume' : 'MountVolume'}.NodeAffinity check`;
+  throw new BoundVolumeError(bound.nodeMismatch, { name: bound.name, step });
 }
 
-function blockRefusal({ name }: Volume, pod: Pod): string {
-  const isMounted = podContainers(pod).some(({ volumeMounts }) => volumeMounts?.some((mount) => mount.name === name));
-  return isMounted
-    ? `volume ${name} has volumeMode Block, but is specified in volumeMounts`
-    : `volume ${name} has volumeMode Block, which this node agent cannot map; use volumeMode Filesystem`;
+const isBlock = ({ spec }: BoundVolume): boolean => spec.volumeMode === 'Block';
+
+/** Names of the volumes that containers see: upstream leaves the others alone. */
+interface Uses {
+  readonly mounts: ReadonlySet<string>;
+  readonly devices: ReadonlySet<string>;
+}
+
+function usesOf(pod: Pod): Uses {
+  const containers = [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])];
+  const files = containers.flatMap(({ env = [] }) =>
+    env.flatMap(({ valueFrom }) => (valueFrom?.fileKeyRef ? [valueFrom.fileKeyRef.volumeName] : [])),
+  );
+  const mounts = containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name));
+  const devices = containers.flatMap(({ volumeDevices = [] }) => volumeDevices.map(({ name }) => name));
+  return { mounts: new Set([...mounts, ...files]), devices: new Set(devices) };
+}
+
+function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Uses): void {
+  const [mode, wrong, field] = isBlock(bound)
+    ? (['Block', mounts, 'volumeMounts'] as const)
+    : (['Filesystem', devices, 'volumeDevices'] as const);
+  if (wrong.has(name)) throw new Error(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
+}
+
+const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
+const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
+
+/** A device of this machine; `null`: the volume is none. */
+function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
+  if (bound === null || !isBlock(bound)) return null;
+  const { name, spec } = bound;
+  if (!spec.local) {
+    const text = 'only local volumes and those of CSI drivers can be block devices; use volumeMode Filesystem';
+    throw new BoundVolumeError(text, { name, step: 'MapVolume.FindMapperPluginBySpec' });
+  }
+  const link = `${podDirectory(pod, node)}/${LOCAL_DEVICES}/${name}`;
+  const map = `${node.rootDir}/${LOCAL_MAPS}/${name}/${pod.metadata.uid}`;
+  const setUp: VolumeSetUp = { kind: 'device', name: volume.name, spec: name, device: spec.local.path, link, map };
+  return { mounted: { hostPath: '', device: link }, setUp };
 }
 
 /** A volume that lies on this machine is used where it lies. */
@@ -99,10 +144,11 @@ function placeOf(volume: Volume, bound: BoundVolume | null): Volume {
   return local ? { name: volume.name, hostPath: { path: local.path, type: 'Directory' } } : volume;
 }
 
-const targetOf = ({ spec, readOnly }: CSIVolume, { pod, node }: PayloadInput): MountedVolume => {
-  const hostPath = targetPath(podDirectory(pod, node), spec);
-  return readOnly ? { hostPath, readOnly } : { hostPath };
-};
+function targetOf(volume: CSIVolume, { pod, node }: PayloadInput): MountedVolume {
+  const { target, block } = mountPlace({ root: node.rootDir, podDirectory: podDirectory(pod, node) }, volume);
+  const place = block === null ? { hostPath: target } : { hostPath: '', device: block.link };
+  return volume.readOnly ? { ...place, readOnly: true } : place;
+}
 
 /** What the agent writes itself is read-only for everybody else. */
 function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {

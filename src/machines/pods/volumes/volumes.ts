@@ -17,7 +17,7 @@ import { pauseMs, VOLUME_BACK_OFF } from '../../back-off.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
 import type { VolumeFailure } from '../../operations/volume.ts';
 import { volumeOperations } from '../../operations/volume.ts';
-import { podEvents } from '../../reasons.ts';
+import { podEvents, volumeEvents } from '../../reasons.ts';
 import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts';
 import type { MountedVolumes } from '../spec/volumes.ts';
 import type { VolumePlan } from './plan.ts';
@@ -91,10 +91,17 @@ const sayOverdue = s.enqueueActions(({ context, enqueue }) => {
 
 const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
 
+/** Of block devices upstream has events of their own, but for one that cannot be reached from this node. */
+const isMapping = (step: string | undefined): step is string =>
+  step?.startsWith('MapVolume.') === true && step !== 'MapVolume.NodeAffinity check';
+
 const reportFailures = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  for (const { name, message, step } of context.failures) {
-    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents.failedMount(name, message, step)));
+  for (const { name, spec = name, message, step } of context.failures) {
+    const text = isMapping(step)
+      ? volumeEvents.failedMap(spec, message, step)
+      : podEvents.failedMount(spec, message, step);
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, text));
   }
   const { namespace, name: pod } = context.ref;
   const names = context.failures.map(({ name }) => name);

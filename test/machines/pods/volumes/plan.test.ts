@@ -13,6 +13,7 @@ import {
 } from '../../../../src/machines/pods/volumes/objects.ts';
 import { volumePlan } from '../../../../src/machines/pods/volumes/plan.ts';
 import { settings } from '../../../support/pods-node.ts';
+import { seeing } from '../../../support/seeing.ts';
 
 const podOf = (spec: Partial<PodSpec>, labels = {}): Pod => ({
   metadata: { name: 'p', namespace: 'default', uid: 'u1', labels },
@@ -29,14 +30,16 @@ const objects = {
 const MEMORY = { memoryCapacityBytes: '1000', allocatable: {} } as Partial<NodeSettings>;
 
 function plan(volume: Omit<Volume, 'name'>, spec: Partial<PodSpec> = {}, node: Partial<NodeSettings> = MEMORY) {
-  const pod = podOf({ ...spec, volumes: [{ name: 'v', ...volume }] }, { k: 'v"' });
-  return volumePlan({ pod, node: { ...settings, ...node }, objects });
+  const volumes = [{ name: 'v', ...volume }];
+  const { spec: given, ...pod } = podOf({ ...spec, volumes }, { k: 'v"' });
+  const seen = { ...pod, spec: { ...given, containers: [...seeing(given.containers, volumes)] } };
+  return volumePlan({ pod: seen, node: { ...settings, ...node }, objects });
 }
 const only = (...args: Parameters<typeof plan>) => plan(...args).setUps[0];
 const failure = (...args: Parameters<typeof plan>) => plan(...args).failures[0]?.message;
 const mountOf = (...args: Parameters<typeof plan>) => {
   const setUp = only(...args);
-  return setUp === undefined || setUp.kind === 'host' ? null : setUp.mount;
+  return setUp && 'mount' in setUp ? setUp.mount : null;
 };
 const filesOf = (...args: Parameters<typeof plan>) => {
   const setUp = only(...args);

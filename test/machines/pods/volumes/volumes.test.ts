@@ -264,10 +264,6 @@ describe('an environment from objects', () => {
   });
 });
 
-describe('a part of a volume', () => {
-  const subPath = {
-    volumeMounts: [{ name: 'e', mountPath: '/e', subPathExpr: 'logs/$(NAME)' }],
-    env: [{ name: 'NAME', value: 'a' }],
 describe('a variable that a file of a volume has', () => {
   const fileKeyRef = (key: string, more: object = {}) => ({ volumeName: 'e', path: 'a.env', key, ...more });
   const variable = (name: string, key: string, more: object = {}) => ({
@@ -328,6 +324,10 @@ describe('a variable that a file of a volume has', () => {
   });
 });
 
+describe('a part of a volume', () => {
+  const subPath = {
+    volumeMounts: [{ name: 'e', mountPath: '/e', subPathExpr: 'logs/$(NAME)' }],
+    env: [{ name: 'NAME', value: 'a' }],
   };
   const spec = { volumes: [{ name: 'e', emptyDir: {} }] };
   const target = '/var/lib/kubelet/pods/u1/volume-subpaths/e/app/0';

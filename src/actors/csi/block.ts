@@ -1,0 +1,93 @@
+/**
+ * `csi.*` for volumes that are block devices: what upstream lays out for them below `volumeDevices`.
+ *
+ * Invariants: the record is on disk before the driver hears of the device, and the link in the pod's folder before it
+ * hears of the pod; both go after it has said that nothing is left.
+ */
+import { rmdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Vault } from '../../kernel/journal/index.ts';
+import type { InputOf } from '../../kernel/operation.ts';
+import type { BlockMount, BlockStage, csiOperations } from '../../machines/operations/csi.ts';
+import { errnoOf } from '../host/beneath.ts';
+import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
+import type { Mounter } from '../volume/mounter.ts';
+import { removeTree } from '../volume/tree.ts';
+import { callDriver } from './call.ts';
+import { at, makeTarget, readRecord, writeRecord } from './record.ts';
+import { askToPublish, askToStage, unlessDone } from './volumes.ts';
+
+type Operations = typeof csiOperations;
+type Of<Name extends 'csi.stage' | 'csi.unstage' | 'csi.publish' | 'csi.unpublish', Block> = InputOf<
+  Operations[Name]
+> & { readonly block: Block };
+
+export async function stageBlock(input: Of<'csi.stage', BlockStage>, vault: Vault, signal: AbortSignal): Promise<null> {
+  const { root, directory, endpoint, data, request, block } = input;
+  await writeRecord(root, directory, data);
+  if (request === null) return null;
+  await makeTarget(root, block.staging);
+  await unlessDone(
+    () => askToStage(endpoint, request, vault, signal),
+    () => removeDevice(root, block),
+  );
+  return null;
+}
+
+export async function unstageBlock(
+  { root, directory, endpoint, handle, isStaged, block }: Of<'csi.unstage', BlockStage>,
+  signal: AbortSignal,
+): Promise<null> {
+  if ((await readRecord(root, directory)) === null) return null;
+  const request = { volume_id: handle, staging_target_path: block.staging };
+  if (isStaged) await callDriver(endpoint, 'NodeUnstageVolume', request, signal);
+  await removeDevice(root, block);
+  return null;
+}
+
+/** The record last: what cannot be removed is tried again. */
+async function removeDevice(root: string, { staging, published, folder }: BlockStage): Promise<void> {
+  await at(root, staging, removeOwn);
+  await at(root, published, (path) => rmdir(path).catch(unlessGone));
+  await at(root, folder, removeOwn);
+}
+
+/** Nothing of another file system. */
+const removeOwn = async (path: string): Promise<void> => {
+  const found = await stat(path).catch(unlessGone);
+  if (found) await removeTree(path, found.dev);
+};
+
+const unlessGone = (error: unknown): null => {
+  if (errnoOf(error) !== 'ENOENT') throw error;
+  return null;
+};
+
+export async function publishBlock(
+  input: Of<'csi.publish', BlockMount>,
+  { vault, mounter }: { readonly vault: Vault; readonly mounter: Mounter },
+  signal: AbortSignal,
+): Promise<null> {
+  const { root, block } = input;
+  await linkDevice(root, block.link, block.target);
+  await makeTarget(root, dirname(block.target));
+  await unlessDone(
+    () => askToPublish(input, vault, signal),
+    () => unlinkDevice(root, block.link),
+  );
+  await bindDevice(root, block.map, block.target, mounter);
+  return null;
+}
+
+export async function unpublishBlock(
+  { root, endpoint, handle, block }: Of<'csi.unpublish', BlockMount>,
+  mounter: Mounter,
+  signal: AbortSignal,
+): Promise<null> {
+  if (!(await isLinked(root, block.link))) return null;
+  await unbindDevice(root, block.map, mounter);
+  const request = { volume_id: handle, target_path: block.target };
+  await callDriver(endpoint, 'NodeUnpublishVolume', request, signal);
+  await unlinkDevice(root, block.link);
+  return null;
+}

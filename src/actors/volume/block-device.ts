@@ -1,0 +1,93 @@
+/**
+ * Block devices as pods have them: a link in the pod’s folder, which the runtime follows, and the device bound to a
+ * file below the plug-in’s folder, where other tools of the node find who uses it.
+ *
+ * Invariants: the link is there before anything else and goes last, so that it tells the next agent what to take away;
+ * a device is never opened; what is no block device is never handed on.
+ */
+import { constants } from 'node:fs';
+import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';
+import { OperationError } from '../../kernel/json.ts';
+import { errnoOf, openParent } from '../host/beneath.ts';
+import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import { fdPath } from './tree.ts';
+
+const FOLDER_MODE = 0o750;
+const FILE_MODE = 0o640;
+const O_PATH = 0o10000000;
+
+/** What one pod has of a device. */
+export interface DeviceMap {
+  /** In the pod's folder. */
+  readonly link: string;
+  /** A file that the device is bound to. */
+  readonly map: string;
+}
+
+const ignoring =
+  (...codes: readonly string[]) =>
+  (error: unknown): void => {
+    if (!codes.includes(errnoOf(error))) throw error;
+  };
+
+async function within<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
+  const place = await openParent(root, path, mode);
+  if (!place) return null;
+  try {
+    return await work(place.path);
+  } finally {
+    await place.folder.close();
+  }
+}
+
+export const isLinked = async (root: string, link: string): Promise<boolean> =>
+  (await within(root, link, (path) => readlink(path).catch(ignoring('ENOENT', 'EINVAL')))) != null;
+
+export async function linkDevice(root: string, link: string, device: string): Promise<void> {
+  const make = async (path: string) => {
+    if ((await readlink(path).catch(ignoring('ENOENT', 'EINVAL'))) === device) return;
+    await unlink(path).catch(ignoring('ENOENT'));
+    await symlink(device, path);
+  };
+  await within(root, link, make, FOLDER_MODE);
+}
+
+/** Binds the device to the file, once. */
+export async function bindDevice(root: string, map: string, device: string, mounter: Mounter): Promise<void> {
+  if (!(await stat(device)).isBlockDevice()) {
+    throw new OperationError(`${device} is not a block device; a volume of volumeMode Block has to be one`);
+  }
+  const point = await realPath(root, map);
+  if ((await mountsBelow(point)).includes(point)) return;
+  const source = await open(device, O_PATH);
+  const bind = async (path: string) => {
+    const file = await open(path, constants.O_RDONLY | constants.O_CREAT | constants.O_NOFOLLOW, FILE_MODE);
+    try {
+      await mounter.bind(fdPath(source), fdPath(file));
+    } finally {
+      await file.close();
+    }
+  };
+  try {
+    await within(root, map, bind, FOLDER_MODE);
+  } finally {
+    await source.close();
+  }
+}
+
+/** Nothing there is fine. */
+export async function unbindDevice(root: string, map: string, mounter: Mounter): Promise<void> {
+  const point = await realPath(root, map);
+  const isBound = (await mountsBelow(point)).includes(point);
+  await within(root, map, async (path) => {
+    if (isBound) await mounter.unmount(path);
+    await unlink(path).catch(ignoring('ENOENT'));
+  });
+}
+
+/** The folder of the links goes with the last of them. */
+export async function unlinkDevice(root: string, link: string): Promise<void> {
+  await within(root, link, (path) => unlink(path).catch(ignoring('ENOENT')));
+  const folder = link.slice(0, link.lastIndexOf('/'));
+  await within(root, folder, (path) => rmdir(path).catch(ignoring('ENOENT', 'ENOTEMPTY', 'EEXIST')));
+}
