@@ -140,7 +140,7 @@ export type PodMessage =
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
-/** What a pod keeps of each of its containers, as the container says it. */
+/** What a pod keeps of each container, as it says it. `comesAgain`: whatever the end of what stops now. */
 export interface ContainerView {
   /** `starting`: its process runs, and so does the hook of its start. The world does not see it before that is done. */
   readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';
@@ -151,6 +151,7 @@ export interface ContainerView {
   readonly restartCount: number;
   /** The termination message of the newest instance that ended, by its id. */
   readonly ended: { readonly id: string; readonly message: string } | null;
+  readonly comesAgain?: boolean;
 }
 
 /** What a container wants to be made of; the answer is `container.permitted` or `container.refused`. */
@@ -249,17 +250,12 @@ export interface ImageWanted {
   readonly remembered: PullMemory | null;
 }
 
-export type ImageReport =
-  | { readonly type: 'image.ready'; readonly uid: string; readonly container: string; readonly image: ImageFacts }
-  | {
-      readonly type: 'image.failed';
-      readonly uid: string;
-      readonly container: string;
-      readonly reason: string;
-      readonly message: string;
-      /** Asking again earlier gives the same answer. */
-      readonly retryMs: number;
-    };
+/** `of`: the image as it was asked for. */
+export type ImageReport = { readonly uid: string; readonly container: string; readonly of: string } & (
+  | { readonly type: 'image.ready'; readonly image: ImageFacts }
+  /** `retryMs`: asking again earlier gives the same answer. */
+  | { readonly type: 'image.failed'; readonly reason: string; readonly message: string; readonly retryMs: number }
+);
 
 /** What of an image matters to a container; `said`: what people read when it comes to use it. */
 export interface ImageFacts {

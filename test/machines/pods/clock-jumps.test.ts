@@ -90,3 +90,18 @@ it('observations are dated by a clock that nobody sets, so that none of them is 
     Date.now = wall;
   }
 });
+
+describe('a pod with a deadline', () => {
+  it('does not end early because its sandbox is made anew after the clock was set back', () => {
+    node = new PodsNode();
+    node.world.runtime.images.set('app:1', image('app:1'));
+    node.world.setManifests([manifest({ uid: 'u1', spec: { activeDeadlineSeconds: 600 } })]);
+    node.boot().until('it runs', () => node.phase('u1') === 'Running');
+    node.world.runtime.clockOffsetMs = -HOUR_MS;
+    node.world.runtime.stopSandbox([...node.world.runtime.sandboxes.keys()][0]!);
+    node.run(60_000);
+    expect(node.phase('u1')).toBe('Running');
+    node.run(600_000);
+    expect(node.status('u1')).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
+  });
+});

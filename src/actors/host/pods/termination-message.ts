@@ -2,7 +2,8 @@
  * `host.terminationMessage`: a container's last words.
  *
  * Decides, as the Go kubelet does: the end of the message file, at most `maxBytes`; when that is empty and a log is
- * named, the end of the log, at most 80 lines and 2048 bytes. A file that cannot be read gives a message that says so.
+ * named, the end of the log, at most 80 lines and 2048 bytes. A file that is gone is an empty one; one that cannot be
+ * read gives a message that says so.
  *
  * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never
  * more than a fixed number of bytes however large they are.
@@ -24,17 +25,21 @@ type Operation = (typeof hostOperations)['host.terminationMessage'];
 
 export const terminationMessage: Port<Operation> = async ({ input: { file, logFile, maxBytes } }) => {
   try {
-    const message = text(await readEnd(file, maxBytes), maxBytes);
+    const message = text(await readEnd(file, maxBytes));
     if (message !== '' || logFile === null) return { message };
   } catch (error) {
-    return { message: `Error on reading termination log ${file}: ${reason(error)}` };
+    if (!isMissing(error)) return { message: `Error on reading termination log ${file}: ${reason(error)}` };
   }
+  if (logFile === null) return { message: '' };
   try {
-    return { message: text(logTail(await readEnd(logFile, LOG_WINDOW_BYTES)), LOG_BYTES) };
+    return { message: text(logTail(await readEnd(logFile, LOG_WINDOW_BYTES))) };
   } catch (error) {
     return { message: `Error on reading termination message from logs: ${reason(error)}` };
   }
 };
+
+/** Who wrote nothing may also have taken the file away. */
+const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
 const reason = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
@@ -65,12 +70,23 @@ function logTail(window: Buffer): Buffer {
   return Buffer.from(tail.slice(-LOG_BYTES), 'latin1');
 }
 
-/** Valid text of at most this many bytes; a character that was cut in two is left out. */
-function text(bytes: Buffer, maxBytes: number): string {
-  const isContinuation = (byte: number | undefined) => byte !== undefined && (byte & 0xc0) === 0x80;
-  let start = 0;
-  while (start < 3 && isContinuation(bytes[start])) start += 1;
-  let decoded = bytes.subarray(start).toString('utf8');
-  while (Buffer.byteLength(decoded) > maxBytes) decoded = decoded.slice(1);
-  return decoded;
-}
+/** The bytes of one character, or one that belongs to none. */
+const CHARACTERS = new RegExp(
+  [
+    '[\\xc2-\\xdf][\\x80-\\xbf]',
+    '\\xe0[\\xa0-\\xbf][\\x80-\\xbf]',
+    '[\\xe1-\\xec\\xee\\xef][\\x80-\\xbf]{2}',
+    '\\xed[\\x80-\\x9f][\\x80-\\xbf]',
+    '\\xf0[\\x90-\\xbf][\\x80-\\xbf]{2}',
+    '[\\xf1-\\xf3][\\x80-\\xbf]{3}',
+    '\\xf4[\\x80-\\x8f][\\x80-\\xbf]{2}',
+    '[\\x80-\\xff]',
+  ].join('|'),
+  'g',
+);
+
+/** Valid text; each byte that belongs to no character becomes a mark of its own, as where Go writes JSON. */
+const text = (bytes: Buffer): string =>
+  bytes
+    .toString('latin1')
+    .replaceAll(CHARACTERS, (found) => (found.length === 1 ? '\uFFFD' : Buffer.from(found, 'latin1').toString()));

@@ -76,6 +76,8 @@ export interface ContainerStop {
    * another instance after whatever else came to pass, because all containers of the pod begin anew (`reset`).
    */
   readonly after: 'end' | 'exit' | 'restart' | 'again' | 'reset';
+  /** Others stop first: its hook runs at once, and then it waits for `container.turn`. */
+  readonly awaitsTurn?: boolean;
 }
 
 export function initialContext(input: ContainerInput): ContainerContext {
@@ -209,6 +211,16 @@ export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerC
   message: '',
 });
 
+/** Another definition starts with a clean slate: what went wrong was the fault of the one before. */
+export const forgiven = ({ restartCount }: ContainerContext): Partial<ContainerContext> => ({
+  image: null,
+  backoffMs: restartCount === 0 ? null : 0,
+  untilMs: AT_ONCE,
+  failures: 0,
+  reason: '',
+  message: '',
+});
+
 /** No time is before this one. */
 const AT_ONCE = 0;
 
@@ -262,6 +274,7 @@ export const viewOf = (context: ContainerContext, phase: ContainerView['phase'])
   message: phase === 'waiting' ? context.message : '',
   restartCount: context.restartCount,
   ended: context.ended,
+  ...(phase === 'stopping' && ['restart', 'again'].includes(context.stop?.after ?? '') ? { comesAgain: true } : {}),
 });
 
 export const wishOf = ({ restartCount, image }: ContainerContext): ContainerWish => ({ restartCount, image });

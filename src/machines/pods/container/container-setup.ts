@@ -32,6 +32,7 @@ import {
   type ContainerContext,
   type ContainerInput,
   type ContainerStop,
+  forgiven,
   hasExited,
   hookMessage,
   isAliveInstance,
@@ -63,6 +64,7 @@ export type ContainerOrder =
     }
   | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
   | ({ readonly type: 'container.stop' } & ContainerStop)
+  | { readonly type: 'container.turn' }
   | { readonly type: 'images.started' };
 
 /** What a hook asks of the container itself. */
@@ -125,6 +127,9 @@ export const containerSetup = setup({
     /** Grace only shrinks. */
     isShorter: ({ context, event }) =>
       event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),
+    isRedefined: ({ context, event }) =>
+      event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
+    isItsTurn: ({ context }) => context.stop?.awaitsTurn !== true,
     saidSomething: ({ context }) =>
       (context.facts?.messageFile ?? '') !== '' || (context.facts?.messageLog ?? '') !== '',
   },
@@ -195,9 +200,17 @@ export const configure = s.assign({
 export const noteStop = s.assign({
   stop: ({ context, event }) =>
     event.type === 'container.stop'
-      ? { graceSeconds: event.graceSeconds, message: event.message, after: event.after }
+      ? {
+          graceSeconds: event.graceSeconds,
+          message: event.message,
+          after: event.after,
+          awaitsTurn: event.awaitsTurn ?? context.stop?.awaitsTurn ?? false,
+        }
       : context.stop,
 });
+
+/** Those that stop first have stopped. */
+export const noteTurn = s.assign({ stop: ({ context: { stop } }) => stop && { ...stop, awaitsTurn: false } });
 
 /** It stops already, soon enough; only what follows is new. */
 export const noteAfter = s.assign({
@@ -243,6 +256,8 @@ export const noteMessage = s.assign(({ context, event }) => {
   const { message } = (event as unknown as { output: { message: string } }).output;
   return { ended: { id: context.id, message } };
 });
+
+export const forgive = s.assign(({ context }) => forgiven(context));
 
 export const beginAnew = s.assign(({ context }) => anew(context));
 
@@ -295,10 +310,11 @@ export const notePlace = s.assign({
   podIP: ({ context, event }) => (event.type === 'container.permitted' ? event.podIP : context.podIP),
 });
 
-export const beginHook = s.assign({ hookBeganAtMs: (args) => now(args) });
+/** A hook begins, or a wait for its turn. */
+export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
 
-/** The time that the hook took is gone from the grace. */
-export const endHook = s.assign((args) => {
+/** The time that the hook or the wait took is gone from the grace. */
+export const endWait = s.assign((args) => {
   const { stop, hookBeganAtMs } = args.context;
   if (!stop) return {};
   return { stop: { ...stop, graceSeconds: remainingGrace(stop.graceSeconds, now(args) - hookBeganAtMs) } };

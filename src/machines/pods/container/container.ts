@@ -22,9 +22,11 @@ import { initialContext, podOf, stopSeconds } from './container-policy.ts';
 import {
   anotherStart,
   beginAnew,
-  beginHook,
+  beginWait,
   configure,
+  endWait,
   failed,
+  forgive,
   imageFailed,
   imageReady,
   nextInstance,
@@ -33,6 +35,7 @@ import {
   notePlace,
   noteStart,
   noteStop,
+  noteTurn,
   observe,
   refused,
   replace,
@@ -57,6 +60,14 @@ const recordFailed = {
     containerEvents.failed(startErrorText((event as { error: PlainError }).error.message)),
 } as const;
 
+/** Nothing is under way: another definition takes the place of the one before at once. */
+const redefined = {
+  'container.configured': [
+    { guard: 'isRedefined', target: 'image', actions: [configure, forgive] },
+    { actions: configure },
+  ],
+} as const;
+
 const waiting = s.createStateConfig({
   initial: 'image',
   on: {
@@ -77,14 +88,19 @@ const waiting = s.createStateConfig({
         'image.ready': { target: 'turn', actions: imageReady },
         'image.failed': { target: 'imageFailed', actions: imageFailed },
         'images.started': { target: 'image', reenter: true },
+        'container.configured': [
+          { guard: 'isRedefined', target: 'image', reenter: true, actions: [configure, forgive] },
+          { actions: configure },
+        ],
       },
     },
     /** Waits until asking for the image again can help. */
-    imageFailed: { entry: { type: 'tell', params: { phase: 'waiting' } }, after: { wait: 'image' } },
+    imageFailed: { entry: { type: 'tell', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
     /** Waits for the sandbox and for the containers that come first. */
     turn: {
       entry: 'askTurn',
       on: {
+        ...redefined,
         'container.permitted': [
           { guard: 'isCreated', target: 'starting', actions: [take, notePlace] },
           { target: 'creating', actions: [notePlace, sayImage] },
@@ -158,6 +174,7 @@ const waiting = s.createStateConfig({
     failed: {
       entry: { type: 'tell', params: { phase: 'waiting', look: true } },
       after: { wait: '#container.deciding' },
+      on: redefined,
     },
     /** The first restart comes at once. */
     between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },
@@ -168,6 +185,7 @@ const waiting = s.createStateConfig({
         { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, podOf(context)) },
       ],
       after: { wait: 'image' },
+      on: redefined,
     },
   },
 });
@@ -233,14 +251,22 @@ const stopping = s.createStateConfig({
   always: { guard: 'hasExited', target: 'stopped' },
   on: {
     'container.observed': { actions: observe },
-    'container.stop': [{ guard: 'isShorter', target: '.asking', actions: noteStop }, { actions: noteAfter }],
+    'container.stop': [{ guard: 'isShorter', target: '.turn', actions: noteStop }, { actions: noteAfter }],
+    'container.turn': { actions: noteTurn },
   },
   states: {
     choosing: {
-      always: [{ guard: 'hasPreStop', target: 'hook', actions: beginHook }, { target: 'asking' }],
+      always: [{ guard: 'hasPreStop', target: 'hook', actions: beginWait }, { target: 'turn' }],
     },
     /** Waits for the hook that belongs to its end, within the grace. */
     hook: preStop,
+    /** Waits until those have stopped that stop before it, within the grace. */
+    turn: {
+      entry: beginWait,
+      exit: endWait,
+      always: { guard: 'isItsTurn', target: 'asking' },
+      after: { grace: 'asking' },
+    },
     /** Waits for the runtime to stop it, with grace. */
     asking: {
       invoke: {

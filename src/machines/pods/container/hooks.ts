@@ -7,7 +7,7 @@
  */
 import { containerEvents } from '../../reasons.ts';
 import {
-  endHook,
+  endWait,
   failPostStart,
   hookRequest,
   noteHookFailure,
@@ -76,14 +76,14 @@ const hookFailed = { type: 'record', params: () => containerEvents.failedPreStop
 
 export const preStop = s.createStateConfig({
   initial: 'choosing',
-  exit: endHook,
+  exit: endWait,
   states: {
     choosing: {
       always: [
         { guard: 'preStopExecs', target: 'executing' },
         { guard: 'preStopGets', target: 'requesting' },
         { guard: 'preStopSleeps', target: 'sleeping' },
-        { target: '#container.stopping.asking', actions: hookFailed },
+        { target: '#container.stopping.turn', actions: hookFailed },
       ],
     },
     executing: {
@@ -96,23 +96,23 @@ export const preStop = s.createStateConfig({
           timeoutSeconds: 0,
         }),
         onDone: [
-          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.stopping.asking' },
-          { target: '#container.stopping.asking', actions: hookFailed },
+          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.stopping.turn' },
+          { target: '#container.stopping.turn', actions: hookFailed },
         ],
-        onError: { target: '#container.stopping.asking', actions: hookFailed },
+        onError: { target: '#container.stopping.turn', actions: hookFailed },
       },
-      after: { grace: { target: '#container.stopping.asking', actions: hookFailed } },
+      after: { grace: { target: '#container.stopping.turn', actions: hookFailed } },
     },
     requesting: {
       invoke: {
         id: 'preStop',
         src: 'probe.httpHook',
         input: ({ context }) => hookRequest(context.wanted.preStop, context.podIP),
-        onDone: { target: '#container.stopping.asking', actions: sayFallback },
-        onError: { target: '#container.stopping.asking', actions: hookFailed },
+        onDone: { target: '#container.stopping.turn', actions: sayFallback },
+        onError: { target: '#container.stopping.turn', actions: hookFailed },
       },
-      after: { grace: { target: '#container.stopping.asking', actions: hookFailed } },
+      after: { grace: { target: '#container.stopping.turn', actions: hookFailed } },
     },
-    sleeping: { after: { preStop: '#container.stopping.asking' } },
+    sleeping: { after: { preStop: '#container.stopping.turn' } },
   },
 });

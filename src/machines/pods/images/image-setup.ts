@@ -105,17 +105,18 @@ const used = (enqueue: Enqueue, { ref }: ImageFacts): void =>
 
 function give(
   enqueue: Enqueue,
-  { uid, container }: ImageWanted,
+  { uid, container, image: of }: ImageWanted,
   { ref, uid: user, username }: ImageFacts,
   said: Pick<ImageFacts, 'said'> = {},
 ): void {
-  const answer: ImageReport = { type: 'image.ready', uid, container, image: { ref, uid: user, username, ...said } };
+  const image = { ref, uid: user, username, ...said };
+  const answer: ImageReport = { type: 'image.ready', uid, container, of, image };
   enqueue.sendTo(to('pods'), answer);
 }
 
 function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
-  const { uid, container } = request;
-  const answer: ImageReport = { type: 'image.failed', uid, container, reason, message, retryMs };
+  const { uid, container, image: of } = request;
+  const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
   say(enqueue, request, containerEvents.failed(reason));
   enqueue.sendTo(to('pods'), answer);
 }

@@ -69,10 +69,11 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'image.wanted') return;
   const parsed = parseImage(event.image);
   if ('error' in parsed) {
-    const { uid, container } = event;
+    const { uid, container, image: of } = event;
     const message = waitingMessages.invalidImageName(event.image, parsed.error);
     const reason = waitingReasons.invalidImageName;
-    const answer: ImageReport = { type: 'image.failed', uid, container, reason, message, retryMs: HOPELESS_RETRY_MS };
+    const retryMs = HOPELESS_RETRY_MS;
+    const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
     enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.inspectFailed(message)));
     enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.failed(reason)));
     enqueue.sendTo(to('pods'), answer);

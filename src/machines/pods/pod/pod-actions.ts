@@ -226,14 +226,15 @@ export const killOverdue = s.raise({
   verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, said: 'always' },
 });
 
-const stopOrder = (name: string, graceSeconds: number): ContainerOrder => ({
+const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: boolean } = {}): ContainerOrder => ({
   type: 'container.stop',
   graceSeconds,
   message: killMessages.stopping(name),
   after: 'end',
+  ...turn,
 });
 
-/** Level-triggered: whoever should stop and does not yet stop is told to. */
+/** Level-triggered: whoever should stop and does not yet stop is told to, and who waits for its turn, when it comes. */
 export const stopContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));
@@ -241,10 +242,13 @@ export const stopContainers = s.enqueueActions((args) => {
   const next = { ...context, ...adopted };
   enqueue.assign(adopted);
   const strangers = strangersOf(context);
-  for (const name of [...nextToStop(next), ...strangers]) {
+  const turn = new Set(nextToStop(next));
+  for (const name of new Set([...Object.keys(next.containers), ...strangers])) {
     const phase = next.containers[name]?.view.phase;
     if (strangers.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
-      order(enqueue, name, stopOrder(name, graceSeconds));
+      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !strangers.includes(name) }));
+    } else if (phase === 'stopping' && next.containers[name]?.kind === 'sidecar' && turn.has(name)) {
+      order(enqueue, name, { type: 'container.turn' });
     }
   }
 });

@@ -63,6 +63,7 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   const [container = '', volume = ''] = event.container.split('/');
   if (!context.containers[container]) return;
   const volumes = imageVolumes(context, container);
+  if (event.of !== wantedImage(context, container, volume)) return;
   if (event.type === 'image.failed') {
     order(enqueue, container, { ...event, container });
     return;
@@ -73,6 +74,12 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   if (image === undefined || volumes.some(({ name }) => !Object.hasOwn(known, name))) return;
   order(enqueue, container, { ...event, container, image });
 });
+
+/** The answer for an image that was asked for by another definition is for nobody. */
+function wantedImage(context: PodContext, container: string, volume: string): string {
+  if (volume !== '') return imageVolumes(context, container).find(({ name }) => name === volume)?.reference ?? '';
+  return membersOf(podOrName(context)).find((each) => each.container.name === container)?.container.image ?? '';
+}
 
 /** The images that a container sees as volumes. */
 function imageVolumes(context: PodContext, container: string) {

@@ -2,10 +2,18 @@
  * What the machine of a pod knows and the pure rules by which it decides. See `pod.ts`.
  */
 
-import type { Container, LifecycleHandler, Pod, PodStatus, RestartPolicy } from '../../api/pod.ts';
+import {
+  type Container,
+  isStaticPod,
+  type LifecycleHandler,
+  type Pod,
+  type PodStatus,
+  type RestartPolicy,
+} from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import type { UserMapping } from '../../operations/users.ts';
+import type { FileValues } from '../../operations/volume.ts';
 import type { ResizeRefusal } from '../allocation/admit.ts';
 import type { PodCpus } from '../allocation/cpu-manager.ts';
 import type { DeviceHealth } from '../allocation/device-state.ts';
@@ -13,7 +21,6 @@ import type { Rejection } from '../allocation/predicates.ts';
 import type { Allocation } from '../allocation/request.ts';
 import type { ContainerDevices } from '../allocation/resource-grants.ts';
 import type { ContainerInput } from '../container/container-policy.ts';
-import type { FileValues } from '../../operations/volume.ts';
 import type {
   ContainerFacts,
   ContainerKind,
@@ -132,17 +139,19 @@ export interface PodContext extends PodInput {
   readonly volumes: MountedVolumes | null;
   /** Sub-paths that could not be bound: by container, why. */
   readonly unbound: Readonly<Record<string, string>>;
-  /** Sandboxes or containers that are still to be stopped or removed. */
-  readonly queue: readonly string[];
-  readonly failures: number;
-  readonly untilMs: number;
-  /** By container, how often its actor crashed. */
-  readonly crashes: Readonly<Record<string, number>>;
-  /** What probes said of the newest instances, by container. */
   /** What files of volumes have for the variables of containers that are about to be created. */
   readonly fileValues: Readonly<Record<string, FileValues>>;
   /** Files that could not be read: by container, why. */
   readonly unread: Readonly<Record<string, string>>;
+  /** Sandboxes or containers that are still to be stopped or removed. */
+  readonly queue: readonly string[];
+  readonly failures: number;
+  readonly untilMs: number;
+  /** When it began, by what the runtime had of it when this agent first heard of it; `null`: nothing. */
+  readonly begunMs: number | null;
+  /** By container, how often its actor crashed. */
+  readonly crashes: Readonly<Record<string, number>>;
+  /** What probes said of the newest instances, by container. */
   readonly probes: Readonly<Record<string, ProbedState>>;
   /** By actor of a probe, the instance that it probes. */
   readonly probers: Readonly<Record<string, string>>;
@@ -191,17 +200,18 @@ export const initialPod = (input: PodInput): PodContext => ({
   hasVolumes: false,
   volumes: null,
   unbound: {},
+  fileValues: {},
+  unread: {},
   queue: [],
   failures: 0,
   untilMs: 0,
+  begunMs: begunAt(input.runtime),
   probes: {},
   probers: {},
   users: null,
   logs: {},
   kill: null,
   stage: 'sync',
-  fileValues: {},
-  unread: {},
   isReclaimed: false,
   status: null,
 });
@@ -363,11 +373,20 @@ export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containe
 export const anyReadySandbox = ({ runtime }: PodContext): boolean =>
   (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
 
-/** When the pod must be over, counted from its first sandbox or, before that, from its first status. */
-export function deadlineOf({ pod, runtime, status }: PodContext): number | null {
+/** When the first of its sandboxes was made, of those that the runtime shows; `null`: there are none. */
+export function begunAt(runtime: PodRuntimeStatus | null): number | null {
+  const created = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
+  const known = created.filter((createdAtMs) => createdAtMs > 0);
+  return known.length === 0 ? null : Math.min(...known);
+}
+
+/**
+ * When the pod must be over, counted from its start: as the API server has it, or from what an agent before left of a
+ * static pod. What is made while this agent runs dates nothing, as somebody may set the clock.
+ */
+export function deadlineOf({ pod, begunMs, status }: PodContext): number | null {
   const seconds = pod?.spec.activeDeadlineSeconds;
-  if (seconds === undefined || status?.startTime === undefined) return null;
-  const begun = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
-  const known = begun.filter((createdAtMs) => createdAtMs > 0);
-  return Math.min(Date.parse(status.startTime), ...known) + seconds * 1_000;
+  if (pod === null || seconds === undefined || status?.startTime === undefined) return null;
+  const startMs = Date.parse(status.startTime);
+  return (isStaticPod(pod) ? Math.min(startMs, begunMs ?? startMs) : startMs) + seconds * 1_000;
 }

@@ -31,6 +31,7 @@ import {
   allGone,
   anyAlive,
   anyReadySandbox,
+  begunAt,
   changedFacts,
   deadlineOf,
   mayBePublished,
@@ -85,8 +86,8 @@ export const podSetup = setup({
       'host.preparePod',
       'host.removePod',
       'volume.bindSubPaths',
-      'devices.preStartContainers',
       'volume.readVariables',
+      'devices.preStartContainers',
       'volume.tearDown',
       'cri.updateContainerResources',
       'cri.updatePodSandboxResources',
@@ -140,8 +141,8 @@ export const podSetup = setup({
     isResizedAnew: ({ context }) =>
       context.kill === null && JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
-    hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
     hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
+    hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
     hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
@@ -185,10 +186,14 @@ export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enq
 const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
   stage === 'terminated' && runtime !== undefined;
 
+/** Of a pod whose end was told nothing new is said, whatever its specification says now. */
+const isBelated = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
+  stage === 'terminated' && status !== null && pod !== undefined;
+
 /** Changes what is known, and tells what follows from it: one assignment a step, and the status when it differs. */
 export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
   const next = { ...context, ...change };
-  const keeps = isForgetting(context, change) || isEnding(context, next);
+  const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
   const status = keeps ? context.status : statusOf(next, nowMs);
   const isNew = JSON.stringify(status) !== JSON.stringify(context.status);
   enqueue.assign(isNew ? { ...change, status } : change);
@@ -239,7 +244,8 @@ function learn(enqueue: Enqueue, context: PodContext, seen: PodRuntimeStatus, no
     if (looked !== context.looked) enqueue.assign({ looked });
     return;
   }
-  settle(enqueue, context, { runtime, looked }, nowMs);
+  const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};
+  settle(enqueue, context, { runtime, looked, ...begun }, nowMs);
   tellCollectors(enqueue, context, runtime);
   for (const [name, facts] of changedFacts(context.runtime, runtime, Object.keys(context.containers))) {
     order(enqueue, name, { type: 'container.observed', facts });

@@ -4,6 +4,7 @@
 
 import { isStaticPod, type PodStatus } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
+import type { ContainerFacts, ContainerView } from '../messages.ts';
 import { probeResults } from '../prober/probe-plan.ts';
 import { factsOf } from '../runtime-facts.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../status/index.ts';
@@ -31,12 +32,22 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     previous: context.status ?? statusInApi(context),
     stage,
     waiting: Object.fromEntries(waiting),
+    comingAgain: entries.flatMap(([name, { view }]) => (comesAgain(view, factsOf(runtime, name)) ? [name] : [])),
     ...probeResults(context),
     restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
     deviceHealth: context.deviceHealth,
     ...verdictOf(context),
     ...resizeOf(context),
   });
+}
+
+/** It is being stopped so that it begins anew, or its next instance is on its way, or not seen to run yet. */
+function comesAgain(
+  { phase, restartCount, comesAgain: isStopped = false }: ContainerView,
+  seen: ContainerFacts | null,
+) {
+  const isNext = seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
+  return isStopped || (isNext && phase !== 'stopping' && phase !== 'ended');
 }
 
 function resizeOf({ refusal, resize }: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing'> {

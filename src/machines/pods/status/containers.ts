@@ -247,7 +247,8 @@ function isToBeStarted(
   if (current.state === 'CONTAINER_RUNNING') return false;
   if (current.state !== 'CONTAINER_EXITED') return true;
   if ((pod.spec.ephemeralContainers ?? []).some(({ name }) => name === container.name)) return false;
-  if (isInit && !isSidecar(container) && current.exit_code === 0) return false;
+  // Of a sidecar that will come again, too, it is the success that shows.
+  if (isInit && current.exit_code === 0) return false;
   return shouldRestart({ pod, container, exitCode: current.exit_code });
 }
 

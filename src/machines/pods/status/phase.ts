@@ -16,6 +16,8 @@ export interface PhaseFacts {
   readonly containerStatuses: readonly ContainerStatus[];
   /** The pod is stopped for good: its restart policy no longer matters. */
   readonly stopped: boolean;
+  /** Containers that are being stopped so that they begin anew, however they end. */
+  readonly comingAgain?: readonly string[];
 }
 
 export const isTerminalPhase = (phase: string | undefined): boolean => phase === 'Succeeded' || phase === 'Failed';
@@ -31,7 +33,7 @@ interface Counts {
 export function podPhase(facts: PhaseFacts): PodPhase {
   const { pod, initContainerStatuses, containerStatuses } = facts;
   const initContainers = pod.spec.initContainers ?? [];
-  const init = initProgress(pod, initContainers, initContainerStatuses);
+  const init = initProgress(facts, initContainers);
   if (init.failed) return 'Failed';
   const counts: Counts = { running: 0, waiting: 0, stopped: 0, succeeded: 0, unknown: 0 };
   const sidecarsPending = countSidecars(initContainers, initContainerStatuses, counts);
@@ -48,9 +50,8 @@ const statusOf = (statuses: readonly ContainerStatus[], container: Container): C
 
 /** Plain init containers: whether some has still to run, and whether one failed for good. */
 function initProgress(
-  pod: Pod,
+  { pod, initContainerStatuses: statuses, comingAgain = [] }: PhaseFacts,
   containers: readonly Container[],
-  statuses: readonly ContainerStatus[],
 ): { pending: boolean; failed: boolean } {
   let pending = false;
   let failed = false;
@@ -58,6 +59,7 @@ function initProgress(
     const status = statusOf(statuses, container);
     const ended = status?.state?.terminated ?? (status?.state?.waiting && status.lastState?.terminated);
     if (ended === undefined) pending = true;
+    else if (comingAgain.includes(container.name)) continue;
     else if (ended.exitCode !== 0 && restartsNever(pod, container, ended)) failed = true;
   }
   return { pending, failed };
@@ -105,10 +107,13 @@ function count(status: ContainerStatus | undefined, counts: Counts): void {
   } else counts.unknown += 1;
 }
 
-function phaseOfStopped({ pod, stopped, containerStatuses }: PhaseFacts, counts: Counts): PodPhase {
+function phaseOfStopped(facts: PhaseFacts, counts: Counts): PodPhase {
+  const { pod, stopped, containerStatuses, comingAgain = [] } = facts;
   const allSucceeded = counts.stopped === counts.succeeded;
   if (stopped && !isStaticPod(pod)) return allSucceeded ? 'Succeeded' : 'Failed';
-  if (pod.spec.containers.some((container) => willRestart(pod, container, containerStatuses))) return 'Running';
+  const comesAgain = (container: Container): boolean =>
+    comingAgain.includes(container.name) || willRestart(pod, container, containerStatuses);
+  if (pod.spec.containers.some(comesAgain)) return 'Running';
   return allSucceeded ? 'Succeeded' : 'Failed';
 }
 

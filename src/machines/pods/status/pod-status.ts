@@ -55,6 +55,8 @@ export interface PodStatusFacts {
   /** How the devices of its containers are. */
   readonly deviceHealth?: DeviceHealth;
   readonly waiting?: Readonly<Record<string, Waiting>>;
+  /** Containers that begin anew however they end. */
+  readonly comingAgain?: readonly string[];
   readonly started?: Readonly<Record<string, boolean>>;
   readonly ready?: Readonly<Record<string, boolean>>;
   readonly restartCounts?: Readonly<Record<string, number>>;
@@ -79,10 +81,8 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   const regulars = containerStatuses(containers).map((status) => withHealth(status, facts.deviceHealth?.[status.name]));
   const ephemerals = ephemeralContainerStatuses(containers);
   const stopped = facts.stage === 'stopped' || facts.stage === 'terminated';
-  const verdict = phaseAndReason(
-    facts,
-    podPhase({ pod, stopped, initContainerStatuses: inits, containerStatuses: regulars }),
-  );
+  const said = { initContainerStatuses: inits, containerStatuses: regulars };
+  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...said, comingAgain: facts.comingAgain ?? [] }));
   const foreign = (pod.status?.conditions ?? []).filter(isForeignCondition);
   const conditions: ConditionFacts = {
     pod,
@@ -91,8 +91,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     foreign,
     previous: previous?.conditions ?? [],
     restartingAll: mayRestartAll(pod) ? restartingAll && instancesToRemove(pod, runtime).length > 0 : null,
-    initContainerStatuses: inits,
-    containerStatuses: regulars,
+    ...said,
   };
   const { generation } = pod.metadata;
   const current = podConditions(conditions);
