@@ -4,7 +4,7 @@
  * Upstream: cpumanager/policy_options.go.
  */
 import { decideFeatures, isEnabled } from './feature-gates.ts';
-import { quote } from './go-text.ts';
+import { byBytes, quote } from './go-text.ts';
 import type { KubeletConfiguration } from './types.ts';
 
 const FULL_CORES = 'full-pcpus-only';
@@ -13,9 +13,17 @@ const ACROSS_NUMA = 'distribute-cpus-across-numa';
 const ACROSS_CORES = 'distribute-cpus-across-cores';
 
 const ALPHA = ['align-by-socket', ACROSS_CORES];
-const BETA = ['prefer-align-cpus-by-uncorecache'];
+const BY_CACHE = 'prefer-align-cpus-by-uncorecache';
+const BETA = [BY_CACHE];
 const STABLE = [FULL_CORES, ACROSS_NUMA, STRICT_RESERVATION];
 const BUILT = [FULL_CORES, STRICT_RESERVATION];
+/** Options that contradict each other, in the order in which upstream looks for them. */
+const RIVALS = [
+  [FULL_CORES, ACROSS_CORES],
+  [ACROSS_NUMA, ACROSS_CORES],
+  [BY_CACHE, ACROSS_CORES],
+  [BY_CACHE, ACROSS_NUMA],
+];
 /** As Go reads a boolean. */
 const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
@@ -35,10 +43,21 @@ export function cpuPolicyOptionsError({
     }
   }
   const isOn = (name: string): boolean => isOptionOn(options, name);
-  const rival = [FULL_CORES, ACROSS_NUMA].find((name) => isOn(name) && isOn(ACROSS_CORES));
-  if (rival === undefined) return '';
-  return `static policy options ${rival} and ${ACROSS_CORES} can not be used at the same time`;
+  const rivals = RIVALS.find((pair) => pair.every(isOn));
+  return rivals === undefined ? '' : `static policy options ${rivals.join(' and ')} can not be used at the same time`;
 }
+
+/** The policy `none` takes no options; empty when there are none. */
+export function noneOptionsError(options: Readonly<Record<string, string>>): string {
+  return Object.keys(options).length === 0 ? '' : `None policy: received unsupported options=${goMap(options)}`;
+}
+
+/** As Go prints a map: sorted by key. */
+export const goMap = (map: Readonly<Record<string, string>>): string =>
+  `map[${Object.entries(map)
+    .toSorted(([left], [right]) => byBytes(left, right))
+    .map(([key, value]) => `${key}:${value}`)
+    .join(' ')}]`;
 
 export const isOptionOn = (options: Readonly<Record<string, string>>, name: string): boolean =>
   TRUE.includes(options[name] ?? 'false');

@@ -6,7 +6,7 @@
  */
 import { parseDuration } from './duration.ts';
 import { byBytes, type Parsed, quote } from './go-text.ts';
-import { parseQuantity } from './quantity.ts';
+import { formatQuantity, parseQuantity } from './quantity.ts';
 import type { KubeletConfiguration, StringMap } from './types.ts';
 
 const EVICTION_SIGNALS = [
@@ -88,7 +88,7 @@ function parseStatements(settings: StringMap, refusal: Refusal): Parsed<Statemen
 
 function parseValue(text: string): Parsed<ThresholdValue> {
   if (text.endsWith('%')) {
-    const number = text.slice(0, -1);
+    const number = text.replace(/%+$/, '');
     if (!/^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/.test(number)) {
       return { error: `strconv.ParseFloat: parsing ${quote(number)}: invalid syntax` };
     }
@@ -98,21 +98,22 @@ function parseValue(text: string): Parsed<ThresholdValue> {
   return parsed.error === undefined ? { value: { quantity: text } } : parsed;
 }
 
-function isPositive(text: string): boolean {
-  const parsed = parseQuantity(text);
-  return parsed.error === undefined && parsed.value.nano > 0n;
-}
-
 function thresholdRefusal(signal: EvictionSignal, value: ThresholdValue, text: string): string | null {
   if ('quantity' in value) {
-    return isPositive(text) ? null : `eviction threshold ${signal} must be positive: ${text}`;
+    const parsed = parseQuantity(text);
+    if (parsed.error !== undefined || parsed.value.nano > 0n) return null;
+    return `eviction threshold ${signal} must be positive: ${formatQuantity(parsed.value)}`;
   }
   if (value.share < 0) return `eviction percentage threshold ${signal} must be >= 0%: ${text}`;
   return value.share > 1 ? `eviction percentage threshold ${signal} must be <= 100%: ${text}` : null;
 }
 
 function reclaimRefusal(signal: EvictionSignal, value: ThresholdValue, text: string): string | null {
-  const isNegative = 'share' in value ? value.share <= 0 : text.startsWith('-');
+  if ('share' in value) {
+    return value.share > 0 ? null : `eviction percentage minimum reclaim ${signal} must be positive: ${text}`;
+  }
+  const parsed = parseQuantity(text);
+  const isNegative = parsed.error === undefined && parsed.value.nano < 0n;
   return isNegative ? `negative eviction minimum reclaim specified for ${signal}` : null;
 }
 

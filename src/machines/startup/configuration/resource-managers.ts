@@ -3,7 +3,7 @@
  *
  * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
  */
-import { cpuPolicyOptionsError } from './cpu-manager-options.ts';
+import { cpuPolicyOptionsError, noneOptionsError } from './cpu-manager-options.ts';
 import { parseCpuSet } from './cpu-set.ts';
 import { logLines, quote } from './go-text.ts';
 import { formatQuantity, parseQuantity, type Quantity } from './quantity.ts';
@@ -34,11 +34,16 @@ function sum(quantities: readonly Quantity[]): Quantity {
 
 export function cpuManagerError(configuration: KubeletConfiguration): SettingsError | null {
   const { cpuManagerPolicy: policy, kubeReserved, systemReserved, reservedSystemCPUs } = configuration;
-  if (policy === 'none') return null;
+  if (policy === 'none') return noneCpuError(configuration);
   if (policy !== 'static') return failed('cpu', `unknown policy: ${quote(policy)}`);
   const reserved = sum([amount(kubeReserved['cpu']), amount(systemReserved['cpu'])]);
   if (reservedSystemCPUs !== '' || reserved.nano > 0n) return cpuOptionsError(configuration);
   return failed('cpu', '[cpumanager] unable to determine reserved CPU resources for static policy');
+}
+
+function noneCpuError({ cpuManagerPolicyOptions: options }: KubeletConfiguration): SettingsError | null {
+  const error = noneOptionsError(options);
+  return error === '' ? null : failed('cpu', `new none policy error: ${error}`);
 }
 
 /** Comes when what is reserved was settled, which upstream tells first. */

@@ -5,8 +5,10 @@
  * touched, in the same order, with the same text and the same exit status. Invariant: only what the configuration alone
  * decides is judged; the rest belongs to the part that knows the host.
  */
+import { goMap } from './cpu-manager-options.ts';
 import { nanosecondsOf } from './duration.ts';
 import { parseEvictionThresholds } from './eviction-thresholds.ts';
+import { decideFeatures, isEnabled } from './feature-gates.ts';
 import type { KubeletFlags } from './flags.ts';
 import { parseBool, parseDecimal, quote } from './go-text.ts';
 import { parseQuantity } from './quantity.ts';
@@ -24,7 +26,11 @@ type Check = (
 
 const SUPPORTED_TOPOLOGY_OPTIONS = ['prefer-closest-numa-nodes', 'max-allowable-numa-nodes'];
 const FEWEST_NUMA_NODES = 8;
-const NAMESPACED_SYSCTLS = ['kernel.shm', 'kernel.msg', 'kernel.sem', 'fs.mqueue.', 'net.'];
+const NAMESPACED_SYSCTLS = ['kernel.shm', 'kernel.msg', 'fs.mqueue.', 'net.'];
+const LONGEST_SYSCTL = 253;
+const SYSCTL_PATTERN = String.raw`([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`;
+const SYSCTL = new RegExp(`^${SYSCTL_PATTERN}$`);
+const NANO = 1_000_000_000n;
 
 const lockFile: Check = (_configuration, { exitOnLockContention, lockFile: path }) =>
   exitOnLockContention && path === '' ? 'cannot exit on lock file contention: no lock file specified' : null;
@@ -65,6 +71,13 @@ const swap: Check = ({ memorySwap }, _flags, { cgroupVersion }) =>
     ? 'swap feature is enabled and LimitedSwap but it is only supported with cgroupv2'
     : null;
 
+const topologyGate: Check = ({ featureGates, topologyManagerPolicyOptions: options }) => {
+  const { changed } = decideFeatures(featureGates);
+  if (isEnabled(changed, 'TopologyManagerPolicyOptions') || Object.keys(options).length === 0) return null;
+  const gate = 'require feature gates "TopologyManagerPolicyOptions" enabled';
+  return `topology manager policy options ${goMap(options)} ${gate}`;
+};
+
 /** The policy `none` never reads its options. */
 const topologyOptions: Check = ({ topologyManagerPolicy, topologyManagerPolicyOptions: options }) => {
   if (topologyManagerPolicy === 'none') return null;
@@ -101,18 +114,24 @@ const cloudProvider: Check = (_configuration, { cloudProvider: name }) => {
 
 const allThresholds: Check = (configuration) => parseEvictionThresholds(configuration).error;
 
+/** Whole bytes; a negative size switches the rotation off. */
 const logSize: Check = ({ containerLogMaxSize: size }) => {
-  const { error } = parseQuantity(size);
-  const failed = 'failed to initialize container log manager: failed to parse container log max size';
-  return error === undefined ? null : `${failed} ${quote(size)}: ${error}`;
+  const parsed = parseQuantity(size);
+  const failed = `failed to initialize container log manager: failed to parse container log max size ${quote(size)}`;
+  if (parsed.error !== undefined) return `${failed}: ${parsed.error}`;
+  return parsed.value.nano % NANO === 0n ? null : `${failed}: invalid max log size`;
 };
 
 const unsafeSysctls: Check = ({ allowedUnsafeSysctls }) => {
-  const unknown = allowedUnsafeSysctls.find((name) => {
-    const dotted = name.replaceAll('/', '.');
-    return !NAMESPACED_SYSCTLS.some((prefix) => dotted.startsWith(prefix));
-  });
-  return unknown === undefined ? null : `the sysctls ${quote(unknown)} are not known to be namespaced`;
+  for (const name of allowedUnsafeSysctls) {
+    if (name.length > LONGEST_SYSCTL || !SYSCTL.test(name)) {
+      return `sysctl ${quote(name)} must have at most ${LONGEST_SYSCTL} characters and match regex ${SYSCTL_PATTERN}`;
+    }
+    const dotted = name.replaceAll('/', '.').replace(/\*$/, '');
+    const isKnown = dotted === 'kernel.sem' || NAMESPACED_SYSCTLS.some((prefix) => dotted.startsWith(prefix));
+    if (!isKnown) return `the sysctls ${quote(name.replaceAll('/', '.'))} are not known to be namespaced`;
+  }
+  return null;
 };
 
 const DEPENDENCIES = 'failed to construct kubelet dependencies: ';
@@ -130,6 +149,7 @@ const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] =
       reserved('systemReserved', '--system-reserved'),
       hardThresholds,
       qosReserved,
+      topologyGate,
       swap,
       topologyOptions,
       cpuManagerError,

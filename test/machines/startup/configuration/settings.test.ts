@@ -1,0 +1,77 @@
+/** Settings that no rule between the fields judges, and that parts refuse while they are built; in upstream's words. */
+import { describe, expect, it } from 'vitest';
+import { decodeSource } from '../../../../src/actors/host/configuration/configuration.ts';
+import { parseCommandLine, resolveConfiguration } from '../../../../src/machines/startup/configuration/index.ts';
+
+const HEAD = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
+
+function refusalOf(body: string): string | null {
+  const line = parseCommandLine(['--config=/k.yaml'], { version: 'v1.36.2', raw: '' });
+  if (line.kind !== 'run') throw new Error(line.kind);
+  const files = { file: decodeSource('/k.yaml', Buffer.from(HEAD + body)), dropIns: null };
+  const resolution = resolveConfiguration(line.flags, line.given, files, { cgroupVersion: 2 });
+  return resolution.kind === 'failed' ? resolution.error : null;
+}
+
+const RUN = 'failed to run Kubelet: ';
+const CREATE = `${RUN}failed to create kubelet: `;
+const STATIC = 'cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n';
+
+describe('settings that parts refuse', () => {
+  it.each([
+    [
+      'evictionMinimumReclaim: {nodefs.available: 0%}',
+      `${CREATE}eviction percentage minimum reclaim nodefs.available must be positive: 0%`,
+    ],
+    [
+      'evictionMinimumReclaim: {nodefs.available: "-1Gi"}',
+      `${CREATE}negative eviction minimum reclaim specified for nodefs.available`,
+    ],
+    ['evictionHard: {memory.available: "-1024Mi"}', `${RUN}eviction threshold memory.available must be positive: -1Gi`],
+    ['evictionHard: {memory.available: 0Mi}', `${RUN}eviction threshold memory.available must be positive: 0`],
+    ['evictionHard: {memory.available: 1K}', `${RUN}unable to parse quantity's suffix`],
+    [
+      'kubeReserved: {memory: 1GB}',
+      `${RUN}--kube-reserved value failed to parse: failed to parse quantity "1GB" for "memory" resource: ` +
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    ],
+    [
+      'cpuManagerPolicyOptions: {full-pcpus-only: "true", a: b}',
+      `${RUN}new none policy error: None policy: received unsupported options=map[a:b full-pcpus-only:true]`,
+    ],
+    [
+      `${STATIC}cpuManagerPolicyOptions: {prefer-align-cpus-by-uncorecache: "true", distribute-cpus-across-numa: "1"}`,
+      `${RUN}new static policy error: static policy options prefer-align-cpus-by-uncorecache and ` +
+        'distribute-cpus-across-numa can not be used at the same time',
+    ],
+    [
+      'featureGates: {TopologyManagerPolicyOptions: false}\ntopologyManagerPolicyOptions: {b: "2", a: "1"}',
+      `${RUN}topology manager policy options map[a:1 b:2] require feature gates "TopologyManagerPolicyOptions" enabled`,
+    ],
+    [
+      'containerLogMaxSize: "0.5"',
+      `${CREATE}failed to initialize container log manager: failed to parse container log max size "0.5": ` +
+        'invalid max log size',
+    ],
+    [
+      'allowedUnsafeSysctls: [kernel.semaphore]',
+      `${CREATE}the sysctls "kernel.semaphore" are not known to be namespaced`,
+    ],
+    [
+      'allowedUnsafeSysctls: [Net.core]',
+      `${CREATE}sysctl "Net.core" must have at most 253 characters and match regex ` +
+        String.raw`([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`,
+    ],
+  ])('%j', (body, error) => {
+    expect(refusalOf(body)).toBe(error);
+  });
+
+  it.each([
+    'evictionHard: {nodefs.available: 5%%}',
+    'evictionMinimumReclaim: {nodefs.available: 5%}',
+    'containerLogMaxSize: "-1"',
+    'allowedUnsafeSysctls: [kernel.sem, "kernel.sem*", net/core/somaxconn, "net.*", "kernel.shm*"]',
+  ])('takes %j', (body) => {
+    expect(refusalOf(body)).toBeNull();
+  });
+});
