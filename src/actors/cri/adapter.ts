@@ -8,6 +8,7 @@ import { OperationError } from '../../kernel/json.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { Looks } from './looks.ts';
+import { type Ids, PodIds } from './pod-ids.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { discreet, withoutSecrets } from './secrets.ts';
 import { counted, type OnRuntime } from './seen.ts';
@@ -46,6 +47,7 @@ export class Adapter {
   readonly secrets = new Map<string, readonly SecretHandle[]>();
   readonly watchers = new Set<PodWatcher>();
   readonly looks = new Looks();
+  readonly podIds = new PodIds();
   readonly sandboxImage: SandboxImage;
   readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
 
@@ -64,8 +66,18 @@ export class Adapter {
     return { timeoutMs, signal: call.signal };
   }
 
-  learn(id: string, uid: string | undefined): void {
-    if (uid !== undefined) for (const watcher of this.watchers) watcher.learn(id, uid);
+  /** Makes a sandbox or a container of a pod; of one that failed, the runtime may have something all the same. */
+  async making(kind: keyof Ids, uid: string | undefined, make: () => Promise<string>): Promise<string> {
+    if (uid === undefined) return make();
+    try {
+      const id = await make();
+      this.podIds.made(uid, kind, id);
+      for (const watcher of this.watchers) watcher.learn(id, uid);
+      return id;
+    } catch (error) {
+      this.podIds.doubt(uid);
+      throw error;
+    }
   }
 
   changed(id: string, outcome: Outcome): void {

@@ -4,12 +4,13 @@ import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
-import { type ListedPod, POD_UID_LABEL, podRuntimeStatus } from './relist.ts';
+import type { Ids, PodIds } from './pod-ids.ts';
+import { POD_UID_LABEL, podRuntimeStatus } from './relist.ts';
 import type { OnRuntime } from './seen.ts';
 
-type Ids = Pick<ListedPod, 'sandboxIds' | 'containerIds'>;
 type InspectOptions = CallOptions & {
   readonly observedAtMs: number;
+  readonly podIds: PodIds;
   readonly ids?: Ids;
   readonly onSeen?: OnRuntime;
 };
@@ -37,7 +38,7 @@ const present = <Status>(statuses: readonly (Status | undefined)[]): Status[] =>
   statuses.filter((status) => status !== undefined);
 
 /**
- * Inspects one pod. `ids` spares the two lists where a list was just made; `observedAtMs` is when that list, or else
+ * Inspects one pod. Two lists tell what it has, unless `ids` does or `podIds` is certain; `observedAtMs` is when that list, or else
  * this inspection, began.
  */
 export async function inspectPod(
@@ -54,7 +55,9 @@ export async function inspectPod(
 }
 
 async function statusOf(client: RuntimeClient, uid: string, options: InspectOptions): Promise<PodRuntimeStatus> {
-  const { sandboxIds, containerIds } = options.ids ?? (await listIds(client, uid, options));
+  const { podIds } = options;
+  const { sandboxIds, containerIds } =
+    options.ids ?? podIds.of(uid) ?? (await podIds.listing(uid, () => listIds(client, uid, options)));
   const [sandboxes, containers] = await Promise.all([
     Promise.all(
       sandboxIds.map((id) =>
@@ -67,5 +70,8 @@ async function statusOf(client: RuntimeClient, uid: string, options: InspectOpti
       ),
     ),
   ]);
-  return podRuntimeStatus(uid, present(sandboxes), present(containers), options.observedAtMs);
+  const [ofSandboxes, ofContainers] = [present(sandboxes), present(containers)];
+  const found = new Set([...ofSandboxes, ...ofContainers].map(({ id }) => id));
+  podIds.gone(uid, new Set([...sandboxIds, ...containerIds].filter((id) => !found.has(id))));
+  return podRuntimeStatus(uid, ofSandboxes, ofContainers, options.observedAtMs);
 }

@@ -62,10 +62,9 @@ function sandboxPorts(adapter: Adapter) {
         return items.find(({ metadata }) => metadata?.attempt === attempt)?.id;
       };
       const create = () => client.call('RunPodSandbox', { config, runtime_handler: runtimeHandler }, limits);
-      const podSandboxId = await createOnce(call.resume, find, () =>
-        adapter.sandboxStarts(async () => (await create()).pod_sandbox_id),
+      const podSandboxId = await adapter.making('sandboxIds', uid, () =>
+        createOnce(call.resume, find, () => adapter.sandboxStarts(async () => (await create()).pod_sandbox_id)),
       );
-      adapter.learn(podSandboxId, uid);
       adapter.changed(podSandboxId, 'running');
       return { podSandboxId };
     },
@@ -102,9 +101,10 @@ function containerPorts(adapter: Adapter) {
       if (secrets.length > 0) await markHolder(sandboxConfig, config);
       const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
       const create = async () => (await client.call('CreateContainer', request, adapter.limits(call))).container_id;
-      const containerId = await adapter.discreet(secrets, createOnce(call.resume, find, create));
+      const containerId = await adapter.making('containerIds', sandboxConfig.metadata?.uid, () =>
+        adapter.discreet(secrets, createOnce(call.resume, find, create)),
+      );
       if (secrets.length > 0) adapter.secrets.set(containerId, secrets);
-      adapter.learn(containerId, sandboxConfig.metadata?.uid);
       return { containerId };
     },
     'cri.startContainer': async (call) => {
@@ -217,14 +217,15 @@ function runtimePorts(adapter: Adapter) {
     },
     'cri.podStatus': (call) => {
       const { uid } = call.input;
-      const options = { ...adapter.limits(call), observedAtMs: adapter.now(), onSeen: adapter.onSeen };
+      const { podIds, onSeen } = adapter;
+      const options = { ...adapter.limits(call), podIds, observedAtMs: adapter.now(), onSeen };
       return adapter.looks.take(uid, () => inspectPod(client, uid, options));
     },
     'cri.watchPods': async (call) => {
-      const { client, looks, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
+      const { client, looks, podIds, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
       const { input, signal } = call;
       const emit = call.emit.bind(call);
-      const options = { ...input, client, looks, emit, signal, requestTimeoutMs, periods, now, warn, onSeen };
+      const options = { ...input, client, looks, podIds, emit, signal, requestTimeoutMs, periods, now, warn, onSeen };
       const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);
       await watcher.run().finally(() => adapter.watchers.delete(watcher));

@@ -15,6 +15,7 @@ import { type Expectations, expecting, stillOpen } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { inspectPod } from './inspect.ts';
 import type { Looks } from './looks.ts';
+import type { PodIds } from './pod-ids.ts';
 import { groupByPod, type ListedPod, PodLedger } from './relist.ts';
 import type { OnRuntime } from './seen.ts';
 
@@ -33,6 +34,7 @@ export interface WatchOptions {
   readonly client: RuntimeClient;
   /** Of the pods' own looks. */
   readonly looks: Looks;
+  readonly podIds: PodIds;
   readonly emit: (item: WatchPodsItem) => void;
   readonly signal: AbortSignal;
   /** While the event stream has not proved itself, and the least time between two relists. */
@@ -161,6 +163,8 @@ export class PodWatcher {
     if (this.#failing) this.#tell([{ type: 'runtime.relistWorking' }]);
     this.#failing = false;
     const { inspect, items } = this.#ledger.relisted(listed, startedAtMs);
+    for (const uid of inspect) this.#options.podIds.shown(uid, listed.get(uid) ?? { sandboxIds: [], containerIds: [] });
+    this.#options.podIds.retain(listed);
     this.#tell(items);
     const unannounced = inspect.filter((uid) => !this.#inspections.has(uid));
     this.#judge(startedAtMs, !announced && unannounced.length + items.length > 0);
@@ -259,13 +263,14 @@ export class PodWatcher {
   }
 
   async #look(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {
-    const { client, inspectDeadlineMs, signal, now, onSeen } = this.#options;
+    const { client, podIds, inspectDeadlineMs, signal, now, onSeen } = this.#options;
     const observedAtMs = listedAtMs ?? now();
     try {
       const options = {
         timeoutMs: inspectDeadlineMs,
         signal,
         observedAtMs,
+        podIds,
         ...(ids ? { ids } : {}),
         ...(onSeen ? { onSeen } : {}),
       };

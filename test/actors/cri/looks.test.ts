@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { Looks } from '../../../src/actors/cri/looks.ts';
+import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/operations/cri.ts';
 import { FakeRuntime, fakePod } from './fake-runtime.ts';
@@ -47,9 +48,11 @@ test('an event and the look that the pod takes after it are one inspection', asy
   const aborter = new AbortController();
   const items: WatchPodsItem[] = [];
   const looks = new Looks();
+  const podIds = new PodIds();
   const watcher = new PodWatcher({
     client,
     looks,
+    podIds,
     emit: (item) => void items.push(item),
     signal: aborter.signal,
     relistPeriodMs: 600_000,
@@ -71,7 +74,7 @@ test('an event and the look that the pod takes after it are one inspection', asy
   const before = fake.count('ListPodSandbox');
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
   watcher.hint({ id: 'container-a', outcome: 'exited' });
-  await looks.take('a', () => inspectPod(client, 'a', { timeoutMs: 1_000, observedAtMs: Date.now() }));
+  await looks.take('a', () => inspectPod(client, 'a', { timeoutMs: 1_000, podIds, observedAtMs: Date.now() }));
   await expect.poll(() => items.filter(({ type }) => type === 'runtime.podChanged')).toHaveLength(2);
   expect(fake.count('ListPodSandbox') - before).toBe(1);
 });

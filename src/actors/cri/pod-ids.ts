@@ -1,0 +1,74 @@
+/**
+ * Which sandboxes and containers a pod has, where that is certain without asking: they were listed once, and since then
+ * only calls of our own made more. A look at such a pod needs no lists, which cost the runtime more the more it runs.
+ *
+ * Invariants: what a call made while a list was under way, what a call that failed may have made, and what a relist
+ * shows that nobody here made, makes the next look list again.
+ */
+export interface Ids {
+  readonly sandboxIds: readonly string[];
+  readonly containerIds: readonly string[];
+}
+
+export class PodIds {
+  readonly #known = new Map<string, Ids>();
+  /** The newest list of a pod that is under way, and of which nothing was made since it began. */
+  readonly #listings = new Map<string, symbol>();
+
+  /** Undefined: only a list can tell. */
+  of(uid: string): Ids | undefined {
+    return this.#known.get(uid);
+  }
+
+  /** Lists a pod; what it has is certain from then on, unless something happened meanwhile. */
+  async listing(uid: string, list: () => Promise<Ids>): Promise<Ids> {
+    const listing = Symbol(uid);
+    this.#listings.set(uid, listing);
+    try {
+      const ids = await list();
+      if (this.#listings.get(uid) === listing) this.#known.set(uid, ids);
+      return ids;
+    } finally {
+      if (this.#listings.get(uid) === listing) this.#listings.delete(uid);
+    }
+  }
+
+  /** A call of our own made it. */
+  made(uid: string, kind: keyof Ids, id: string): void {
+    this.#listings.delete(uid);
+    const known = this.#known.get(uid);
+    if (!known || known[kind].includes(id)) return;
+    this.#known.set(uid, { ...known, [kind]: [...known[kind], id] });
+  }
+
+  /** Nobody knows what it has now. */
+  doubt(uid: string): void {
+    this.#listings.delete(uid);
+    this.#known.delete(uid);
+  }
+
+  /** A list of all pods shows these; one that nobody here made is not the only one, perhaps. */
+  shown(uid: string, { sandboxIds, containerIds }: Ids): void {
+    const known = this.#known.get(uid);
+    const areKnown =
+      known &&
+      sandboxIds.every((id) => known.sandboxIds.includes(id)) &&
+      containerIds.every((id) => known.containerIds.includes(id));
+    if (!areKnown) this.doubt(uid);
+  }
+
+  /** The runtime does not know these any more. */
+  gone(uid: string, ids: ReadonlySet<string>): void {
+    const known = this.#known.get(uid);
+    if (!known || ids.size === 0) return;
+    const left = (all: readonly string[]) => all.filter((id) => !ids.has(id));
+    this.#known.set(uid, { sandboxIds: left(known.sandboxIds), containerIds: left(known.containerIds) });
+  }
+
+  /** Forgets the pods that have nothing and are not in a list of all. */
+  retain(listed: { has(uid: string): boolean }): void {
+    for (const [uid, { sandboxIds, containerIds }] of this.#known) {
+      if (sandboxIds.length + containerIds.length === 0 && !listed.has(uid)) this.#known.delete(uid);
+    }
+  }
+}

@@ -1,0 +1,87 @@
+/** What a pod has is asked for once, and again whenever it could be something else. */
+import { expect, onTestFinished, test } from 'vitest';
+import { connectRuntime } from '../../../src/actors/cri/client.ts';
+import { inspectPod } from '../../../src/actors/cri/inspect.ts';
+import { type Ids, PodIds } from '../../../src/actors/cri/pod-ids.ts';
+import { FakeRuntime, fakePod } from './fake-runtime.ts';
+
+const ONE: Ids = { sandboxIds: ['s'], containerIds: ['c'] };
+const listed = async (ids: Ids = ONE): Promise<PodIds> => {
+  const podIds = new PodIds();
+  await podIds.listing('a', () => Promise.resolve(ids));
+  return podIds;
+};
+
+test('the second look at a pod makes no lists, and what is gone meanwhile is not asked for again', async () => {
+  const fake = await FakeRuntime.start();
+  const client = connectRuntime({ endpoint: fake.endpoint });
+  onTestFinished(async () => {
+    client.close();
+    await fake.close();
+  });
+  fake.pods.set('a', fakePod('a'));
+  const podIds = new PodIds();
+  const look = () => inspectPod(client, 'a', { timeoutMs: 1_000, podIds, observedAtMs: 1 });
+  const first = await look();
+  expect(first.containers.map(({ id }) => id)).toEqual(['container-a']);
+  expect(await look()).toEqual(first);
+  expect([fake.count('ListPodSandbox'), fake.count('ListContainers'), fake.count('ContainerStatus')]).toEqual([
+    1, 1, 2,
+  ]);
+  fake.pods.delete('a');
+  expect((await look()).containers).toEqual([]);
+  expect((await look()).sandboxes).toEqual([]);
+  expect([fake.count('ListPodSandbox'), fake.count('ContainerStatus')]).toEqual([1, 3]);
+});
+
+test('what a call of our own makes is known with what was listed, once', async () => {
+  const podIds = await listed({ sandboxIds: [], containerIds: [] });
+  podIds.made('a', 'sandboxIds', 's');
+  podIds.made('a', 'containerIds', 'c');
+  podIds.made('a', 'containerIds', 'c');
+  expect(podIds.of('a')).toEqual(ONE);
+});
+
+test('nothing is certain of a pod that was never listed, whatever was made', () => {
+  const podIds = new PodIds();
+  podIds.made('a', 'sandboxIds', 's');
+  expect(podIds.of('a')).toBeUndefined();
+});
+
+test('a list during which something was made, or may have been, is not the whole truth', async () => {
+  for (const happens of [
+    (podIds: PodIds) => podIds.made('a', 'containerIds', 'new'),
+    (podIds: PodIds) => podIds.doubt('a'),
+  ]) {
+    const podIds = new PodIds();
+    const list = Promise.withResolvers<Ids>();
+    const listing = podIds.listing('a', () => list.promise);
+    happens(podIds);
+    list.resolve(ONE);
+    expect(await listing).toEqual(ONE);
+    expect(podIds.of('a')).toBeUndefined();
+  }
+});
+
+test('a relist that shows what nobody here made casts doubt, one that shows the known does not', async () => {
+  const podIds = await listed();
+  podIds.shown('a', { sandboxIds: ['s'], containerIds: [] });
+  expect(podIds.of('a')).toEqual(ONE);
+  podIds.shown('a', { sandboxIds: ['s'], containerIds: ['c', 'foreign'] });
+  expect(podIds.of('a')).toBeUndefined();
+});
+
+test('pods without anything are forgotten by the next list of all, others stay', async () => {
+  const podIds = await listed();
+  await podIds.listing('b', () => Promise.resolve({ sandboxIds: [], containerIds: [] }));
+  podIds.retain(new Set(['b']));
+  expect(podIds.of('b')).toEqual({ sandboxIds: [], containerIds: [] });
+  podIds.retain(new Set());
+  expect([podIds.of('a'), podIds.of('b')]).toEqual([ONE, undefined]);
+});
+
+test('a list that fails leaves everything in doubt', async () => {
+  const podIds = new PodIds();
+  await expect(podIds.listing('a', () => Promise.reject(new Error('no runtime')))).rejects.toThrow('no runtime');
+  expect(podIds.of('a')).toBeUndefined();
+});
