@@ -3,7 +3,7 @@
  *
  * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style.
  */
-import type { ActorView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
+import type { ActiveState, ActorView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { concerns, eventHeard, innermost, stateText } from './words.ts';
@@ -78,7 +78,8 @@ export class ChartView {
     this.lit = active;
     this.litActor = actor.address;
     this.describe(actor, this.svg ? [...active].filter((id) => !drawn.has(id)) : []);
-    if (another || [...active].some((id) => !before.has(id))) this.showActive(actor);
+    if (another) this.show(innermost(actor.active).slice(0, 1));
+    else if ([...active].some((id) => !before.has(id))) this.show(enteredLast(actor));
   }
 
   /** Lights the edge that was just taken: from a state that was active to one that is, by an event that was heard. */
@@ -100,14 +101,13 @@ export class ChartView {
     const now = `${stateText(actor.value)}${ended}`;
     const old = unknown.length > 0 ? `  The chart is older than the machine, run: ${HOW_TO_DRAW}` : '';
     setText(this.note, `${actor.machine}: ${now}${old}`);
+    this.note.title = now.replaceAll(' | ', '\n');
     this.svg?.setAttribute('aria-label', `State chart of ${actor.machine}, now in ${now}`);
   }
 
-  /** Brings the state that was entered last into sight. */
-  private showActive(actor: ActorView): void {
-    const states = innermost(actor.active);
-    const last = Math.max(...states.map((state) => state.since));
-    const ids = new Set(states.filter((state) => state.since === last).map((state) => state.id));
+  /** Brings the first of these states into sight. */
+  private show(states: readonly ActiveState[]): void {
+    const ids = new Set(states.map((state) => state.id));
     const drawn = [...(this.svg?.querySelectorAll<SVGGElement>('.state.active') ?? [])];
     const title = drawn.find((state) => ids.has(state.dataset['id'] ?? ''))?.querySelector('.title');
     if (title) this.centre(title);
@@ -147,6 +147,12 @@ export class ChartView {
     this.svg.setAttribute('width', String(width * scale));
     this.svg.setAttribute('height', String(height * scale));
   }
+}
+
+function enteredLast(actor: ActorView): readonly ActiveState[] {
+  const states = innermost(actor.active);
+  const last = Math.max(...states.map((state) => state.since));
+  return states.filter((state) => state.since === last);
 }
 
 const HOW_TO_DRAW = 'node scripts/generate-diagrams.ts';

@@ -7,7 +7,7 @@
 import type { FailureView, PhaseView } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { duration } from './words.ts';
+import { duration, stepRanges } from './words.ts';
 
 /** How much longer than all that is over an open phase may make the picture. */
 const OPEN_SHARE = 0.3;
@@ -106,12 +106,13 @@ export class PhaseBars {
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
     const time = duration(took);
-    const name = el('span', { class: 'name' }, el('span', { class: 'step' }, phase.steps ?? ''), shortName(phase));
+    const name = el('span', { class: 'name' }, shortName(phase));
     name.style.setProperty('--depth', String(phase.depth));
     const label = `${phase.name}, began ${duration(phase.entered - started)} after start, ${time}, ${waits}`;
     const button = el(
       'button',
       { type: 'button', 'aria-label': label, title: label },
+      el('span', { class: 'step' }, stepRanges(phase.steps ?? '')),
       name,
       el('span', { class: 'lane' }, bar),
       el('span', { class: 'took' }, time),

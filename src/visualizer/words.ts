@@ -58,6 +58,19 @@ export const innermost = (states: readonly ActiveState[]): ActiveState[] =>
 export const lastOf = (address: string): string => address.slice(address.lastIndexOf('/') + 1);
 export const parentOf = (address: string): string => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
+/** `S216, S217, S218, S221` as `S216–S218, S221`. */
+export function stepRanges(steps: string): string {
+  const ranges: [first: number, last: number][] = [];
+  for (const part of steps.match(/S\d+(?:\s*[-–]\s*S?\d+)?/g) ?? []) {
+    const [first = 0, last = first] = (part.match(/\d+/g) ?? []).map(Number);
+    const before = ranges.at(-1);
+    if (before !== undefined && before[1] + 1 === first) before[1] = last;
+    else ranges.push([first, last]);
+  }
+  const name = (step: number): string => `S${String(step).padStart(3, '0')}`;
+  return ranges.map(([first, last]) => (first === last ? name(first) : `${name(first)}–${name(last)}`)).join(', ');
+}
+
 /** The actor that a record is about. */
 export function actorOf(record: KernelRecord): string {
   if (record.k === 'in' || record.k === 'message') return record.to;
