@@ -254,4 +254,5 @@ export const normalized = (text: string): string =>
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)/g, '<time>')
     .replace(/\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}/g, '<time>')
     .replace(/\b(tick|err) \d+/g, '<tick>')
+    .replace(/(?<=\bnode-debugger-node1-)[a-z0-9]{5}\b/g, '<suffix>')
     .replace(/\[::ffff:[\d.<ip>]+\]:(\d+|\$\{PORT\})/g, '<client>');
