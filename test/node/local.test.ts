@@ -108,7 +108,8 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     const { code, stderr } = await call('get', 'pods', '--root-dir=/nowhere');
     expect([code, stderr]).toEqual([
       1,
-      'no daemon serves /nowhere/statelet.sock: start one, or name its folder with --root-dir\n',
+      'no node answers on this machine:\n  /nowhere/statelet.sock: there is none\n' +
+        'start a node, or name the folder of one with --root-dir or --data-dir\n',
     ]);
   });
 });

@@ -3,17 +3,22 @@ import { dirname, join } from 'node:path';
 import { JournalError, readJournal } from '../../kernel/journal/index.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { describePod, type PodEvent } from '../local/describe-pod.ts';
-import { LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
+import { askedFor, type LocalOptions, podNamed, pods, socketPath } from '../local/node-client.ts';
 
 /** @throws LocalError */
-export async function describeCommand(resource: string, name: string, options: LocalOptions): Promise<string> {
-  if (!['pod', 'pods', 'po'].includes(resource)) {
-    throw new LocalError(`error: a node describes pods only, not ${JSON.stringify(resource)}`);
-  }
-  const socket = socketPath(options.rootDir);
-  const pod = await podNamed(socket, options.namespace, name);
-  const events = eventsOf(join(dirname(socket), 'journal'), `${pod.metadata.namespace}/${pod.metadata.name}`);
-  return describePod(pod, events, Date.now());
+export async function describeCommand(
+  resource: string,
+  given: string | undefined,
+  options: LocalOptions,
+): Promise<string> {
+  const name = askedFor(resource, given);
+  const socket = await socketPath(options);
+  const { namespace } = options;
+  const found = name === undefined ? await pods(socket, namespace) : [await podNamed(socket, namespace, name)];
+  const journal = join(dirname(socket), 'journal');
+  return found
+    .map((pod) => describePod(pod, eventsOf(journal, `${pod.metadata.namespace}/${pod.metadata.name}`), Date.now()))
+    .join('\n\n');
 }
 
 /** What this start of the daemon told of an object, the same words once; none where the journal is kept elsewhere. */

@@ -3,7 +3,7 @@
  */
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
-import { LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
+import { containerOf, LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
 
 export interface ExecOptions extends LocalOptions {
   readonly container?: string;
@@ -43,9 +43,10 @@ export async function execCommand(pod: string, command: readonly string[], optio
 }
 
 async function connect(pod: string, command: readonly string[], options: ExecOptions): Promise<WebSocket> {
-  const socket = socketPath(options.rootDir);
-  const { metadata, spec } = await podNamed(socket, options.namespace, pod);
-  const container = options.container ?? spec.containers[0]?.name ?? '';
+  const socket = await socketPath(options);
+  const found = await podNamed(socket, options.namespace, pod);
+  const { metadata } = found;
+  const container = containerOf(found, options.container);
   const query = new URLSearchParams(command.map((word) => ['command', word]));
   const asked = { input: options.stdin, output: true, error: !options.tty, tty: options.tty };
   for (const [name, isAsked] of Object.entries(asked)) if (isAsked) query.set(name, '1');

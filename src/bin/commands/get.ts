@@ -1,6 +1,14 @@
 /** `statelet get pods`: the pods of this node as it sees them, in kubectl's columns. */
 import { stringify } from 'yaml';
-import { LocalError, type LocalOptions, type LocalPod, podNamed, pods, socketPath } from '../local/node-client.ts';
+import {
+  askedFor,
+  LocalError,
+  type LocalOptions,
+  type LocalPod,
+  podNamed,
+  pods,
+  socketPath,
+} from '../local/node-client.ts';
 import { columns, podRows } from '../local/pod-table.ts';
 
 export interface GetOptions extends LocalOptions {
@@ -11,21 +19,22 @@ export interface GetOptions extends LocalOptions {
 const FORMS: readonly string[] = ['wide', 'json', 'yaml', 'name'];
 
 /** @throws LocalError */
-export async function getCommand(resource: string, name: string | undefined, options: GetOptions): Promise<string> {
-  if (!['pods', 'pod', 'po'].includes(resource)) {
-    throw new LocalError(`error: a node knows pods only, not ${JSON.stringify(resource)}`);
-  }
+export async function getCommand(resource: string, given: string | undefined, options: GetOptions): Promise<string> {
+  const name = askedFor(resource, given);
   if (options.output !== undefined && !FORMS.includes(options.output)) {
     const forms = FORMS.join(', ');
     throw new LocalError(`error: there is no output format ${JSON.stringify(options.output)}; there are ${forms}`);
   }
-  const socket = socketPath(options.rootDir);
+  const socket = await socketPath(options);
   const namespace = options.allNamespaces ? '' : options.namespace;
   const found = name === undefined ? await pods(socket, namespace) : [await podNamed(socket, namespace, name)];
   const { output } = options;
   if (output === 'json' || output === 'yaml') return document(found, name, output);
   if (output === 'name') return found.map(({ metadata }) => `pod/${metadata.name}\n`).join('');
-  if (found.length === 0) return `No resources found${namespace === '' ? '' : ` in ${namespace} namespace`}.\n`;
+  if (found.length === 0) {
+    process.stderr.write(`No resources found${namespace === '' ? '' : ` in ${namespace} namespace`}.\n`);
+    return '';
+  }
   const rows = podRows(found, {
     wide: output === 'wide',
     allNamespaces: options.allNamespaces ?? false,

@@ -27,20 +27,21 @@ export function addLocalVerbs(program: Command, ended: Ended): void {
     program
       .command(name)
       .description(description)
-      .option('--root-dir <folder>', "the daemon's --root-dir (default: the usual places)")
+      .option('--root-dir <folder>', "the daemon's --root-dir (default: the first of the usual places that answers)")
+      .option('--data-dir <folder>', "the daemon's --data-dir, for a node that was started with it")
       .option('-n, --namespace <name>', 'namespace of the pod', 'default');
   verb('get', 'list the pods of this node')
-    .argument('<resource>', 'pods')
+    .argument('<resource>', 'pods, or pod/NAME')
     .argument('[name]', 'of one pod; a static one may be named without its node')
     .option('-o, --output <form>', 'wide, json, yaml or name')
     .option('-A, --all-namespaces', 'pods of every namespace')
     .action(async (resource: string, name: string | undefined, options: GetOptions) =>
       guarded(ended, async () => (await import('./get.ts')).getCommand(resource, name, options)),
     );
-  verb('describe', 'show everything about one pod of this node')
-    .argument('<resource>', 'pod')
-    .argument('<name>', 'of the pod; a static one may be named without its node')
-    .action(async (resource: string, name: string, options: GetOptions) =>
+  verb('describe', 'show everything about pods of this node')
+    .argument('<resource>', 'pods, or pod/NAME')
+    .argument('[name]', 'of one pod; a static one may be named without its node')
+    .action(async (resource: string, name: string | undefined, options: GetOptions) =>
       guarded(ended, async () => (await import('./describe.ts')).describeCommand(resource, name, options)),
     );
   addStreams(verb, ended);
@@ -54,7 +55,9 @@ function addStreams(verb: (name: string, description: string) => Command, ended:
     .option('-p, --previous', 'what the instance before this one said')
     .option('--timestamps', 'with the time of each line')
     .option('--tail <lines>', 'only the last ones')
-    .option('--since <age>', 'only what is newer, such as 90s or 5m')
+    .option('--since <age>', 'only what is newer, such as 90s or 1h30m')
+    .option('--since-time <time>', 'only what is newer than a time, such as 2026-01-02T03:04:05Z')
+    .option('--limit-bytes <bytes>', 'no more than that')
     .action(async (pod: string, options: LogsOptions) =>
       guarded(ended, async () => {
         await (await import('./logs.ts')).logsCommand(pod, options, process.stdout);

@@ -1,6 +1,7 @@
 /** `statelet logs POD`: what a container said, as `kubectl logs` prints it. */
 import { pipeline } from 'node:stream/promises';
-import { ask, LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
+import { parseDuration } from '../../machines/startup/configuration/duration.ts';
+import { ask, containerOf, LocalError, type LocalOptions, podNamed, socketPath } from '../local/node-client.ts';
 
 export interface LogsOptions extends LocalOptions {
   readonly container?: string;
@@ -8,31 +9,47 @@ export interface LogsOptions extends LocalOptions {
   readonly previous?: boolean;
   readonly timestamps?: boolean;
   readonly tail?: string;
-  /** Go duration in whole seconds, such as `90s` or `5m`. */
+  /** As Go writes durations: `90s`, `1h30m`. */
   readonly since?: string;
+  /** RFC 3339. */
+  readonly sinceTime?: string;
+  readonly limitBytes?: string;
 }
 
-const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
+const NANOSECONDS = 1_000_000_000n;
 
+/** Whole seconds, the last one begun. */
 function seconds(since: string): string {
-  const [, amount, unit] = /^(\d+)([smh])$/.exec(since) ?? [];
-  if (amount === undefined || unit === undefined) {
-    throw new LocalError(`--since is a number with s, m or h, such as 90s, not ${JSON.stringify(since)}`);
-  }
-  return String(Number(amount) * UNITS[unit]!);
+  const parsed = parseDuration(since);
+  if (parsed.error === undefined) return String((parsed.value + NANOSECONDS - 1n) / NANOSECONDS);
+  throw new LocalError(`error: --since is a duration such as 90s or 1h30m: ${parsed.error}`);
 }
+
+/** A whole number, with kubectl's words for what is none. */
+function integer(flag: string, text: string): string {
+  if (/^[+-]?\d+$/.test(text)) return text;
+  const why = `strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`;
+  throw new LocalError(`error: invalid argument ${JSON.stringify(text)} for "--${flag}" flag: ${why}`);
+}
+
+/** As kubectl: less than nothing is everything. */
+const tailOf = (lines: string | undefined): Record<string, string> =>
+  lines === undefined || integer('tail', lines).startsWith('-') ? {} : { tailLines: lines };
 
 /** Writes to `out` until the log ends. @throws LocalError */
 export async function logsCommand(pod: string, options: LogsOptions, out: NodeJS.WritableStream): Promise<void> {
-  const socket = socketPath(options.rootDir);
-  const { metadata, spec } = await podNamed(socket, options.namespace, pod);
-  const container = options.container ?? spec.containers[0]?.name ?? '';
+  const socket = await socketPath(options);
+  const found = await podNamed(socket, options.namespace, pod);
+  const { metadata } = found;
+  const container = containerOf(found, options.container);
   const query = new URLSearchParams({
     ...(options.follow ? { follow: 'true' } : {}),
     ...(options.previous ? { previous: 'true' } : {}),
     ...(options.timestamps ? { timestamps: 'true' } : {}),
-    ...(options.tail === undefined ? {} : { tailLines: options.tail }),
+    ...tailOf(options.tail),
     ...(options.since === undefined ? {} : { sinceSeconds: seconds(options.since) }),
+    ...(options.sinceTime === undefined ? {} : { sinceTime: options.sinceTime }),
+    ...(options.limitBytes === undefined ? {} : { limitBytes: integer('limit-bytes', options.limitBytes) }),
   });
   const path = ['containerLogs', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
   await pipeline(await ask(socket, `/${path}?${query.toString()}`), out, { end: false });

@@ -1,6 +1,7 @@
 /** Speaks to the daemon of this machine by its local socket. */
-import { existsSync } from 'node:fs';
+import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
+import { connect } from 'node:net';
 import { join, resolve } from 'node:path';
 import type { Pod, PodStatus } from '../../machines/api/pod.ts';
 import { LOCAL_SOCKET } from '../../machines/node/server-ports.ts';
@@ -8,8 +9,13 @@ import { LOCAL_SOCKET } from '../../machines/node/server-ports.ts';
 /** Where kubelets and the quick start of this project keep their files. */
 const ROOTS = ['/var/lib/kubelet', '.statelet', '.statelet/root'];
 
-export interface LocalOptions {
+/** Where the daemon's files are, as its own command line says it. */
+export interface DaemonPlace {
   readonly rootDir?: string;
+  readonly dataDir?: string;
+}
+
+export interface LocalOptions extends DaemonPlace {
   readonly namespace: string;
 }
 
@@ -18,12 +24,39 @@ export type LocalPod = Pod & { readonly status: PodStatus };
 /** A refusal of the daemon, or no daemon, in words for a terminal. */
 export class LocalError extends Error {}
 
-/** The daemon's socket: below `--root-dir`, or the first that is where kubelets keep theirs. */
-export function socketPath(rootDir?: string): string {
-  const candidates = (rootDir === undefined ? ROOTS : [rootDir]).map((root) => resolve(join(root, LOCAL_SOCKET)));
-  const found = candidates.find((path) => existsSync(path));
-  if (found !== undefined) return found;
-  throw new LocalError(`no daemon serves ${candidates.join(' or ')}: start one, or name its folder with --root-dir`);
+/** Why nobody answers at a socket, in words. */
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is none',
+  ECONNREFUSED: 'its daemon has ended',
+  EACCES: 'only its owner may speak to it',
+};
+
+/** The daemon's socket: in the folder that is named, or the first that answers where daemons keep theirs. */
+export async function socketPath({ rootDir, dataDir }: DaemonPlace): Promise<string> {
+  const named = rootDir ?? dataDir;
+  const tried: string[] = [];
+  for (const root of named === undefined ? ROOTS : [named]) {
+    const path = resolve(join(root, LOCAL_SOCKET));
+    const why = await silence(path);
+    if (why === null) return path;
+    tried.push(`  ${path}: ${why}`);
+  }
+  const hint = 'start a node, or name the folder of one with --root-dir or --data-dir';
+  throw new LocalError(`no node answers on this machine:\n${tried.join('\n')}\n${hint}`);
+}
+
+/** `null` when somebody listens there. */
+async function silence(path: string): Promise<string | null> {
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect');
+    return null;
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException;
+    return REASONS[code] ?? message;
+  } finally {
+    socket.destroy();
+  }
 }
 
 /** GET; resolves with the answer when its status is 200. */
@@ -31,13 +64,21 @@ export function ask(socket: string, path: string): Promise<IncomingMessage> {
   return new Promise((resolved, rejected) => {
     const asked = request({ socketPath: socket, path, headers: { accept: 'application/json, */*' } }, (response) => {
       if (response.statusCode === 200) return resolved(response);
-      read(response).then((body) => rejected(new LocalError(body.trim())), rejected);
+      read(response).then((body) => rejected(refusalOf(response, body.trim())), rejected);
     });
     asked.once('error', (error: NodeJS.ErrnoException) =>
       rejected(new LocalError(`cannot speak to the daemon at ${socket}: ${error.message}`)),
     );
     asked.end();
   });
+}
+
+/** As kubectl prints what a server says. */
+const KINDS: Readonly<Record<number, string>> = { 400: 'BadRequest', 404: 'NotFound', 422: 'Invalid' };
+
+function refusalOf({ statusCode = 0 }: IncomingMessage, body: string): LocalError {
+  const kind = KINDS[statusCode];
+  return new LocalError(kind === undefined ? body : `Error from server (${kind}): ${body}`);
 }
 
 async function read(response: IncomingMessage): Promise<string> {
@@ -55,12 +96,47 @@ export async function pods(socket: string, namespace: string): Promise<LocalPod[
     .sort((a, b) => order(a).localeCompare(order(b)));
 }
 
+const PODS = ['pods', 'pod', 'po'];
+
+/** The name of a pod that may have its kind before it: `pod/hello`. @throws LocalError for another kind */
+export function nameOf(text: string): string {
+  const [kind, name] = text.split('/', 2);
+  if (name === undefined) return text;
+  if (!PODS.includes(kind!)) throw noSuchKind(kind!);
+  return name;
+}
+
+/** What `pods`, `pod hello` and `pod/hello` ask for. @throws LocalError for another kind */
+export function askedFor(resource: string, name: string | undefined): string | undefined {
+  if (resource.includes('/')) return nameOf(resource);
+  if (!PODS.includes(resource)) throw noSuchKind(resource);
+  return name;
+}
+
+const noSuchKind = (kind: string): LocalError =>
+  new LocalError(`error: a node knows pods only, not ${JSON.stringify(kind)}`);
+
 /** One pod, with kubectl's refusal when there is none. A static pod may be named without the name of its node. */
-export async function podNamed(socket: string, namespace: string, name: string): Promise<LocalPod> {
+export async function podNamed(socket: string, namespace: string, text: string): Promise<LocalPod> {
+  const name = nameOf(text);
   const all = await pods(socket, namespace);
   const found =
     all.find(({ metadata }) => metadata.name === name) ??
     all.find(({ metadata, spec }) => metadata.name === `${name}-${spec.nodeName}`);
   if (found) return found;
   throw new LocalError(`Error from server (NotFound): pods ${JSON.stringify(name)} not found`);
+}
+
+/** The container that is meant: the one that is named, or the first, which is said where there are others. */
+export function containerOf({ spec, metadata }: LocalPod, named: string | undefined): string {
+  const { containers, initContainers = [], ephemeralContainers = [] } = spec;
+  if (named !== undefined) return named;
+  const chosen = metadata.annotations?.['kubectl.kubernetes.io/default-container'] ?? containers[0]?.name ?? '';
+  const all = [
+    ...containers.map(({ name }) => name),
+    ...ephemeralContainers.map(({ name }) => `${name} (ephem)`),
+    ...initContainers.map(({ name }) => `${name} (init)`),
+  ];
+  if (all.length > 1) process.stderr.write(`Defaulted container ${JSON.stringify(chosen)} out of: ${all.join(', ')}\n`);
+  return chosen;
 }

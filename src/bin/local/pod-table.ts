@@ -10,7 +10,9 @@ const isSidecar = (pod: LocalPod, name: string): boolean =>
 export function podReason(pod: LocalPod): string {
   const { status, metadata } = pod;
   const base = status.reason ?? status.phase ?? 'Unknown';
-  const reason = initReason(pod) ?? runningReason(status, base);
+  const initial = initReason(pod);
+  const isInitialized = initial === null || hasCondition(status, 'Initialized');
+  const reason = isInitialized ? runningReason(status, initial ?? base) : initial;
   if (metadata.deletionTimestamp === undefined) return reason;
   return status.reason === 'NodeLost' ? 'Unknown' : 'Terminating';
 }
@@ -36,7 +38,8 @@ interface Ended {
 const endReason = ({ reason, signal, exitCode }: Ended): string =>
   reason || (signal ? `Signal:${signal}` : `ExitCode:${exitCode}`);
 
-function runningReason({ containerStatuses = [], conditions = [] }: PodStatus, base: string): string {
+function runningReason(status: PodStatus, base: string): string {
+  const { containerStatuses = [] } = status;
   let reason = base;
   let hasRunning = false;
   for (const { state, ready } of containerStatuses.toReversed()) {
@@ -45,8 +48,11 @@ function runningReason({ containerStatuses = [], conditions = [] }: PodStatus, b
     else if (ready && state?.running) hasRunning = true;
   }
   if (reason !== 'Completed' || !hasRunning) return reason;
-  return conditions.some(({ type, status }) => type === 'Ready' && status === 'True') ? 'Running' : 'NotReady';
+  return hasCondition(status, 'Ready') ? 'Running' : 'NotReady';
 }
+
+const hasCondition = ({ conditions = [] }: PodStatus, wanted: string): boolean =>
+  conditions.some(({ type, status }) => type === wanted && status === 'True');
 
 /** Containers that count for READY and RESTARTS: the regular ones, and sidecars. */
 function counted(pod: LocalPod): ContainerStatus[] {
@@ -55,7 +61,8 @@ function counted(pod: LocalPod): ContainerStatus[] {
 }
 
 function restarts(pod: LocalPod, nowMs: number): string {
-  const statuses = [...(pod.status.initContainerStatuses ?? []), ...(pod.status.containerStatuses ?? [])];
+  const isInitial = initReason(pod) !== null && !hasCondition(pod.status, 'Initialized');
+  const statuses = isInitial ? (pod.status.initContainerStatuses ?? []) : counted(pod);
   const count = statuses.reduce((sum, { restartCount }) => sum + restartCount, 0);
   const ends = statuses.flatMap(({ lastState }) => lastState?.terminated?.finishedAt ?? []);
   const last = ends.sort().at(-1);
@@ -79,17 +86,27 @@ export function podRows(pods: readonly LocalPod[], { wide, allNamespaces, nowMs 
 
 function row(pod: LocalPod, { wide, allNamespaces, nowMs }: TableOptions): string[] {
   const { metadata, spec, status } = pod;
-  const total = counted(pod).length || spec.containers.length;
+  const sidecars = (spec.initContainers ?? []).filter(({ name }) => isSidecar(pod, name));
+  const total = spec.containers.length + sidecars.length;
   const ready = counted(pod).filter((each) => each.ready).length;
   const cells = [
     metadata.name,
     `${ready}/${total}`,
     podReason(pod),
     restarts(pod, nowMs),
-    age(status.startTime ?? metadata.creationTimestamp, nowMs),
+    age(metadata.creationTimestamp ?? status.startTime, nowMs),
   ];
-  const more = [status.podIP ?? '<none>', spec.nodeName ?? '<none>', '<none>', '<none>'];
+  const more = [status.podIP || NONE, spec.nodeName || NONE, status.nominatedNodeName || NONE, gates(pod)];
   return [...(allNamespaces ? [metadata.namespace] : []), ...cells, ...(wide ? more : [])];
+}
+
+const NONE = '<none>';
+
+/** How many of the conditions that its readiness waits for are true. */
+function gates({ spec, status }: LocalPod): string {
+  const wanted = spec.readinessGates ?? [];
+  if (wanted.length === 0) return NONE;
+  return `${wanted.filter(({ conditionType }) => hasCondition(status, conditionType)).length}/${wanted.length}`;
 }
 
 /** Columns as kubectl sets them: three spaces between, none at the end. */
