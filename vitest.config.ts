@@ -7,7 +7,7 @@ const CLUSTER = ['test/cluster/**/*.test.ts', 'test/contract/api-server*.test.ts
 const THOROUGH = [
   'test/actors/**/*.test.ts',
   'test/simulation/**/*.test.ts',
-  'test/**/{chaos,faults,damage,disk-full,resolve}.test.ts',
+  'test/**/{faults,damage,disk-full,resolve}.test.ts',
 ];
 
 /**

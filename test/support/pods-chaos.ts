@@ -1,6 +1,6 @@
 /**
  * Seeded chaos over a node: pods come, change and go, calls fail, hang and lose replies, sandboxes and containers die,
- * the agent is restarted, actors crash; then peace. The same seed gives the same run.
+ * probes fail, the agent is restarted, actors crash; then peace. The same seed gives the same run.
  */
 import { SeededRandom } from '../../src/kernel/random.ts';
 import type { Manifest } from '../../src/machines/operations/host.ts';
@@ -18,8 +18,12 @@ const CALL_FAILURE = 0.08;
 const LOST_SHARE = 0.5;
 const HANG_SHARE = 0.1;
 const STEPS = 60;
+/** Of the steps: the journal has to replay from there, too. */
+const MARKED_SHARE = 0.05;
 /** After the last fault everything has to be as wanted within this. */
 const PEACE_MS = 900_000;
+
+const PROBE = { exec: { command: ['well'] }, periodSeconds: 5, failureThreshold: 2 };
 
 const SPECS: readonly Record<string, unknown>[] = [
   {},
@@ -31,6 +35,15 @@ const SPECS: readonly Record<string, unknown>[] = [
     containers: [
       { name: 'app', image: 'app:1' },
       { name: 'two', image: 'late:1' },
+    ],
+  },
+  {
+    containers: [{ name: 'app', image: 'app:1', livenessProbe: PROBE, readinessProbe: { ...PROBE, periodSeconds: 2 } }],
+  },
+  {
+    volumes: [{ name: 'data', emptyDir: {} }],
+    containers: [
+      { name: 'app', image: 'app:1', volumeMounts: [{ name: 'data', mountPath: '/data', subPath: 'of/app' }] },
     ],
   },
 ];
@@ -76,8 +89,10 @@ class Chaos {
       this.disturb();
       this.node.run(Math.floor(this.random.next() ** 3 * 20_000));
       this.check();
+      if (this.chance(MARKED_SHARE)) this.node.mark();
     }
     this.isWild = false;
+    this.node.world.answers.clear();
     this.node.world.isDown = false;
     this.restart();
     this.node.run(PEACE_MS);
@@ -89,7 +104,7 @@ class Chaos {
 
   private disturb(): void {
     const { runtime } = this.node.world;
-    const what = Math.floor(this.random.next() * 10);
+    const what = Math.floor(this.random.next() * 11);
     if (what < 3) this.add();
     else if (what < 5) this.remove();
     else if (what === 5) this.rewrite();
@@ -98,7 +113,8 @@ class Chaos {
     else if (what === 8) {
       const sandbox = this.pick([...runtime.sandboxes.keys()]);
       if (sandbox) runtime.stopSandbox(sandbox);
-    } else this.crash();
+    } else if (what === 9) this.sicken();
+    else this.crash();
   }
 
   private add(): void {
@@ -136,11 +152,20 @@ class Chaos {
     if (victim) runtime.exit(victim, this.chance(0.5) ? 0 : 137);
   }
 
+  /** Probes say that all is ill, or well again. */
+  private sicken(): void {
+    const result = this.chance(0.5) ? 'failure' : 'success';
+    this.node.world.answers.set('well', { result, output: '' });
+  }
+
   private crash(): void {
     const address = this.pick(this.node.kernel.addresses.filter((each) => /\/pod-[^/]+(\/container-\w+)?$/.test(each)));
     if (!address) return;
-    const type = address.includes('/container-') ? 'container.observed' : 'container.changed';
-    this.node.kernel.dispatch(address, { type, name: 'app', view: null }, 'chaos');
+    // What no actor is prepared for.
+    const event = address.includes('/container-')
+      ? { type: 'container.configured', wanted: null }
+      : { type: 'container.changed', name: 'app', view: null };
+    this.node.kernel.dispatch(address, event, 'chaos');
   }
 
   /** What must hold at every moment. */
@@ -176,6 +201,17 @@ class Chaos {
       const ready = this.node.status(uid)?.containerStatuses?.every((each) => each.ready) === true;
       if (phase === 'Running' && !ready) this.broken.push(`${uid} runs, but is not ready`);
     }
+    this.checkLeftovers(wanted);
+  }
+
+  /** What nobody wants is nowhere, and nothing is still being done. */
+  private checkLeftovers(wanted: ReadonlySet<string>): void {
+    for (const folder of this.node.world.folders) {
+      const uid = /\/kubelet\/pods\/([^/]+)/.exec(folder)?.[1];
+      if (uid !== undefined && !wanted.has(uid)) this.broken.push(`${folder} is left`);
+    }
+    const open = this.node.kernel.checkpoint().effects.filter((effect) => effect.class !== 'stream');
+    for (const { name, at } of open) this.broken.push(`${at} still waits for ${name}`);
     const known = this.node.kernel.addresses.filter((each) => /^kubelet\/pods\/pod-[^/]+$/.test(each)).length;
     if (known !== wanted.size) this.broken.push(`${known} actors for ${wanted.size} pods`);
   }

@@ -4,8 +4,9 @@
  * The root stands for the supervisor: same ids, restarts what crashed, answers `syncLoop.started`.
  */
 import { expect } from 'vitest';
+import type { Checkpoint } from '../../src/kernel/checkpoint.ts';
 import { Kernel, type KernelOptions } from '../../src/kernel/kernel.ts';
-import type { KernelRecord } from '../../src/kernel/records.ts';
+import type { HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { type AnyStateMachine, assign, line, sendTo, setup, to } from '../../src/kernel/xstate.ts';
 import type { PodStatus } from '../../src/machines/api/pod.ts';
@@ -161,6 +162,7 @@ export class PodsNode {
   private readonly settings: Partial<NodeSettings>;
   readonly kernel: Kernel;
   private isDead = false;
+  private readonly marks: Checkpoint[] = [];
 
   /** `clockOffsetMs`: how far the clock of the machine was off when this agent started. */
   constructor(
@@ -279,10 +281,22 @@ export class PodsNode {
     });
   }
 
+  /** From its beginning, and from each moment that was marked. */
   assertReplays(): void {
-    const report = replay({ machine: rootMachine, records: this.sink.records });
+    const { records } = this.sink;
+    const report = replay({ machine: rootMachine, records });
     expect(report.divergence).toBeNull();
     expect(report.turns).toBe(this.kernel.turn);
+    for (const checkpoint of this.marks) {
+      const from = { checkpoint, header: records[0] as HeaderRecord };
+      const tail = replay({ machine: rootMachine, records: records.slice(checkpoint.n), from });
+      expect(tail.divergence, `from record ${checkpoint.n}`).toBeNull();
+    }
+  }
+
+  /** From here, too, the journal has to replay. */
+  mark(): void {
+    this.marks.push(structuredClone(this.kernel.checkpoint()));
   }
 }
 

@@ -3,17 +3,17 @@
  * has a name, and no fault changes the order of the documents.
  */
 import { describe, expect, it } from 'vitest';
-import type { Performer } from '../../../src/kernel/effects.ts';
-import type { JsonEvent } from '../../../src/kernel/json.ts';
-import { Kernel } from '../../../src/kernel/kernel.ts';
-import { replay } from '../../../src/kernel/replay.ts';
-import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../../../src/kernel/simulation.ts';
-import { kubeletMachine } from '../../../src/machines/kubelet.ts';
-import type { Operations } from '../../../src/machines/operations/index.ts';
-import { CONTRADICTIONS, checkOrder, DOCUMENTS } from '../../../src/machines/startup/order/index.ts';
-import type { Failure, KubeletInput } from '../../../src/machines/startup/types.ts';
-import { header, MemorySink } from '../../kernel/support.ts';
-import { ARGV, FIRST_WORDS, HEALTHY, ok } from './boot-node.ts';
+import type { Performer } from '../../src/kernel/effects.ts';
+import type { JsonEvent } from '../../src/kernel/json.ts';
+import { Kernel } from '../../src/kernel/kernel.ts';
+import { replay } from '../../src/kernel/replay.ts';
+import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../../src/kernel/simulation.ts';
+import { kubeletMachine } from '../../src/machines/kubelet.ts';
+import type { Operations } from '../../src/machines/operations/index.ts';
+import { CONTRADICTIONS, checkOrder, DOCUMENTS } from '../../src/machines/startup/order/index.ts';
+import type { Failure, KubeletInput } from '../../src/machines/startup/types.ts';
+import { header, MemorySink } from '../kernel/support.ts';
+import { ARGV, FIRST_WORDS, HEALTHY, ok } from '../machines/startup/boot-node.ts';
 
 const SEEDS = 60;
 const BOOT_MS = 30_000;
