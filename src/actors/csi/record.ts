@@ -22,12 +22,12 @@ const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 /** Does something with a name below `root`; `null` where its folder is not there. */
 export async function at<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
-  const place = await openParent(root, path, mode);
+  const place = openParent(root, path, mode);
   if (!place) return null;
   try {
     return await work(place.path);
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 

@@ -184,7 +184,7 @@ function textOf(content: Content, vault: Vault): string {
 
 async function share({ root, directory, ownership, request }: InputOf<Operations['csi.publish']>): Promise<void> {
   if (ownership === null) return;
-  const place = await openParent(root, `${directory}/${TARGET}`);
+  const place = openParent(root, `${directory}/${TARGET}`);
   if (!place) return;
   try {
     const folder = await open(place.path, FOLDER);
@@ -197,6 +197,6 @@ async function share({ root, directory, ownership, request }: InputOf<Operations
     const why = error instanceof Error ? error.message : String(error);
     throw new OperationError(`applyFSGroup failed for vol ${request.volume_id}: ${why}`, { retriable: true });
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }

@@ -16,14 +16,6 @@ const FOLDER_MODE = 0o750;
 const FILE_MODE = 0o640;
 const O_PATH = 0o10000000;
 
-/** What one pod has of a device. */
-export interface DeviceMap {
-  /** In the pod's folder. */
-  readonly link: string;
-  /** A file that the device is bound to. */
-  readonly map: string;
-}
-
 const ignoring =
   (...codes: readonly string[]) =>
   (error: unknown): void => {
@@ -31,12 +23,12 @@ const ignoring =
   };
 
 async function within<Answer>(root: string, path: string, work: (path: string) => Promise<Answer>, mode?: number) {
-  const place = await openParent(root, path, mode);
+  const place = openParent(root, path, mode);
   if (!place) return null;
   try {
     return await work(place.path);
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 

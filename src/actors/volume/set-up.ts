@@ -112,23 +112,23 @@ async function makeVolumeFolder(root: string, path: string): Promise<void> {
     [plugin, PLUGIN_MODE],
     [path, VOLUME_MODE],
   ] as const) {
-    const place = await openParent(root, each, WAY_MODE);
+    const place = openParent(root, each, WAY_MODE);
     if (!place) continue;
     try {
-      await makeFolder(place, mode);
+      makeFolder(place, mode);
     } finally {
-      await place.folder.close();
+      place.folder.close();
     }
   }
 }
 
 async function openFolder(root: string, path: string): Promise<FileHandle> {
-  const place = await openParent(root, path);
+  const place = openParent(root, path);
   if (!place) throw new OperationError(`${path} does not exist`, { code: 'ENOENT' });
   try {
     return await open(place.path, FOLDER);
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 

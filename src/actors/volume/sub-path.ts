@@ -41,6 +41,7 @@ export async function bindSubPaths(
   }
   return { failed };
 }
+
 /** What the pod's author is told: whether it was there, and nothing else of the node. */
 async function complaint({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
   const path = `${volumePath}/${subPath}`;
@@ -51,7 +52,6 @@ async function complaint({ container, volume, volumePath, subPath }: SubPath): P
   const what = isThere ? 'prepare subPath' : 'create subPath directory';
   return `failed to ${what} for volumeMount ${JSON.stringify(volume)} of container ${JSON.stringify(container)}`;
 }
-
 
 async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Promise<void> {
   const what = `subPath ${subPath.subPath} of ${subPath.volumePath}`;
@@ -138,7 +138,7 @@ async function enter(folder: FileHandle, name: string, mode: number | null): Pro
 async function bind(root: string, source: FileHandle, path: string, mounter: Mounter): Promise<void> {
   const from = await source.stat();
   const point = await realPath(root, path);
-  const place = await openParent(root, path, WAY_MODE);
+  const place = openParent(root, path, WAY_MODE);
   if (!place) return;
   try {
     const isMounted = (await mountsBelow(point)).includes(point);
@@ -152,7 +152,7 @@ async function bind(root: string, source: FileHandle, path: string, mounter: Mou
       await target.close();
     }
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 

@@ -6,11 +6,12 @@
  * folder goes, the last one first; only then is anything removed, without following a link and without entering
  * another file system; nothing outside the pod's folder is touched.
  */
-import { readdir } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/operations/volume.ts';
-import { errnoOf, openParent } from '../host/beneath.ts';
+import { errnoOf, namesBelow, openParent } from '../host/beneath.ts';
 import { unbindDevice } from './block-device.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
@@ -28,12 +29,12 @@ export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mo
   await unmountAll(root, podDirectory, mounter);
   await unbindDevices(root, podDirectory, mounter);
   for (const name of FOLDERS) {
-    const place = await openParent(root, `${podDirectory}/${name}`);
+    const place = openParent(root, `${podDirectory}/${name}`);
     if (!place) continue;
     try {
-      await removeTree(place.path, (await place.folder.stat()).dev);
+      await removeTree(place.path, (await stat(fdPath(place.folder))).dev);
     } finally {
-      await place.folder.close();
+      place.folder.close();
     }
   }
   return null;
@@ -67,8 +68,8 @@ export async function podFolders(root: string): Promise<readonly string[]> {
 }
 
 async function exists(root: string, podDirectory: string): Promise<boolean> {
-  const place = await openParent(root, `${podDirectory}/volumes`);
-  await place?.folder.close();
+  const place = openParent(root, `${podDirectory}/volumes`);
+  place?.folder.close();
   return place !== null;
 }
 
@@ -86,14 +87,27 @@ export async function unmountAll(root: string, directory: string, mounter: Mount
 }
 
 async function unmount(root: string, path: string, mounter: Mounter): Promise<void> {
-  const place = await openParent(root, path);
-  if (!place) return;
+  const folder = await openAmongMounts(root, path);
   try {
-    await mounter.unmount(fdPath(place.folder, path.slice(path.lastIndexOf('/') + 1)));
+    await mounter.unmount(fdPath(folder, path.slice(path.lastIndexOf('/') + 1)));
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new OperationError(`cannot unmount ${path}: ${why}`, { code: 'EBUSY', retriable: true });
   } finally {
-    await place.folder.close();
+    await folder.close();
   }
+}
+
+/** Opens the folder above a mount. It may lie in another mount that does not answer: each step may wait for ever. */
+async function openAmongMounts(root: string, path: string): Promise<FileHandle> {
+  let folder = await open(root, constants.O_DIRECTORY);
+  for (const name of namesBelow(root, path).slice(0, -1)) {
+    const above = folder;
+    try {
+      folder = await open(fdPath(above, name), constants.O_DIRECTORY | constants.O_NOFOLLOW);
+    } finally {
+      await above.close();
+    }
+  }
+  return folder;
 }

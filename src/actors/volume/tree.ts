@@ -12,7 +12,7 @@ const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW
 const SETGID = 0o2000;
 
 /** The path of an open file or folder; of a name in it. Other processes of this machine can use it, too. */
-export const fdPath = ({ fd }: FileHandle, name = ''): string =>
+export const fdPath = ({ fd }: { readonly fd: number }, name = ''): string =>
   `/proc/${process.pid}/fd/${fd}${name === '' ? '' : `/${name}`}`;
 
 /** Removes what is at `path`, a name in an open folder; nothing there is fine. */

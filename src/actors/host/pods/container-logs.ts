@@ -171,12 +171,12 @@ const timestamp = (at: Date): string =>
 
 /** Does something in the folder of a log; `null` when there is no such folder. */
 async function within<T>(root: string, path: string, work: (place: Place) => Promise<T>): Promise<T | null> {
-  const place = await openParent(root, path);
+  const place = openParent(root, path);
   if (!place) return null;
   try {
     return await work(place);
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 

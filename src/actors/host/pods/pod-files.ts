@@ -4,8 +4,8 @@
  * Decides: nothing outside the root is touched (see `beneath.ts`). A file is written in place, because containers have
  * it mounted. A folder below which something is still mounted is not removed: the data there is not ours.
  */
-import { constants } from 'node:fs';
-import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
+import { closeSync, constants, fchmodSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
@@ -21,28 +21,22 @@ const FILE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | const
 /** Larger content is never one of the agent's own files; it is replaced without being compared. */
 const MAX_COMPARED_BYTES = 1_048_576;
 
-/** Folders first, then files; those of a kind side by side, because a pod waits for them while it starts. */
+/** Folders first, then files. All at once, as the walk to them (`beneath.ts`), because a pod waits for them. */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
-  await allOf(directories.map((directory) => makeManagedFolder(root, directory)));
-  await allOf(files.map((file) => writeManagedFile(root, file)));
+  for (const directory of directories) makeManagedFolder(root, directory);
+  for (const file of files) writeManagedFile(root, file);
   return null;
 };
 
-/** Waits for every one, also when one failed, so that nothing goes on behind an answer. */
-async function allOf(works: readonly Promise<void>[]): Promise<void> {
-  const failed = (await Promise.allSettled(works)).find((outcome) => outcome.status === 'rejected');
-  if (failed) throw failed.reason;
-}
-
-async function makeManagedFolder(root: string, { path, mode }: { path: string; mode: number }): Promise<void> {
-  const place = await openParent(root, path, WAY_MODE);
+function makeManagedFolder(root: string, { path, mode }: { path: string; mode: number }): void {
+  const place = openParent(root, path, WAY_MODE);
   if (!place) return;
   try {
-    await makeFolder(place, mode);
+    makeFolder(place, mode);
   } catch (error) {
     throw named(error, path, 'a folder');
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 
@@ -52,34 +46,33 @@ interface ManagedFile {
   readonly content: string | null;
 }
 
-async function writeManagedFile(root: string, { path, mode, content }: ManagedFile): Promise<void> {
-  const place = await openParent(root, path, WAY_MODE);
+function writeManagedFile(root: string, { path, mode, content }: ManagedFile): void {
+  const place = openParent(root, path, WAY_MODE);
   if (!place) return;
   try {
-    const handle = await open(place.path, FILE, mode);
+    const fd = openSync(place.path, FILE, mode);
     try {
-      const found = await handle.stat();
+      const found = fstatSync(fd);
       if (!found.isFile()) throw new OperationError('it is not a regular file', { code: 'EEXIST' });
-      if ((found.mode & 0o777) !== mode) await handle.chmod(mode);
-      if (content !== null) await replaceContent(handle, Buffer.from(content), found.size);
+      if ((found.mode & 0o777) !== mode) fchmodSync(fd, mode);
+      if (content !== null) replaceContent(fd, Buffer.from(content), found.size);
     } finally {
-      await handle.close();
+      closeSync(fd);
     }
   } catch (error) {
     throw named(error, path, 'a regular file');
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 
-async function replaceContent(handle: FileHandle, content: Buffer, size: number): Promise<void> {
+function replaceContent(fd: number, content: Buffer, size: number): void {
   if (size === content.length && size <= MAX_COMPARED_BYTES) {
     const before = Buffer.alloc(size);
-    const { bytesRead } = await handle.read(before, 0, size, 0);
-    if (bytesRead === size && before.equals(content)) return;
+    if (readSync(fd, before, 0, size, 0) === size && before.equals(content)) return;
   }
-  await handle.truncate(0);
-  await handle.write(content, 0, content.length, 0);
+  ftruncateSync(fd, 0);
+  writeSync(fd, content, 0, content.length, 0);
 }
 
 function named(error: unknown, path: string, what: string): Error {
@@ -91,13 +84,13 @@ function named(error: unknown, path: string, what: string): Error {
 
 export const removePod: Port<Operations['host.removePod']> = async ({ input: { root, paths } }) => {
   for (const path of paths) {
-    const place = await openParent(root, path);
+    const place = openParent(root, path);
     if (!place) continue;
     try {
       await refuseMounts(path);
       await rm(place.path, { recursive: true, force: true });
     } finally {
-      await place.folder.close();
+      place.folder.close();
     }
   }
   return null;

@@ -6,7 +6,7 @@
  * the node's own users are never given away; a file that cannot be read is an error, because its ids may be in use.
  */
 import { execFile } from 'node:child_process';
-import { constants } from 'node:fs';
+import { constants, fsync } from 'node:fs';
 import { open, readdir, readFile, rename } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { OperationError } from '../../../kernel/json.ts';
@@ -15,6 +15,7 @@ import type { UserMapping, userOperations } from '../../../machines/operations/u
 import { errnoOf, openParent } from '../beneath.ts';
 
 const run = promisify(execFile);
+const syncFolder = promisify(fsync);
 
 /** Below it are the ids of the node's own users. */
 const UNIT = 65_536;
@@ -136,7 +137,7 @@ async function podUids(root: string): Promise<readonly string[]> {
 const fileOf = (root: string, uid: string): string => `${root}/pods/${uid}/${FILE}`;
 
 async function readMapping(root: string, uid: string): Promise<UserMapping | null> {
-  const place = await openParent(root, fileOf(root, uid));
+  const place = openParent(root, fileOf(root, uid));
   if (!place) return null;
   try {
     const file = await open(place.path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -150,7 +151,7 @@ async function readMapping(root: string, uid: string): Promise<UserMapping | nul
     if (errnoOf(error) === 'ENOENT') return null;
     throw error;
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
 
@@ -179,7 +180,7 @@ function parseMapping(text: string, uid: string): UserMapping {
 
 /** Whole and on disk before anybody runs with these ids. */
 async function writeMapping(root: string, uid: string, { hostId, length }: UserMapping): Promise<void> {
-  const place = await openParent(root, fileOf(root, uid), 0o750);
+  const place = openParent(root, fileOf(root, uid), 0o750);
   if (!place) throw new OperationError(`create user namespace: pod ${uid} has no folder`);
   try {
     const mappings = [{ hostId, containerId: 0, length }];
@@ -191,8 +192,8 @@ async function writeMapping(root: string, uid: string, { hostId, length }: UserM
       await file.close();
     }
     await rename(`${place.path}.tmp`, place.path);
-    await place.folder.sync();
+    await syncFolder(place.folder.fd);
   } finally {
-    await place.folder.close();
+    place.folder.close();
   }
 }
