@@ -53,10 +53,15 @@ describe('an image volume', () => {
   it('is pulled before the container that sees it, and mounted as the runtime knows it', () => {
     boot().until('both run', () => runs('app')() && runs('other')());
     expect(pulled().sort()).toEqual([DATA, 'app:1']);
-    expect(config('app')?.mounts?.[0]).toEqual({
+    expect(config('app')?.mounts?.[0]).toMatchObject({
       container_path: '/data',
       host_path: '',
-      image: { image: image(DATA).id, user_specified_image: DATA },
+      readonly: true,
+      image: {
+        image: image(DATA).id,
+        user_specified_image: DATA,
+        annotations: { 'kubernetes.io/config.source': 'file' },
+      },
     });
     expect(config('other')?.mounts?.some((mount) => mount.image)).toBe(false);
     expect(config('app')?.image?.user_specified_image).toBe('app:1');

@@ -41,6 +41,7 @@ import { factsOf, isAlive, milliseconds } from '../runtime-facts.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../spec/index.ts';
 import { type PodStage, podIPs } from '../status/index.ts';
 import type { ConfigObjects } from '../volumes/objects.ts';
+import type { ResizeStep } from './resize-policy.ts';
 
 export interface PodInput extends PodRef {
   readonly node: NodeSettings;
@@ -75,8 +76,8 @@ export interface ContainerRecord {
 
 export interface Resize {
   readonly target: Allocation;
-  /** Containers that are still to be told. */
-  readonly queue: readonly string[];
+  /** What is still to be done. */
+  readonly steps: readonly ResizeStep[];
   /** Containers that begin anew. */
   readonly anew: readonly string[];
   /** Why the last try failed; empty when none did. */

@@ -10,30 +10,33 @@ import { now, type PlainError, to } from '../../../kernel/xstate.ts';
 import { killMessages, podEvents } from '../../reasons.ts';
 import { eventRecorded } from '../messages.ts';
 import { factsOf, sandboxesOf } from '../runtime-facts.ts';
-import { containerResources, sandboxOverhead, sandboxResources } from '../spec/resources.ts';
+import { sandboxOverhead } from '../spec/resources.ts';
 import { complain, failed } from './pod-actions.ts';
+import { podGroup } from './pod-cgroup.ts';
 import { type PodContext, refOf } from './pod-policy.ts';
 import { lookNow, order, podSetup as s, settle } from './pod-setup.ts';
-import { changesOf, groupInTheEnd, groupOnTheWay, memoryProblem, resizeSummary } from './resize-policy.ts';
+import { changesOf, memoryProblem, type ResizeStep, resizeSteps, resizeSummary } from './resize-policy.ts';
 
 const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
   factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';
 
 const DEFAULT_GRACE_SECONDS = 30;
 
+const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
+
 /** Containers that begin anew are stopped; the others are told one after the other. */
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const { uid, pod, actuated, allocation } = context;
+  const { uid, pod, actuated, allocation, node } = context;
   if (pod === null || actuated === null || allocation === null) return;
   const changes = changesOf(pod, actuated).filter(({ name }) => isRunning(context, name));
-  const queue = changes.filter(({ restarts }) => !restarts).map(({ name }) => name);
+  const steps = resizeSteps(pod, actuated, node, changes).filter(({ kind }) => kind !== 'group' || hasGroups(context));
   const anew = changes.filter(({ restarts }) => restarts).map(({ name }) => name);
   enqueue.sendTo(to('memory'), { type: 'memory.resized', uid, actuated });
   settle(
     enqueue,
     context,
-    { resize: { target: allocation, queue, anew, error: context.resize?.error ?? '' } },
+    { resize: { target: allocation, steps, anew, error: context.resize?.error ?? '' } },
     now(args),
   );
   const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
@@ -43,9 +46,21 @@ const begin = s.enqueueActions((args) => {
   }
 });
 
-const toldOne = s.assign({
-  resize: ({ context }) => context.resize && { ...context.resize, queue: context.resize.queue.slice(1) },
+const noteStep = s.assign({
+  resize: ({ context }) => context.resize && { ...context.resize, steps: context.resize.steps.slice(1) },
 });
+
+const nextStep = ({ resize }: PodContext): ResizeStep | undefined => resize?.steps[0];
+const isNext =
+  (kind: ResizeStep['kind']) =>
+  ({ context }: { readonly context: PodContext }): boolean =>
+    nextStep(context)?.kind === kind;
+/** Asked only where it is there. */
+const stepOf = <Kind extends ResizeStep['kind']>(context: PodContext, kind: Kind) => {
+  const step = nextStep(context);
+  if (step?.kind !== kind) throw new Error(`the next step of the resize is not of kind ${kind}`);
+  return step as Extract<ResizeStep, { kind: Kind }>;
+};
 
 /** Everything is as given but what begins anew; that is as given when it is created. */
 const noteActuated = s.enqueueActions((args) => {
@@ -86,7 +101,7 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
 
 const fromCall = noteProblem((event) => (event as { error: PlainError }).error.message);
 const problemOf = (event: unknown, { pod, node }: PodContext): string =>
-  memoryProblem(groupInTheEnd(pod!, node), (event as { output: { bytes: string } }).output.bytes);
+  memoryProblem(podGroup(pod!, node), (event as { output: { bytes: string } }).output.bytes);
 
 const failing = { target: 'failing', actions: [failed, fromCall, complain('Cannot resize the pod')] };
 
@@ -96,25 +111,47 @@ export const resizing = s.createStateConfig({
     idle: { always: { guard: 'mustResize', target: 'beginning' } },
     beginning: {
       entry: begin,
-      always: [{ guard: 'hasNoGroup', target: 'sandbox' }, { target: 'measuring' }],
+      always: [{ guard: 'hasNoGroup', target: 'stepping' }, { target: 'measuring' }],
     },
     /** Waits to know how much memory the pod uses. */
     measuring: {
       invoke: {
         id: 'memoryUsage',
         src: 'cgroup.memoryUsage',
-        input: ({ context }) => ({ path: groupInTheEnd(context.pod!, context.node).path }),
+        input: ({ context }) => ({ path: podGroup(context.pod!, context.node).path }),
         onDone: [
           {
             guard: ({ context, event }) => problemOf(event, context) !== '',
             target: 'failing',
             actions: [failed, noteProblem(problemOf)],
           },
-          { target: 'sandbox' },
+          { target: 'stepping' },
         ],
         onError: failing,
       },
     },
+    /** One step after the other. */
+    stepping: {
+      always: [
+        { guard: isNext('group'), target: 'holding' },
+        { guard: isNext('sandbox'), target: 'sandbox' },
+        { guard: isNext('container'), target: 'telling' },
+        { target: 'settling', actions: noteActuated },
+      ],
+    },
+    holding: {
+      invoke: {
+        id: 'holdGroup',
+        src: 'cgroup.update',
+        input: ({ context }) => ({
+          ...podGroup(context.pod!, context.node),
+          resources: stepOf(context, 'group').resources,
+        }),
+        onDone: { target: 'stepping', actions: noteStep },
+        onError: failing,
+      },
+    },
+    /** The runtime is told; whether it wants to know is its business. */
     sandbox: {
       invoke: {
         id: 'resizeSandbox',
@@ -122,44 +159,21 @@ export const resizing = s.createStateConfig({
         input: ({ context }) => ({
           podSandboxId: sandboxesOf(context.runtime)[0]?.id ?? '',
           overhead: sandboxOverhead(context.pod!, context.node),
-          resources: sandboxResources(context.pod!, context.node),
+          resources: stepOf(context, 'sandbox').resources,
         }),
-        onDone: [{ guard: 'hasNoGroup', target: 'containers' }, { target: 'raising' }],
-        onError: failing,
+        onDone: { target: 'stepping', actions: noteStep },
+        onError: { target: 'stepping', actions: [noteStep, complain('The runtime did not take the pod’s resources')] },
       },
-    },
-    raising: {
-      invoke: {
-        id: 'raiseGroup',
-        src: 'cgroup.update',
-        input: ({ context }) => groupOnTheWay(context.pod!, context.actuated!, context.node),
-        onDone: 'containers',
-        onError: failing,
-      },
-    },
-    /** One container after the other. */
-    containers: {
-      always: [
-        { guard: ({ context }) => (context.resize?.queue.length ?? 0) > 0, target: 'telling' },
-        { guard: 'hasNoGroup', target: 'settling', actions: noteActuated },
-        { target: 'lowering' },
-      ],
     },
     telling: {
       invoke: {
         id: 'resizeContainer',
         src: 'cri.updateContainerResources',
-        input: ({ context }) => resizeOf(context),
-        onDone: { target: 'containers', actions: toldOne },
-        onError: failing,
-      },
-    },
-    lowering: {
-      invoke: {
-        id: 'lowerGroup',
-        src: 'cgroup.update',
-        input: ({ context }) => groupInTheEnd(context.pod!, context.node),
-        onDone: { target: 'settling', actions: noteActuated },
+        input: ({ context }) => {
+          const { name, resources } = stepOf(context, 'container');
+          return { containerId: factsOf(context.runtime, name)?.id ?? '', linux: resources };
+        },
+        onDone: { target: 'stepping', actions: noteStep },
         onError: failing,
       },
     },
@@ -177,13 +191,3 @@ export const resizing = s.createStateConfig({
     },
   },
 });
-
-function resizeOf(context: PodContext) {
-  const name = context.resize?.queue[0] ?? '';
-  const { spec } = context.pod!;
-  const container = [...spec.containers, ...(spec.initContainers ?? [])].find((each) => each.name === name)!;
-  return {
-    containerId: factsOf(context.runtime, name)?.id ?? '',
-    linux: containerResources(context.pod!, container, context.node),
-  };
-}

@@ -1,15 +1,17 @@
 /**
- * What a change of resources means for what runs: which containers are told, which begin anew, and what the group of
- * the pod is held to on the way, so that no container ever has more than its pod. Pure.
+ * What a change of resources means for what runs: which containers are told, which begin anew, and in which steps the
+ * group of the pod follows, so that no container ever has more than its pod. Pure.
  *
  * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
  */
-import type { Container, Pod, ResourceRequirements } from '../../api/pod.ts';
+import type { LinuxContainerResources } from '../../api/cri.ts';
+import type { Container, Pod, ResourceList, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { CgroupResources, CgroupWish } from '../../operations/cgroup.ts';
 import { byBytes } from '../../startup/configuration/go-text.ts';
 import { type Allocation, withAllocation } from '../allocation/request.ts';
-import { parseQuantity } from '../spec/quantity.ts';
+import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
+import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../spec/resources.ts';
 import { podGroup } from './pod-cgroup.ts';
 
 /** A container whose resources are others than those of its running instance. */
@@ -17,6 +19,8 @@ export interface ContainerChange {
   readonly name: string;
   /** Its policy wants a new instance. */
   readonly restarts: boolean;
+  /** What of it changes: `cpu`, `memory`. */
+  readonly resources: readonly string[];
 }
 
 const RESIZABLE = ['cpu', 'memory'] as const;
@@ -27,7 +31,8 @@ export function changesOf({ spec }: Pod, actuated: Allocation): readonly Contain
     if (before === undefined) return [];
     const changed = RESIZABLE.filter((name) => differs(name, before, container.resources ?? {}));
     if (changed.length === 0) return [];
-    return [{ name: container.name, restarts: changed.some((name) => wantsRestart(container, name)) }];
+    const restarts = changed.some((name) => wantsRestart(container, name));
+    return [{ name: container.name, restarts, resources: changed }];
   });
 }
 
@@ -39,40 +44,115 @@ function differs(name: string, before: ResourceRequirements, after: ResourceRequ
 const wantsRestart = ({ resizePolicy = [] }: Container, name: string): boolean =>
   resizePolicy.some(({ resourceName, restartPolicy }) => resourceName === name && restartPolicy === 'RestartContainer');
 
-/** The group while its containers change: the larger one of both limits. */
-export function groupOnTheWay(pod: Pod, actuated: Allocation, node: NodeSettings): CgroupWish {
-  const before = podGroup(withAllocation(pod, actuated), node);
-  const after = podGroup(pod, node);
-  const quota = larger(before.resources.cpuQuotaUs, after.resources.cpuQuotaUs);
-  return {
-    ...after,
-    resources: {
-      memoryBytes: larger(before.resources.memoryBytes, after.resources.memoryBytes),
-      ...periodOf(after.resources, before.resources),
-      cpuQuotaUs: quota,
-    },
+/** What is done one after the other: something of the pod's group, the runtime told of it, a container told. */
+export type ResizeStep =
+  | { readonly kind: 'group'; readonly resources: CgroupResources }
+  | { readonly kind: 'sandbox'; readonly resources: LinuxContainerResources }
+  | { readonly kind: 'container'; readonly name: string; readonly resources: LinuxContainerResources };
+
+/**
+ * First memory, then CPU. Of each, what grows of the pod comes before its containers and what shrinks after them; so
+ * does a container that takes less before one that takes more. `changes`: of containers that run.
+ */
+export function resizeSteps(
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+  changes: readonly ContainerChange[],
+): readonly ResizeStep[] {
+  const before = heldTo(podGroup(withAllocation(pod, actuated), node).resources, node);
+  const after = heldTo(podGroup(pod, node).resources, node);
+  const steps: ResizeStep[] = [];
+  let current = before;
+  const hold = (part: Partial<Held>): void => {
+    current = { ...current, ...part };
+    steps.push({ kind: 'group', resources: part }, { kind: 'sandbox', resources: sandboxOf(pod, current, node) });
   };
+  for (const { name, parts } of PHASES) {
+    const told = changes.filter(({ restarts, resources }) => !restarts && resources.includes(name));
+    if (told.length === 0 && !changes.some(({ restarts }) => restarts)) continue;
+    for (const part of parts) if (grows(before[part], after[part])) hold(partOf(after, part));
+    const decided = told.map((change) => containerStep(pod, actuated, node, change, name));
+    steps.push(...decided.toSorted((a, b) => Number(a.takesMore) - Number(b.takesMore)).map(({ step }) => step));
+    for (const part of parts.toReversed()) if (grows(after[part], before[part])) hold(partOf(after, part));
+  }
+  return steps;
 }
 
-/** The group in the end: what nothing limits any more is told so, because it was limited before. */
-export function groupInTheEnd(pod: Pod, node: NodeSettings): CgroupWish {
-  const { resources, ...target } = podGroup(pod, node);
-  return {
-    ...target,
-    resources: { memoryBytes: UNLIMITED, cpuQuotaUs: UNLIMITED, ...periodOf(resources, {}), ...resources },
-  };
-}
+/** What a group is held to; `-1` is no limit. */
+type Held = Required<Pick<CgroupResources, 'memoryBytes' | 'cpuQuotaUs' | 'cpuPeriodUs' | 'cpuShares'>>;
+type Part = Exclude<keyof Held, 'cpuPeriodUs'>;
 
+/** Limits grow before requests, so that no request is ever above its limit. */
+const PHASES: readonly { readonly name: string; readonly parts: readonly Part[] }[] = [
+  { name: 'memory', parts: ['memoryBytes'] },
+  { name: 'cpu', parts: ['cpuQuotaUs', 'cpuShares'] },
+];
 const UNLIMITED = '-1';
+const LEAST_SHARES = '2';
 
-const periodOf = (first: CgroupResources, second: CgroupResources): CgroupResources => {
-  const period = first.cpuPeriodUs ?? second.cpuPeriodUs;
-  return period === undefined ? {} : { cpuPeriodUs: period };
-};
+const heldTo = (
+  { memoryBytes = UNLIMITED, cpuQuotaUs = UNLIMITED, cpuPeriodUs, cpuShares = LEAST_SHARES }: CgroupResources,
+  node: NodeSettings,
+): Held => ({ memoryBytes, cpuQuotaUs, cpuPeriodUs: cpuPeriodUs ?? String(node.cpuCFSQuotaPeriodUs), cpuShares });
 
-function larger(a: string | undefined, b: string | undefined): string {
-  if (a === undefined || b === undefined || a === UNLIMITED || b === UNLIMITED) return UNLIMITED;
-  return BigInt(a) > BigInt(b) ? a : b;
+/** A quota has its period beside it. */
+const partOf = (held: Held, part: Part): Partial<Held> => ({
+  [part]: held[part],
+  ...(part === 'cpuQuotaUs' ? { cpuPeriodUs: held.cpuPeriodUs } : {}),
+});
+
+function grows(from: string, to: string): boolean {
+  if (from === UNLIMITED) return false;
+  return to === UNLIMITED || BigInt(to) > BigInt(from);
+}
+
+/** What a group without a limit of memory reads as: the last page that a kernel with hierarchies of version 1 counts. */
+const NO_LIMIT_V1 = '9223372036854771712';
+
+/** The group as the runtime is told of it, without what the runtime class costs. */
+function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): LinuxContainerResources {
+  const { cpu = 0n, memory = 0n } = podOverhead(pod);
+  const overheadMilli = milliUnits(cpu);
+  const noLimit = cgroupVersion === 1 ? NO_LIMIT_V1 : UNLIMITED;
+  const quotaUs = BigInt(held.cpuQuotaUs) - cpuQuota(overheadMilli, BigInt(held.cpuPeriodUs));
+  const shares = cpuShares(milliOfShares(BigInt(held.cpuShares)) - overheadMilli);
+  const bytes = held.memoryBytes === UNLIMITED ? noLimit : String(BigInt(held.memoryBytes) - wholeUnits(memory));
+  return {
+    cpu_period: held.cpuPeriodUs,
+    cpu_quota: held.cpuQuotaUs === UNLIMITED ? UNLIMITED : String(quotaUs),
+    cpu_shares: overheadMilli === 0n ? held.cpuShares : String(shares),
+    memory_limit_in_bytes: bytes,
+  };
+}
+
+/** Of one resource what is new, of the others what it has. */
+function containerStep(
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+  { name }: ContainerChange,
+  resource: string,
+): { readonly step: ResizeStep; readonly takesMore: boolean } {
+  const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find((each) => each.name === name)!;
+  const after = container.resources ?? {};
+  const had = actuated[name] ?? {};
+  const before = resource === 'memory' ? had : withPart(had, after, 'memory');
+  const resources = withPart(before, after, resource);
+  const amount = ({ limits, requests }: ResourceRequirements) =>
+    parseQuantity(limits?.[resource] ?? requests?.[resource] ?? '0');
+  return {
+    step: { kind: 'container', name, resources: containerResources(pod, { ...container, resources }, node) },
+    takesMore: amount(after) > amount(had),
+  };
+}
+
+function withPart(base: ResourceRequirements, other: ResourceRequirements, name: string): ResourceRequirements {
+  const merged = (from: ResourceList = {}, to: ResourceList = {}): ResourceList => {
+    const { [name]: _replaced, ...rest } = from;
+    return to[name] === undefined ? rest : { ...rest, [name]: to[name] };
+  };
+  return { limits: merged(base.limits, other.limits), requests: merged(base.requests, other.requests) };
 }
 
 /** A limit of memory below what is in use is refused, as it would kill the pod. */

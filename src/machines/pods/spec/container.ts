@@ -166,6 +166,7 @@ function targeted(
 
 const abilities = ({ node, handler = '' }: ContainerConfigInput) => ({
   recursiveReadOnly: node.runtimeHandlers?.[handler]?.recursiveReadOnlyMounts === true,
+  handler,
 });
 
 function mounts(input: ContainerConfigInput, lookup: (name: string) => string | undefined): readonly Mount[] {

@@ -84,6 +84,10 @@ export function cpuShares(milli: bigint): bigint {
   return shares < MIN_SHARES ? MIN_SHARES : shares > MAX_SHARES ? MAX_SHARES : shares;
 }
 
+/** The other way round: the least that has so many shares. */
+export const milliOfShares = (shares: bigint): bigint =>
+  shares < MIN_SHARES ? 0n : (shares * MILLI_PER_CPU + SHARES_PER_CPU - 1n) / SHARES_PER_CPU;
+
 /** 0: no quota. */
 export function cpuQuota(milli: bigint, periodUs: bigint): bigint {
   if (milli === 0n) return 0n;

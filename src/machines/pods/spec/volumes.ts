@@ -36,6 +36,8 @@ interface MountsInput {
   readonly volumes: MountedVolumes;
   /** The runtime can make a mount read-only with everything that is mounted below it. */
   readonly recursiveReadOnly: boolean;
+  /** What of the runtime runs the pod; empty for its default. */
+  readonly handler: string;
   /** The variables of the container. */
   readonly lookup: (name: string) => string | undefined;
 }
@@ -57,7 +59,7 @@ export function volumeMounts(input: MountsInput): readonly Mount[] {
   return (input.container.volumeMounts ?? []).map((mount, at) => {
     const volume = mountedVolume(mount, input);
     const part = subPath(mount, input.lookup);
-    if (volume.image) return imageMount(mount, volume.image, part);
+    if (volume.image) return imageMount(mount, volume.image, part, input);
     const path = part === '' ? volume.hostPath : subPathTarget(mount, at, input);
     return criMount(mount, volume, path, input.recursiveReadOnly);
   });
@@ -110,12 +112,22 @@ function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string, c
 }
 
 /** It is read-only by its nature. Its sub-path is resolved by the runtime, within the image. */
-function imageMount(mount: VolumeMount, { reference, ref }: NonNullable<MountedVolume['image']>, part: string): Mount {
+function imageMount(
+  mount: VolumeMount,
+  { reference, ref }: NonNullable<MountedVolume['image']>,
+  part: string,
+  { pod, recursiveReadOnly, handler }: MountsInput,
+): Mount {
   if (ref === undefined) throw new Error(`the image of volume "${mount.name}" is not on the node: ${reference}`);
+  const annotations = pod.metadata.annotations ?? {};
   return {
-    container_path: absolute(mount.mountPath),
-    host_path: '',
-    image: { image: ref, user_specified_image: reference },
+    ...criMount(mount, { hostPath: '', readOnly: true }, '', recursiveReadOnly),
+    image: {
+      image: ref,
+      user_specified_image: reference,
+      ...(handler === '' ? {} : { runtime_handler: handler }),
+      ...(Object.keys(annotations).length === 0 ? {} : { annotations: { ...annotations } }),
+    },
     ...(part === '' ? {} : { image_sub_path: part }),
   };
 }

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
+import type { Allocation } from '../../../../src/machines/pods/allocation/request.ts';
 import { withDefaults } from '../../../../src/machines/pods/config/defaults.ts';
-import { changesOf, groupInTheEnd, groupOnTheWay } from '../../../../src/machines/pods/pod/resize-policy.ts';
+import { changesOf, resizeSteps } from '../../../../src/machines/pods/pod/resize-policy.ts';
 import { image, manifest, settings as nodeSettings, PodsNode } from '../../../support/pods-node.ts';
 import { container, pod } from '../support.ts';
 
@@ -84,14 +85,8 @@ describe('more of what the node has', () => {
     expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', status: 'True', observedGeneration: 2 }]);
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.resizes).toMatchObject([
-      {
-        linux: {
-          cpu_period: '100000',
-          cpu_quota: '30000',
-          cpu_shares: '153',
-          memory_limit_in_bytes: '134217728',
-        },
-      },
+      { linux: { cpu_quota: '20000', cpu_shares: '102', memory_limit_in_bytes: '134217728' } },
+      { linux: { cpu_quota: '30000', cpu_shares: '153', memory_limit_in_bytes: '134217728' } },
     ]);
     expect(node.world.groups.get('/kubepods/burstable/podp')).toMatchObject({
       cpuShares: '153',
@@ -101,12 +96,14 @@ describe('more of what the node has', () => {
     expect(node.world.runtime.started).toHaveLength(1);
     expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
     const order = node.world.calls.map(({ name }) => name).filter((name) => /update|memoryUsage/i.test(name));
+    const held = ['cgroup.update', 'cri.updatePodSandboxResources'];
     expect(order).toEqual([
       'cgroup.memoryUsage',
-      'cri.updatePodSandboxResources',
-      'cgroup.update',
+      ...held,
       'cri.updateContainerResources',
-      'cgroup.update',
+      ...held,
+      ...held,
+      'cri.updateContainerResources',
     ]);
   });
 
@@ -234,22 +231,87 @@ describe('the plan', () => {
 
   it('is only about what differs', () => {
     expect(changesOf(of(small), { c: { ...small, limits: { cpu: '0.2', memory: '65536Ki' } } })).toEqual([]);
-    expect(changesOf(of(large), { c: small })).toEqual([{ name: 'c', restarts: false }]);
+    expect(changesOf(of(large), { c: small })).toEqual([{ name: 'c', restarts: false, resources: ['cpu', 'memory'] }]);
   });
 
-  it.each([
-    [small, large, '134217728', '40000'],
-    [large, small, '134217728', '40000'],
-    [small, { requests: { cpu: '100m' } }, '-1', '-1'],
-  ])('from %j to %j: the pod has at most %s bytes and %s us on the way', (from, to, memoryBytes, cpuQuotaUs) => {
-    expect(groupOnTheWay(of(to), { c: from }, nodeSettings).resources).toMatchObject({ memoryBytes, cpuQuotaUs });
+  const stepsOf = (whole: Pod, actuated: Allocation, settings: Partial<NodeSettings> = {}) =>
+    resizeSteps(whole, actuated, { ...nodeSettings, cgroupVersion: 1, ...settings }, changesOf(whole, actuated)).map(
+      (step) => ('name' in step ? { [step.name]: step.resources } : { [step.kind]: step.resources }),
+    );
+  const told = (quota: string, shares: string, bytes: string) => ({
+    sandbox: { cpu_period: '100000', cpu_quota: quota, cpu_shares: shares, memory_limit_in_bytes: bytes },
+  });
+  const [MEMORY_64, MEMORY_128, NO_LIMIT] = ['67108864', '134217728', '9223372036854771712'];
+
+  it('raises the pod before its container, memory before CPU, limits before requests', () => {
+    const more = { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } };
+    expect(stepsOf(of(more), { c: small })).toMatchObject([
+      { group: { memoryBytes: MEMORY_128 } },
+      told('20000', '102', MEMORY_128),
+      { c: { memory_limit_in_bytes: MEMORY_128, cpu_quota: '20000', cpu_shares: '102' } },
+      { group: { cpuQuotaUs: '30000', cpuPeriodUs: '100000' } },
+      told('30000', '102', MEMORY_128),
+      { group: { cpuShares: '153' } },
+      told('30000', '153', MEMORY_128),
+      { c: { memory_limit_in_bytes: MEMORY_128, cpu_quota: '30000', cpu_shares: '153' } },
+    ]);
+  });
+
+  it('lowers the container before its pod, and requests before limits', () => {
+    const less = { requests: { cpu: '50m' }, limits: { cpu: '200m', memory: '64Mi' } };
+    expect(stepsOf(of(less), { c: large })).toMatchObject([
+      { c: { memory_limit_in_bytes: MEMORY_64, cpu_quota: '40000' } },
+      { group: { memoryBytes: MEMORY_64 } },
+      told('40000', '102', MEMORY_64),
+      { c: { memory_limit_in_bytes: MEMORY_64, cpu_quota: '20000', cpu_shares: '51' } },
+      { group: { cpuShares: '51' } },
+      told('40000', '51', MEMORY_64),
+      { group: { cpuQuotaUs: '20000' } },
+      told('20000', '51', MEMORY_64),
+    ]);
+  });
+
+  it('takes from one container before it gives to another', () => {
+    const two = (a: string, b: string) => ({
+      a: { limits: { memory: a }, requests: { memory: '1Mi' } },
+      b: { limits: { memory: b }, requests: { memory: '1Mi' } },
+    });
+    const to = two('128Mi', '64Mi');
+    const containers = Object.entries(to).map(([name, resources]) => container({ name, resources }));
+    expect(stepsOf(pod({ containers }), two('64Mi', '128Mi')).map((step) => Object.keys(step)[0])).toEqual(['b', 'a']);
+  });
+
+  it.each<[string, number, string]>([
+    ['as the kernel writes it', 1, NO_LIMIT],
+    ['as none', 2, '-1'],
+  ])('tells the runtime of a pod without a limit of memory %s, in version %i', (_, version, bytes) => {
+    const limits = { cpu: '1500m' };
+    const steps = stepsOf(
+      of({ requests: { cpu: '1' }, limits }),
+      { c: { requests: { cpu: '100m' }, limits } },
+      { cgroupVersion: version as 1 | 2 },
+    );
+    expect(steps.slice(0, 2)).toEqual([{ group: { cpuShares: '1024' } }, told('150000', '1024', bytes)]);
+  });
+
+  it('leaves out what the runtime class costs when it tells the runtime', () => {
+    const overhead = { cpu: '100m', memory: '16Mi' };
+    const whole = { ...of(large), spec: { ...of(large).spec, overhead } };
+    expect(stepsOf(whole, { c: { ...large, limits: { cpu: '200m', memory: '128Mi' } } })).toMatchObject([
+      { group: { cpuQuotaUs: '50000' } },
+      told('40000', '102', MEMORY_128),
+      { c: { cpu_quota: '40000' } },
+    ]);
   });
 
   it('ends without the limits that are gone', () => {
-    expect(groupInTheEnd(of({ requests: { cpu: '100m' } }), nodeSettings).resources).toMatchObject({
-      memoryBytes: '-1',
-      cpuQuotaUs: '-1',
-      cpuShares: '102',
-    });
+    expect(stepsOf(of({ requests: { cpu: '100m' } }), { c: small })).toMatchObject([
+      { group: { memoryBytes: '-1' } },
+      told('20000', '102', NO_LIMIT),
+      { c: { cpu_quota: '20000' } },
+      { group: { cpuQuotaUs: '-1' } },
+      told('-1', '102', NO_LIMIT),
+      { c: { cpu_shares: '102' } },
+    ]);
   });
 });

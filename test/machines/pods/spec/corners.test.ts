@@ -159,7 +159,18 @@ describe('mounts', () => {
     const env = [{ name: 'PART', value: 'a' }];
     const volumeMounts = [{ name: 'i', mountPath: '/i', subPathExpr: '$(PART)/b' }];
     const volumes = { i: { hostPath: '', image: { reference: 'img:1', ref: 'sha256:2' } } };
-    expect(configOf({ env, volumeMounts }, {}, { volumes }).mounts?.[0]).toMatchObject({ image_sub_path: 'a/b' });
+    expect(configOf({ env, volumeMounts }, {}, { volumes, handler: 'kata' }).mounts?.[0]).toEqual({
+      container_path: '/i',
+      host_path: '',
+      readonly: true,
+      image: {
+        image: 'sha256:2',
+        user_specified_image: 'img:1',
+        runtime_handler: 'kata',
+        annotations: { 'kubernetes.io/config.source': 'api' },
+      },
+      image_sub_path: 'a/b',
+    });
   });
 
   it('that cannot be read-only to the bottom are refused', () => {
