@@ -134,13 +134,14 @@ function withInstance(
   const isUnknown = current.state === 'CONTAINER_UNKNOWN';
   if (isUnknown && previous?.state?.terminated !== undefined && previous.containerID === containerID) return previous;
   const isLost = isUnknown && previous?.state?.running !== undefined;
+  const isFirst = last === undefined && previous?.containerID !== containerID;
   return {
     name: container.name,
     state: isLost ? lost(lostContainerMessages.terminated) : stateOf(current, facts.runtimeName, previous),
     lastState:
       last === undefined ? rememberedLastState(previous, containerID) : stateOf(last, facts.runtimeName, previous),
     ready: false,
-    restartCount: isLost ? (previous.restartCount ?? 0) + 1 : restarts(container, facts, previous, current),
+    restartCount: isLost ? (previous.restartCount ?? 0) + 1 : restarts(container, facts, previous, current, isFirst),
     image: current.image?.user_specified_image || current.image?.image || container.image || '',
     imageID: current.image_ref,
     containerID,
@@ -151,16 +152,17 @@ function withInstance(
   };
 }
 
-/** The number never goes back, also where the runtime has forgotten what was before. */
+/** The number never goes back, also where the runtime has forgotten what was before; then the next one counts on. */
 function restarts(
   { name }: Container,
   { restartCounts }: ContainerFacts,
   previous: ContainerStatus | undefined,
   current: CriContainerStatus,
+  isFirst: boolean,
 ): number {
   const own = restartCountOf(current) ?? restartCounts[name] ?? 0;
   if (previous === undefined || previous.restartCount < own) return own;
-  const isNext = current.state === 'CONTAINER_RUNNING' && previous.state?.terminated !== undefined;
+  const isNext = current.state === 'CONTAINER_RUNNING' && previous.state?.terminated !== undefined && isFirst;
   return isNext ? previous.restartCount + 1 : previous.restartCount;
 }
 

@@ -1,6 +1,6 @@
 /** Tables for phase, conditions, restarts and what is published. */
 import { describe, expect, it } from 'vitest';
-import type { Container, ContainerStatus, PodSpec } from '../../../../src/machines/api/pod.ts';
+import type { Container, ContainerStatus, PodSpec, PodStatus } from '../../../../src/machines/api/pod.ts';
 import {
   goDuration,
   needsSandbox,
@@ -264,7 +264,19 @@ describe('a container', () => {
   it('remembers an end that the runtime has forgotten', () => {
     const before = podStatus(facts({ runtime: runtime([instance({ state: 'CONTAINER_EXITED', exit_code: 3 })]) }));
     const restarted = instance({ id: 'c1', created_at: '2' });
-    expect(of({ previous: before, runtime: runtime([restarted]) })?.lastState).toHaveProperty('terminated.exitCode', 3);
+    const now = of({ previous: before, runtime: runtime([restarted]) });
+    expect(now).toMatchObject({ restartCount: 1, lastState: { terminated: { exitCode: 3 } } });
+  });
+
+  it('counts an instance once, also when it was out of sight while its hook ran', () => {
+    const exited = instance({ id: 'c0', state: 'CONTAINER_EXITED', exit_code: 3 });
+    const annotations = { 'io.kubernetes.container.restartCount': '1' };
+    const created = instance({ id: 'c1', created_at: '2', state: 'CONTAINER_CREATED', annotations });
+    const running = instance({ id: 'c1', created_at: '2', annotations });
+    const looks = [[exited], [exited, created], [exited], [exited, running]];
+    let before: PodStatus | null = null;
+    for (const seen of looks) before = podStatus(facts({ previous: before, runtime: runtime(seen) }));
+    expect(before?.containerStatuses?.[0]).toMatchObject({ state: { running: {} }, restartCount: 1 });
   });
 
   it('is lost when the runtime no longer knows it', () => {
