@@ -3,7 +3,7 @@
  * demand, and a memory of what it heard.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -49,6 +49,8 @@ export interface CsiDriver {
   readonly calls: HeardCall[];
   /** The file behind its block devices; `null`: it publishes an empty file instead of a device. */
   disk: string | null;
+  /** What it says of how its volumes are. */
+  condition: { readonly abnormal: boolean; readonly message: string } | null;
   /** Asked for each of them. */
   fault: (call: HeardCall) => Fault | undefined;
   /** Paths where it has mounted something, in order. */
@@ -98,18 +100,19 @@ class Volumes {
   readonly mounts: string[] = [];
   private readonly devices = new Map<string, string>();
   disk: CsiDriver['disk'] = null;
+  condition: CsiDriver['condition'] = null;
   fault: CsiDriver['fault'] = () => undefined;
 
   handlers(): Record<string, Handler> {
-    const of = (method: string, work: (request: HeardCall['request']) => void): Handler => {
+    const of = (method: string, work: (request: HeardCall['request']) => unknown): Handler => {
       return ({ request }, reply) => {
         const call = { method, request };
         this.calls.push(call);
         const fault = this.fault(call);
         if (fault && 'hangs' in fault) return;
-        if (!fault || ('code' in fault && fault.isDone)) work(request);
+        const answer = !fault || ('code' in fault && fault.isDone) ? work(request) : {};
         if (fault && 'code' in fault) reply(fault);
-        else reply(null, {});
+        else reply(null, answer ?? {});
       };
     };
     return {
@@ -124,6 +127,7 @@ class Volumes {
         mkdirSync(target, { recursive: true });
         this.mount(target, staged);
       }),
+      NodeGetVolumeStats: of('NodeGetVolumeStats', ({ volume_path: path }) => this.stats(path)),
       NodeExpandVolume: of('NodeExpandVolume', ({ volume_path: path, capacity_range: { required_bytes: bytes } }) => {
         execFileSync('mount', ['-o', `remount,size=${bytes}`, path]);
       }),
@@ -145,6 +149,21 @@ class Volumes {
     if (source === '') systemCalls()!.mount('tmpfs', target, 'size=65536');
     else systemCalls()!.bindMount(source, target);
     this.mounts.push(target);
+  }
+
+  private stats(path: string): object {
+    const { bsize, blocks, bfree, bavail, files, ffree } = statfsSync(path);
+    const amount = (unit: string, total: number, free: number, available: number) => ({
+      unit,
+      total: String(total),
+      used: String(total - free),
+      available: String(available),
+    });
+    const usage = [
+      amount('BYTES', blocks * bsize, bfree * bsize, bavail * bsize),
+      amount('INODES', files, ffree, ffree),
+    ];
+    return { usage, volume_condition: this.condition };
   }
 
   /** A device of the kernel behind a file, bound to the target. */

@@ -8,6 +8,7 @@ import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
+import { decideFeatures, isEnabled, millisecondsOf } from '../../machines/startup/configuration/index.ts';
 import type { OnPluginRun } from '../credentials/plugin.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import type { OnRuntime } from '../cri/seen.ts';
@@ -15,8 +16,10 @@ import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
 import type { OnTransport } from '../kube/transport.ts';
 import type { OnAttempt } from '../probe/index.ts';
+import { DriverStats } from '../stats/driver-stats.ts';
 import type { OnVolume } from '../stats/pod-folders.ts';
 import type { StatsReader } from '../stats/reader.ts';
+import type { VolumeStats } from '../stats/summary-types.ts';
 import { flagValues } from './flag-values.ts';
 import { serverPorts } from './index.ts';
 import { ApiClientMetrics } from './metrics/api-client.ts';
@@ -68,6 +71,19 @@ export interface NodeServer {
   readonly onTransport: OnTransport;
 }
 
+const driverStats = (view: KernelView, onVolume: OnVolume): DriverStats =>
+  new DriverStats({
+    periodMs: () => millisecondsOf(view.configuration().volumeStatsAggPeriod),
+    withHealth: () => isEnabled(decideFeatures(view.configuration().featureGates).changed, 'CSIVolumeHealth'),
+    onVolume,
+  });
+
+async function statsByPod(drivers: DriverStats, view: KernelView): Promise<Record<string, readonly VolumeStats[]>> {
+  const byPod: Record<string, VolumeStats[]> = {};
+  for (const [{ uid }, each] of await drivers.of(view.driverVolumes())) (byPod[uid] ??= []).push(each);
+  return byPod;
+}
+
 /** Where the machine's own logs are. */
 const LOG_DIRECTORY = '/var/log';
 
@@ -76,9 +92,14 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   const view = new KernelView();
   const recorder = new Recorder({ journalBytes: () => bytesBelow(journalDir) });
   countDriverCalls(recorder.registry, view);
+  const measuring = new VolumeMeasuring(recorder.registry);
+  const drivers = driverStats(view, measuring.measured);
   const measurements = {
-    summary: (asked: { readonly onlyCpuAndMemory: boolean }) =>
-      stats.summary(view.statsPlace(), { ...asked, claims: view.claims() }),
+    summary: async (asked: { readonly onlyCpuAndMemory: boolean }) => {
+      const ofDrivers = asked.onlyCpuAndMemory ? {} : await statsByPod(drivers, view);
+      return await stats.summary(view.statsPlace(), { ...asked, claims: view.claims(), ofDrivers });
+    },
+    driverVolumes: async () => [...(await drivers.of(view.driverVolumes())).values()],
     cgroups: () => stats.cgroups(view.statsPlace()),
     disks: () => stats.disks(),
     levels: () => stats.levels(),
@@ -101,7 +122,7 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
   return {
     ports,
     onCredentialPlugin: credentialPluginRuns(recorder.registry),
-    onVolume: new VolumeMeasuring(recorder.registry).measured,
+    onVolume: measuring.measured,
     onRuntime: new RuntimeMetrics(recorder.registry).seen,
     onAttempt: (request, result, durationMs) => recorder.probed(request, result, durationMs),
     onRequest: new ApiClientMetrics(recorder.registry).seen,

@@ -7,6 +7,8 @@
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { Pod, PodStatus } from '../../machines/api/pod.ts';
+import type { Context as MountContext } from '../../machines/csi/mount-setup.ts';
+import { mountPlace } from '../../machines/csi/places.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import type { EvictionContext } from '../../machines/node/eviction/policy.ts';
 import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
@@ -17,6 +19,7 @@ import type { PodContext } from '../../machines/pods/pod/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/types.ts';
 import type { ClaimPlaces } from '../stats/claim-stats.ts';
+import type { StatsVolume } from '../stats/driver-stats.ts';
 import { SyncLoopCheck } from './sync-loop-check.ts';
 
 /** A pod of this node: wanted, or only found in the runtime. */
@@ -32,7 +35,7 @@ export interface NodePod {
   readonly mounted: readonly string[];
   /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
   readonly exclusiveCpus?: ExclusiveCpus;
-  /** By volume that is set up, the claim behind it and where it lies. Absent: none. */
+  /** By volume that is set up and lies on this machine, the claim behind it and where it is. Absent: none. */
   readonly claims?: ClaimPlaces;
 }
 
@@ -60,6 +63,7 @@ export interface NodeView {
   readonly checks: Checks;
 }
 
+const DRIVER_MOUNTS = `${kubeletMachine.id}/csiVolumes/mount-`;
 const PODS = `${kubeletMachine.id}/pods/pod-`;
 const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
 const EVICTION = `${kubeletMachine.id}/eviction`;
@@ -145,7 +149,20 @@ export class KernelView implements NodeView {
     return { kubelet: own(kubeletGroup), runtime: own(runtimeCgroups), misc: own(systemCgroups) };
   }
 
-  /** By pod, the volumes that are for claims. */
+  /** The volumes of CSI drivers that containers use. */
+  driverVolumes(): readonly StatsVolume[] {
+    return (this.contexts(DRIVER_MOUNTS) as readonly MountContext[]).flatMap((mount) => {
+      const { pod, volume, driver, isUsable } = mount;
+      if (!isUsable || driver.endpoint === null) return [];
+      const { target, block } = mountPlace(mount, volume);
+      const { name, handle, size } = volume;
+      const claim = size?.claim ?? null;
+      const path = block?.map ?? target;
+      return [{ uid: pod.uid, name, claim, driver: volume.driver, endpoint: driver.endpoint, handle, path }];
+    });
+  }
+
+  /** By pod, the volumes that are for claims and lie on this machine. */
   claims(): Readonly<Record<string, ClaimPlaces>> {
     return Object.fromEntries(this.pods().flatMap(({ uid, claims }) => (claims === undefined ? [] : [[uid, claims]])));
   }
@@ -179,11 +196,13 @@ export class KernelView implements NodeView {
   }
 }
 
+const isOfDriver = (path: string): boolean => path.includes('/volumes/kubernetes.io~csi/');
+
 function claimsOf({ pod, name, volumes }: PodContext): { readonly claims?: ClaimPlaces } {
   const claims = (pod?.spec.volumes ?? []).flatMap((volume) => {
     const claim = volume.persistentVolumeClaim?.claimName ?? (volume.ephemeral ? `${name}-${volume.name}` : null);
     const path = volumes?.[volume.name]?.hostPath ?? '';
-    return claim === null || path === '' ? [] : [[volume.name, { claim, path }] as const];
+    return claim === null || path === '' || isOfDriver(path) ? [] : [[volume.name, { claim, path }] as const];
   });
   return claims.length === 0 ? {} : { claims: Object.fromEntries(claims) };
 }

@@ -8,7 +8,7 @@ import type { VolumeStats } from './summary-types.ts';
 export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; readonly path: string }>>;
 
 /** `null`: it is gone, or does not answer. */
-export const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
+const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
   withStranger(path, () => fileSystemUsage(path)).catch(() => null);
 
 export async function claimStats(namespace: string, places: ClaimPlaces, atMs: number): Promise<VolumeStats[]> {

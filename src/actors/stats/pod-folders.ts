@@ -13,6 +13,9 @@ import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
 const EPHEMERAL_PLUGINS = new Set(['kubernetes.io~empty-dir', 'kubernetes.io~configmap', 'kubernetes.io~git-repo']);
 
+/** Their drivers tell how full they are: see `driver-stats.ts`. */
+const OF_DRIVERS = 'kubernetes.io~csi';
+
 interface VolumeUsage {
   readonly name: string;
   /** As in the path: `kubernetes.io~empty-dir`. */
@@ -50,6 +53,7 @@ export async function podVolumes(
   const elsewhere = new Set(await mountsBelow(folder));
   const found: VolumeUsage[] = [];
   for (const plugin of await names(folder)) {
+    if (plugin === OF_DRIVERS) continue;
     for (const name of await names(`${folder}/${plugin}`)) {
       const beganMs = performance.now();
       const usage = await volumeUsage(`${folder}/${plugin}`, name, { elsewhere, ...(signal ? { signal } : {}) });
@@ -66,7 +70,7 @@ async function volumeUsage(
   options: { readonly elsewhere: ReadonlySet<string>; readonly signal?: AbortSignal },
 ): Promise<Omit<VolumeUsage, 'name' | 'plugin'> | null> {
   const plugin = basename(folder);
-  const path = plugin === 'kubernetes.io~csi' ? `${folder}/${name}/mount` : `${folder}/${name}`;
+  const path = `${folder}/${name}`;
   const isMounted = options.elsewhere.has(path);
   const seen = isMounted ? await withStranger(path, () => look(path)).catch(() => null) : await look(path);
   if (seen?.fileSystem == null) return null;

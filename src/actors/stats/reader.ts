@@ -54,6 +54,8 @@ export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
   /** By pod uid. */
   readonly claims?: Readonly<Record<string, ClaimPlaces>>;
+  /** By pod uid, what drivers say of its volumes. */
+  readonly ofDrivers?: Readonly<Record<string, readonly VolumeStats[]>>;
   readonly signal?: AbortSignal;
 }
 
@@ -318,17 +320,14 @@ export class StatsReader {
       };
     });
     const places = options.claims?.[stats.podRef.uid] ?? {};
-    const isOfClaim = ({ plugin, name }: { readonly plugin: string; readonly name: string }): boolean =>
-      Object.values(places).some(({ path }) => `${path}/`.includes(`/volumes/${plugin}/${name}/`));
-    const own = volumes
-      .filter((each) => !isOfClaim(each))
-      .map(
-        ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
-          name,
-          ...partStats(fileSystem, used, inodesUsed, atMs),
-        }),
-      );
-    const volume = [...own, ...(await claimStats(stats.podRef.namespace, places, atMs))];
+    const own = volumes.map(
+      ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
+        name,
+        ...partStats(fileSystem, used, inodesUsed, atMs),
+      }),
+    );
+    const ofDrivers = options.ofDrivers?.[stats.podRef.uid] ?? [];
+    const volume = [...own, ...(await claimStats(stats.podRef.namespace, places, atMs)), ...ofDrivers];
     const ephemeral = sumOfFolders([
       ...containers.map(({ rootfs }) => ({ used: rootfs?.usedBytes ?? 0n, inodes: rootfs?.inodesUsed ?? 0n })),
       ...volumes.filter(({ isEphemeral }) => isEphemeral).map((each) => ({ used: each.used, inodes: each.inodesUsed })),

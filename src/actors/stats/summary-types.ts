@@ -112,4 +112,6 @@ export interface FsStats {
 export interface VolumeStats extends FsStats {
   readonly name: string;
   readonly pvcRef?: { readonly name: string; readonly namespace: string };
+  /** With the feature gate CSIVolumeHealth, of drivers that tell. */
+  readonly volumeHealthStats?: { readonly abnormal: boolean };
 }

@@ -46,7 +46,7 @@ import {
 const LOOK_BASE_MS = 500;
 const LOOK_MAX_MS = 10_000;
 
-export interface DeviceInput extends Omit<DeviceOrder, 'type'> {
+interface DeviceInput extends Omit<DeviceOrder, 'type'> {
   readonly key: string;
   readonly root: string;
   readonly nodeName: string;

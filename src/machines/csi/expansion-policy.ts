@@ -44,7 +44,7 @@ const bytesOf = (size: string): string => String((nanoOf(size) + NANO - 1n) / NA
  * What the claim says of an expansion: it goes on; the claim has the size already, because another node was faster; it
  * is of a controller that does not say how far it is; or it is not, or no more, this node's turn.
  */
-export type Verdict = 'expanding' | 'expanded' | 'unguided' | 'refused';
+type Verdict = 'expanding' | 'expanded' | 'unguided' | 'refused';
 
 export function verdictOf({ status }: PersistentVolumeClaim, to: string): Verdict {
   const step = status?.allocatedResourceStatuses?.[STORAGE] ?? '';

@@ -43,7 +43,7 @@ interface Known {
   readonly isReleased: boolean;
 }
 
-export interface ExpansionInput extends Known {
+interface ExpansionInput extends Known {
   readonly nodeName: string;
   readonly pod: CSIPod;
   readonly volume: CSIVolume;

@@ -30,7 +30,7 @@ export interface CSIVolume {
 }
 
 /** How large the volume of a claim is for the cluster: quantities, as their texts. */
-export interface VolumeSize {
+interface VolumeSize {
   readonly claim: ClaimName;
   /** Of the PersistentVolume: what the volume has to be on this node. */
   readonly wanted: string;
@@ -40,7 +40,7 @@ export interface VolumeSize {
   readonly status: string;
 }
 
-export interface ClaimName {
+interface ClaimName {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;

@@ -25,7 +25,7 @@ export const deviceIdOf = ({ driver, handle, spec, isBlock }: CSIVolume): Device
   block: isBlock ? spec : null,
 });
 
-export interface DevicePlace {
+interface DevicePlace {
   /** Of the record. */
   readonly directory: string;
   /** What the driver stages to. */
@@ -46,12 +46,12 @@ export function devicePlace(root: string, { driver, handle, block }: DeviceId): 
 const publishedFolder = (root: string, spec: string): string => `${root}/${BLOCK}/publish/${spec}`;
 
 /** The folders of the node and of the pod. */
-export interface Folders {
+interface Folders {
   readonly root: string;
   readonly podDirectory: string;
 }
 
-export interface MountPlace {
+interface MountPlace {
   /** Of the record, or of what the driver publishes to. */
   readonly directory: string;
   /** What the driver publishes to. */

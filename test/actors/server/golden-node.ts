@@ -265,6 +265,7 @@ export class GoldenNode {
       cgroups: () => reader.cgroups(place),
       disks: () => reader.disks(),
       levels: () => reader.levels(),
+      driverVolumes: async () => [],
     };
     return {
       view,

@@ -186,6 +186,7 @@ function measure(view: KernelView, runtime: FakeRuntime, directory: string) {
     }),
     disks: () => reader.disks(),
     levels: () => reader.levels(),
+    driverVolumes: async () => [],
     cgroups: async () => {
       const [machine, ...rest] = await reader.cgroups(view.statsPlace());
       const limited = { ...machine!, limits: { cpuShares: 2n, cpuQuotaUs: 10_000n, cpuPeriodUs: 100_000n } };

@@ -6,7 +6,7 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { CgroupSample } from '../../stats/cgroup-samples.ts';
 import type { DiskSample } from '../../stats/machine-disks.ts';
-import type { Summary } from '../../stats/summary-types.ts';
+import type { Summary, VolumeStats } from '../../stats/summary-types.ts';
 import type { NodeView } from '../node-view.ts';
 import { cadvisorFamilies } from './cadvisor.ts';
 import { type Family, gaugeOf, one } from './family.ts';
@@ -44,6 +44,8 @@ export interface Measurements {
   summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
   cgroups(): Promise<readonly CgroupSample[]>;
   disks(): Promise<readonly DiskSample[]>;
+  /** What CSI drivers say of volumes. */
+  driverVolumes(): Promise<readonly VolumeStats[]>;
   /** How many books and drawers its CPUs are in. */
   levels(): Readonly<Record<'books' | 'drawers', number>>;
 }
@@ -74,7 +76,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...(await familiesOf(recorder.registry)),
         ...podGauges(pods, mirrorPodsOf(view)),
         volumeCounts(pods, view.contexts('kubelet/csiVolumes/mount-') as readonly DriverVolume[]),
-        ...(await volumeStats(pods)),
+        ...(await volumeStats(pods, await measurements.driverVolumes())),
         ...nodeGauges(view),
         ...cpuGauges(view, pods),
         ...evictionCounts(view),

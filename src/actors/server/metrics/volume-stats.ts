@@ -3,42 +3,49 @@
  * or does not answer says nothing.
  */
 import type { Histogram, Registry } from 'prom-client';
-import { claimUsage } from '../../stats/claim-stats.ts';
-import type { FileSystemUsage } from '../../stats/disk-usage.ts';
+import { claimStats } from '../../stats/claim-stats.ts';
+import type { VolumeStats } from '../../stats/summary-types.ts';
 import type { NodePod } from '../node-view.ts';
 import { type Family, gaugeOf, type Sample } from './family.ts';
 import { histogram } from './instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from './projection.ts';
 
-const FAMILIES: readonly (readonly [name: string, help: string, read: (usage: FileSystemUsage) => bigint])[] = [
-  ['capacity_bytes', 'Capacity in bytes of the volume', ({ capacity }) => capacity],
-  ['available_bytes', 'Number of available bytes in the volume', ({ available }) => available],
-  ['used_bytes', 'Number of used bytes in the volume', ({ used }) => used],
+const FAMILIES: readonly (readonly [name: string, help: string, read: (stats: VolumeStats) => bigint | undefined])[] = [
+  ['capacity_bytes', 'Capacity in bytes of the volume', ({ capacityBytes }) => capacityBytes],
+  ['available_bytes', 'Number of available bytes in the volume', ({ availableBytes }) => availableBytes],
+  ['used_bytes', 'Number of used bytes in the volume', ({ usedBytes }) => usedBytes],
   ['inodes', 'Maximum number of inodes in the volume', ({ inodes }) => inodes],
   ['inodes_free', 'Number of free inodes in the volume', ({ inodesFree }) => inodesFree],
-  ['inodes_used', 'Number of used inodes in the volume', ({ inodes, inodesFree }) => inodes - inodesFree],
+  ['inodes_used', 'Number of used inodes in the volume', ({ inodesUsed }) => inodesUsed],
+  [
+    'health_status_abnormal',
+    'Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates ' +
+      'volume is healthy',
+    ({ volumeHealthStats: health }) => health && BigInt(health.abnormal),
+  ],
 ];
 
-export async function volumeStats(pods: readonly NodePod[]): Promise<Family[]> {
-  const claims = new Map<string, { readonly labels: Sample['labels']; readonly path: string }>();
-  for (const { namespace, claims: places = {} } of pods) {
-    for (const { claim, path } of Object.values(places)) {
-      claims.set(`${namespace}/${claim}`, { labels: { namespace, persistentvolumeclaim: claim }, path });
-    }
-  }
+/** `ofDrivers`: what CSI drivers say; the others are measured. */
+export async function volumeStats(pods: readonly NodePod[], ofDrivers: readonly VolumeStats[]): Promise<Family[]> {
+  const atMs = Date.now();
   const measured = await Promise.all(
-    [...claims.values()].map(async ({ labels, path }) => ({
-      labels,
-      usage: await claimUsage(path),
-    })),
+    pods.flatMap(({ namespace, claims }) => (claims ? [claimStats(namespace, claims, atMs)] : [])),
   );
-  return FAMILIES.map(([name, help, read]) =>
-    gaugeOf(
-      `kubelet_volume_stats_${name}`,
-      `[ALPHA] ${help}`,
-      measured.flatMap(({ labels, usage }) => (usage === null ? [] : [{ labels, value: Number(read(usage)) }])),
+  const claims = new Map(
+    [...measured.flat(), ...ofDrivers].flatMap((stats) =>
+      stats.pvcRef ? [[`${stats.pvcRef.namespace}/${stats.pvcRef.name}`, { stats, ref: stats.pvcRef }] as const] : [],
     ),
   );
+  const sampleOf = (read: (typeof FAMILIES)[number][2]): readonly Sample[] =>
+    [...claims.values()].flatMap(({ stats, ref: { namespace, name } }) => {
+      const value = read(stats);
+      return value === undefined ? [] : [{ labels: { namespace, persistentvolumeclaim: name }, value: Number(value) }];
+    });
+  return FAMILIES.flatMap(([name, help, read]) => {
+    const samples = sampleOf(read);
+    const isOptional = name === 'health_status_abnormal' && samples.length === 0;
+    return isOptional ? [] : [gaugeOf(`kubelet_volume_stats_${name}`, `[ALPHA] ${help}`, samples)];
+  });
 }
 
 export class VolumeMeasuring {

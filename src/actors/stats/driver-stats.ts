@@ -1,0 +1,163 @@
+/**
+ * What CSI drivers say of the volumes that containers use: how full they are, and how they are where that is wanted.
+ *
+ * Invariants: a driver is asked for a volume at most once in the period that the configuration has for it; one that
+ * hangs keeps nobody waiting for long, and what it says late is there for the next question; one that cannot tell is
+ * not asked. Upstream: pkg/volume/csi/csi_metrics.go, pkg/kubelet/server/stats/volume_stat_calculator.go.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import pLimit, { type LimitFunction } from 'p-limit';
+import { callDriver } from '../csi/call.ts';
+import type { OnVolume } from './pod-folders.ts';
+import { timeOf } from './summary-parts.ts';
+import type { FsStats, VolumeStats } from './summary-types.ts';
+
+/** How long a question waits for drivers. */
+const WAIT_MS = 1_000;
+/** Volumes that one driver is asked for at once. */
+const CALLS_MAX = 4;
+
+/** A volume that containers use. */
+export interface StatsVolume {
+  readonly uid: string;
+  /** In the pod. */
+  readonly name: string;
+  /** `null`: it is the pod's own. */
+  readonly claim: { readonly namespace: string; readonly name: string } | null;
+  readonly driver: string;
+  readonly endpoint: string;
+  readonly handle: string;
+  /** Where the pod has it. */
+  readonly path: string;
+}
+
+interface DriverStatsOptions {
+  /** How long an answer is good; 0 or less: nobody is asked. */
+  readonly periodMs: () => number;
+  /** Drivers are asked how a volume is, too. */
+  readonly withHealth: () => boolean;
+  readonly onVolume: OnVolume;
+  readonly now?: () => number;
+  readonly waitMs?: number;
+}
+
+type Answer = FsStats & Pick<VolumeStats, 'volumeHealthStats'>;
+
+interface Known {
+  readonly askedMs: number;
+  /** `null`: nothing, or nothing yet. */
+  answer: Answer | null;
+  readonly done: Promise<void>;
+}
+
+export class DriverStats {
+  readonly #options: Required<DriverStatsOptions>;
+  /** By path. */
+  readonly #known = new Map<string, Known>();
+  /** By endpoint: a driver that hangs holds up its own volumes only. */
+  readonly #calls = new Map<string, LimitFunction>();
+
+  constructor({ now = Date.now, waitMs = WAIT_MS, ...options }: DriverStatsOptions) {
+    this.#options = { now, waitMs, ...options };
+  }
+
+  /** Of these volumes, which are all that there are, those of which something is known. */
+  async of(volumes: readonly StatsVolume[]): Promise<ReadonlyMap<StatsVolume, VolumeStats>> {
+    const { periodMs, waitMs } = this.#options;
+    if (volumes.length === 0 || periodMs() <= 0) return new Map();
+    const asked = volumes.map((volume) => this.#ask(volume));
+    this.#forgetOthers(volumes);
+    const late = new AbortController();
+    await Promise.race([
+      Promise.all(asked.map(({ done }) => done)),
+      sleep(waitMs, undefined, { signal: late.signal, ref: false }).catch(() => {}),
+    ]);
+    late.abort();
+    const told = volumes.flatMap((volume, at): [StatsVolume, VolumeStats][] => {
+      const { answer } = asked[at]!;
+      return answer === null ? [] : [[volume, { name: volume.name, ...claimOf(volume), ...answer }]];
+    });
+    return new Map(told);
+  }
+
+  #ask(volume: StatsVolume): Known {
+    const { now, periodMs } = this.#options;
+    const before = this.#known.get(volume.path);
+    if (before && now() - before.askedMs < periodMs()) return before;
+    const calls = this.#calls.get(volume.endpoint) ?? pLimit(CALLS_MAX);
+    this.#calls.set(volume.endpoint, calls);
+    const done = calls(() => this.#fill(volume));
+    const known: Known = { askedMs: now(), answer: before?.answer ?? null, done };
+    this.#known.set(volume.path, known);
+    return known;
+  }
+
+  async #fill(volume: StatsVolume): Promise<void> {
+    const beganMs = performance.now();
+    const answer = await this.#read(volume).catch(() => null);
+    this.#options.onVolume(volume.driver, performance.now() - beganMs);
+    const known = this.#known.get(volume.path);
+    if (known) known.answer = answer;
+  }
+
+  async #read({ endpoint, handle, path }: StatsVolume): Promise<Answer | null> {
+    const { signal } = new AbortController();
+    const { capabilities } = await callDriver<Capabilities>(endpoint, 'NodeGetCapabilities', {}, signal);
+    const can = new Set(capabilities.map(({ rpc }) => rpc?.type));
+    if (!can.has('GET_VOLUME_STATS')) return null;
+    const request = { volume_id: handle, volume_path: path };
+    const reply = await callDriver<Reply>(endpoint, 'NodeGetVolumeStats', request, signal);
+    const isHealthTold = this.#options.withHealth() && can.has('VOLUME_CONDITION');
+    if (reply.usage.length === 0 && !isHealthTold) return null;
+    const abnormal = reply.volume_condition?.abnormal ?? false;
+    return {
+      ...usageOf(reply.usage, this.#options.now()),
+      ...(isHealthTold ? { volumeHealthStats: { abnormal } } : {}),
+    };
+  }
+
+  #forgetOthers(volumes: readonly StatsVolume[]): void {
+    const paths = new Set(volumes.map(({ path }) => path));
+    for (const path of this.#known.keys()) if (!paths.has(path)) this.#known.delete(path);
+    const endpoints = new Set(volumes.map(({ endpoint }) => endpoint));
+    for (const endpoint of this.#calls.keys()) if (!endpoints.has(endpoint)) this.#calls.delete(endpoint);
+  }
+}
+
+interface Capabilities {
+  readonly capabilities: readonly { readonly rpc?: { readonly type: string } | null }[];
+}
+
+interface Usage {
+  readonly available: string;
+  readonly total: string;
+  readonly used: string;
+  readonly unit: string;
+}
+
+interface Reply {
+  readonly usage: readonly Usage[];
+  readonly volume_condition: { readonly abnormal: boolean; readonly message: string } | null;
+}
+
+const claimOf = ({ claim }: StatsVolume): Pick<VolumeStats, 'pvcRef'> =>
+  claim === null ? {} : { pvcRef: { name: claim.name, namespace: claim.namespace } };
+
+/** What a driver does not tell is nothing, as upstream has it. */
+function usageOf(usage: readonly Usage[], atMs: number): FsStats {
+  const of = (unit: string) => usage.findLast((each) => each.unit === unit);
+  const amount = (text: string | undefined): bigint => {
+    const value = BigInt(text ?? '0');
+    return value < 0n ? 0n : value;
+  };
+  const [bytes, inodes] = [of('BYTES'), of('INODES')];
+  return {
+    time: timeOf(atMs),
+    availableBytes: amount(bytes?.available),
+    capacityBytes: amount(bytes?.total),
+    usedBytes: amount(bytes?.used),
+    inodesFree: amount(inodes?.available),
+    inodes: amount(inodes?.total),
+    inodesUsed: amount(inodes?.used),
+  };
+}
