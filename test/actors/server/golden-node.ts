@@ -24,6 +24,7 @@ import { Listener } from '../../../src/actors/server/tls/listener.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import type { KubeObject } from '../../../src/machines/operations/kube.ts';
 import type { ServedPort, ServerItem } from '../../../src/machines/operations/server.ts';
+import { evictionHardOf } from '../../../src/machines/startup/configuration/defaults.ts';
 import { applyDefaults } from '../../../src/machines/startup/configuration/index.ts';
 import { startApiServer } from '../../fakes/api-server/index.ts';
 import { Authority, type Credential } from '../../fakes/api-server/pki.ts';
@@ -235,7 +236,7 @@ export class GoldenNode {
   }
 
   private serverOptions(create: Create, endpoint: string): ServerOptions {
-    const configuration = applyDefaults({}, {});
+    const configuration = { ...applyDefaults({}, {}), evictionHard: evictionHardOf({}) };
     const view: NodeView = {
       nodeName: () => 'node1',
       configuration: () => configuration,

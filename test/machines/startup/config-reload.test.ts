@@ -61,7 +61,7 @@ describe('what can change', () => {
   });
 
   it('is what the subsystem that begins anew is given: no field is claimed in vain', () => {
-    const node = new BootNode().boot().run(5_000);
+    const node = new BootNode({ argv: [...ARGV, '--eviction-hard=memory.available<100Mi'] }).boot().run(5_000);
     const { context } = node.kernel.snapshotOf('kubelet') as { context: { config: KubeletConfiguration } };
     const values: Record<string, unknown> = {
       clusterDNS: ['10.9.9.9'],

@@ -11,10 +11,10 @@ import type { FeatureSettings } from './feature-gates.ts';
 import { isEnabled } from './feature-gates.ts';
 import { type Field, isZero, type StructType, zeroOf } from './field-types.ts';
 import { kubeletConfigurationType } from './fields.ts';
-import { asConfiguration, type KubeletConfiguration } from './types.ts';
+import { asConfiguration, type KubeletConfiguration, type StringMap } from './types.ts';
 
 /** Hard eviction thresholds of Linux, where the configuration names none. */
-const DEFAULT_EVICTION_HARD: Readonly<Record<string, string>> = {
+const DEFAULT_EVICTION_HARD: StringMap = {
   'imagefs.available': '15%',
   'imagefs.inodesFree': '5%',
   'memory.available': '100Mi',
@@ -60,7 +60,6 @@ function dependentDefaults(sparse: SparseConfiguration, gates: FeatureSettings):
     ...reportFrequency(sparse),
     ...imagePulls(sparse, gates),
     ...crashLoopBackOff(sparse, gates),
-    evictionHard: evictionHard(sparse),
     enforceNodeAllocatable: sparse['enforceNodeAllocatable'] ?? ['pods'],
     podPidsLimit: podPidsLimit(sparse['podPidsLimit']),
   };
@@ -89,10 +88,15 @@ function crashLoopBackOff(sparse: SparseConfiguration, gates: FeatureSettings): 
   return { crashLoopBackOff: { maxContainerRestartPeriod: LONGEST_RESTART_PERIOD, ...set } };
 }
 
-function evictionHard(sparse: SparseConfiguration): JsonObject {
+/**
+ * The hard eviction thresholds of a configuration file: what it sets, the defaults where it sets none, or both where it
+ * asks for that. Upstream completes neither the command line nor drop-ins in this way.
+ */
+export function evictionHardOf(sparse: SparseConfiguration): StringMap {
   const set = sparse['evictionHard'];
   if (!isObject(set)) return DEFAULT_EVICTION_HARD;
-  return sparse['mergeDefaultEvictionSettings'] === true ? { ...DEFAULT_EVICTION_HARD, ...set } : set;
+  const given = Object.fromEntries(Object.entries(set).map(([signal, value]) => [signal, String(value)]));
+  return sparse['mergeDefaultEvictionSettings'] === true ? { ...DEFAULT_EVICTION_HARD, ...given } : given;
 }
 
 function podPidsLimit(value: Json | undefined): number {

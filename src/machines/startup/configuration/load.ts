@@ -6,7 +6,7 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { decodeConfiguration, isObject, type JsonObject } from './decode.ts';
-import { applyDefaults } from './defaults.ts';
+import { applyDefaults, evictionHardOf } from './defaults.ts';
 import { decideFeatures, type FeatureSettings } from './feature-gates.ts';
 import { API_VERSION, KIND } from './fields.ts';
 import { logLines, quote } from './go-text.ts';
@@ -48,7 +48,8 @@ export function loadConfiguration(name: string, source: ConfigurationSource, fla
   const lenient = strict.length === 0 ? [] : logLines(LENIENT, `strict decoding error: ${strict.join(', ')}`);
   const completed = completeConfiguration(decoded.value, flagGates);
   if (completed.kind !== 'loaded') return completed;
-  const configuration = resolvePaths(completed.configuration, directoryOf(source.path));
+  const complete = { ...completed.configuration, evictionHard: evictionHardOf(decoded.value) };
+  const configuration = resolvePaths(complete, directoryOf(source.path));
   return { kind: 'loaded', configuration, warnings: [...completed.warnings, ...lenient] };
 }
 

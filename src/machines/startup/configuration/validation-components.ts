@@ -16,9 +16,7 @@ const NAMING = 'https://github.com/grpc/grpc/blob/master/doc/naming.md';
 export function validateLogging(logging: LoggingConfiguration, gates: FeatureSettings): string | null {
   const flush = logging.flushFrequency;
   const errors = [
-    ...(LOG_FORMATS.includes(logging.format)
-      ? []
-      : [`logging.format: Invalid value: ${quote(logging.format)}: Unsupported log format`]),
+    ...formatErrors(logging.format, gates),
     ...((typeof flush === 'number' ? flush <= 0 : nanosecondsOf(flush) <= 0n)
       ? [`logging.flushFrequency: Invalid value: ${quote(String(flush))}: Must be greater than zero`]
       : []),
@@ -28,6 +26,14 @@ export function validateLogging(logging: LoggingConfiguration, gates: FeatureSet
     ...routingErrors('logging.options.json', logging.options.json, gates),
   ];
   return errors.length === 0 ? null : aggregate(errors);
+}
+
+function formatErrors(format: string, gates: FeatureSettings): string[] {
+  if (!LOG_FORMATS.includes(format)) {
+    return [`logging.format: Invalid value: ${quote(format)}: Unsupported log format`];
+  }
+  if (format === 'text' || isEnabled(gates, 'LoggingBetaOptions')) return [];
+  return [`logging.format: Forbidden: Log format ${format} is disabled, see LoggingBetaOptions feature`];
 }
 
 function verbosityErrors(path: string, verbosity: number): string[] {
@@ -74,10 +80,31 @@ export function tracingErrors(tracing: KubeletConfiguration['tracing']): string[
 /** An endpoint without a scheme is a host name. */
 function endpointErrors(endpoint: string): string[] {
   const url = endpoint.includes('//') ? endpoint : `dns://${endpoint}`;
-  const scheme = url.slice(0, Math.max(url.indexOf(':'), 0));
+  const invalid = `tracing.endpoint: Invalid value: ${quote(url)}`;
+  const unreadable = urlError(url);
+  if (unreadable !== null) return [`${invalid}: parse ${quote(url)}: ${unreadable}`];
+  const scheme = /^([a-zA-Z][a-zA-Z0-9+.-]*):/.exec(url)?.[1]?.toLowerCase() ?? '';
   if (ENDPOINT_SCHEMES.includes(scheme)) return [];
   const options = `Options are none, dns, unix, or unix-abstract.  See ${NAMING}`;
-  return [`tracing.endpoint: Invalid value: ${quote(url)}: unsupported scheme: ${scheme}.  ${options}`];
+  return [`${invalid}: unsupported scheme: ${scheme}.  ${options}`];
+}
+
+/** Why Go's `url.Parse` refuses a URL, or null. */
+function urlError(url: string): string | null {
+  if ([...url].some((character) => character < ' ' || character === '\x7f')) {
+    return 'net/url: invalid control character in URL';
+  }
+  if (url.startsWith(':')) return 'missing protocol scheme';
+  if (/^[^a-zA-Z/?#][^/?#]*:/.test(url)) return 'first path segment in URL cannot contain colon';
+  const host = /^[^/?#]*\/\/(?:[^/?#@]*@)?([^/?#]*)/.exec(url)?.[1] ?? '';
+  if (host.startsWith('[') && !host.includes(']')) return "missing ']' in host";
+  const port = /^(?:\[[^\]]*\]|[^:]*)(:.*)$/.exec(host)?.[1] ?? '';
+  const last = port.slice(port.lastIndexOf(':'));
+  if (!/^(?::[0-9]*)?$/.test(last)) return `invalid port ${quote(last)} after host`;
+  const escape = /%(?![0-9a-fA-F]{2}).{0,2}/.exec(url)?.[0];
+  if (escape !== undefined) return `invalid URL escape ${quote(escape)}`;
+  const bad = /[ `{}|\\^]/.exec(host)?.[0];
+  return bad === undefined ? null : `invalid character ${quote(bad)} in host name`;
 }
 
 export function showHiddenMetricsErrors(version: string): string[] {

@@ -120,6 +120,25 @@ describe('precedence', () => {
     });
   });
 
+  it('completes the thresholds of a file, and neither those of drop-ins nor the lack of a file', () => {
+    const hard = ({ resolution }: ReturnType<typeof resolve>) =>
+      resolution.kind === 'resolved' ? resolution.configuration.evictionHard : null;
+    const drop = 'mergeDefaultEvictionSettings: true\nevictionHard: {pid.available: 5%}';
+    expect(hard(resolve([], files('maxPods: 1', drop)))).toMatchObject({
+      'memory.available': '100Mi',
+      'pid.available': '5%',
+    });
+    expect(hard(resolve([], files('evictionHard: {memory.available: 1Gi}', drop)))).toEqual({
+      'memory.available': '1Gi',
+      'pid.available': '5%',
+    });
+    expect(hard(resolve([], files('maxPods: 1', 'evictionHard: null')))).toEqual({});
+    const line = parseCommandLine(['--max-pods=1'], VERSION);
+    if (line.kind !== 'run') throw new Error(line.kind);
+    const alone = resolveConfiguration(line.flags, line.given, { file: null, dropIns: null }, HOST);
+    expect(hard({ line, resolution: alone })).toEqual({});
+  });
+
   it('adds --vmodule to what the file has', () => {
     const { resolution } = resolve(['--vmodule=b=2'], files('logging: {vmodule: [{filePattern: a, verbosity: 1}]}'));
     const logging = resolution.kind === 'resolved' ? resolution.configuration.logging : null;

@@ -17,6 +17,36 @@ const RUN = 'failed to run Kubelet: ';
 const CREATE = `${RUN}failed to create kubelet: `;
 const STATIC = 'cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n';
 
+describe('logging and tracing', () => {
+  const tracing = (value: string, why: string) =>
+    'failed to validate kubelet configuration, error: tracing.endpoint: Invalid value: ' +
+    `${value}: ${why}, path: &TypeMeta{Kind:,APIVersion:,}`;
+
+  it.each([
+    [
+      'logging: {format: json}\nfeatureGates: {LoggingBetaOptions: false}',
+      'initialize logging: logging.format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature',
+    ],
+    [
+      'tracing: {endpoint: "localhost:abc"}',
+      tracing('"dns://localhost:abc"', 'parse "dns://localhost:abc": invalid port ":abc" after host'),
+    ],
+    ['tracing: {endpoint: "://x"}', tracing('"://x"', 'parse "://x": missing protocol scheme')],
+    ['tracing: {endpoint: "a b"}', tracing('"dns://a b"', 'parse "dns://a b": invalid character " " in host name')],
+    [
+      'tracing: {endpoint: "1s://b"}',
+      tracing('"1s://b"', 'parse "1s://b": first path segment in URL cannot contain colon'),
+    ],
+    ['tracing: {endpoint: "a%zz"}', tracing('"dns://a%zz"', 'parse "dns://a%zz": invalid URL escape "%zz"')],
+  ])('%j', (body, error) => {
+    expect(refusalOf(body)).toBe(error);
+  });
+
+  it.each(['localhost:4317', 'UNIX:///run/otel.sock', '[::1]:4317'])('takes the endpoint %s', (endpoint) => {
+    expect(refusalOf(`tracing: {endpoint: "${endpoint}"}`)).toBeNull();
+  });
+});
+
 describe('settings that parts refuse', () => {
   it.each([
     [
