@@ -107,10 +107,11 @@ function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSet
   };
 }
 
-/** With the gate MemoryQoS, how early the kernel begins to throttle what nears its limit. */
-function memoryQoS(config: KubeletConfiguration): { readonly throttlingFactor: number } | null {
-  const isOn = isEnabled(decideFeatures(config.featureGates).changed, 'MemoryQoS');
-  return isOn ? { throttlingFactor: config.memoryThrottlingFactor } : null;
+/** With the gate MemoryQoS, how early the kernel begins to throttle what nears its limit, and what it keeps for whom. */
+function memoryQoS(config: KubeletConfiguration): NonNullable<NodeSettings['memoryQoS']> | null {
+  if (!isEnabled(decideFeatures(config.featureGates).changed, 'MemoryQoS')) return null;
+  const reserves = config.memoryReservationPolicy === 'TieredReservation';
+  return { throttlingFactor: config.memoryThrottlingFactor, reserves };
 }
 
 /** Where pods come from beside the files, and whether there is an API server to follow. */

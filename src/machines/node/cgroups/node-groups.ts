@@ -114,7 +114,7 @@ function memoryLimits(
   ];
 }
 
-/** Of version 2, with the gate MemoryQoS: what was asked for is not reclaimed. */
+/** Of version 2, where the node keeps memory for its pods (MemoryQoS): what was asked for is not reclaimed. */
 const minimum = ({ memoryQoS }: NodeGroupSettings, bytes: bigint): CgroupResources =>
   memoryQoS && bytes > 0n ? { unified: { 'memory.min': String(bytes) } } : {};
 

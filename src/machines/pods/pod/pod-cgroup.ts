@@ -8,7 +8,8 @@ import { nodeAllocatablePath, podPath, type QOSLevel } from '../../node/cgroups/
 import type { NodeSettings } from '../../node-settings.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../../operations/cgroup.ts';
 import { exclusiveCount } from '../allocation/cpu-manager.ts';
-import { podContainers, podQOS } from '../spec/qos.ts';
+import { reservedMemory } from '../spec/memory-qos.ts';
+import { podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { cpuQuota, cpuShares, pageSizeName, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
 
@@ -54,7 +55,7 @@ function podGroupResources(pod: Pod, node: NodeSettings): CgroupResources {
     ...cpuAndMemory(pod, node, requests),
     ...(node.podPidsLimit > 0 ? { pids: String(node.podPidsLimit) } : {}),
     ...hugePages(requests, node.hugePageSizes ?? []),
-    ...memoryMinimum(requests, node),
+    ...reservation(podQOS(pod), requests['memory'] ?? 0n, node),
   };
 }
 
@@ -119,7 +120,7 @@ function hugePages(requests: Amounts, sizes: readonly string[]): CgroupResources
   return { hugePageBytes: Object.fromEntries(sizes.map((size) => [size, asked.get(size) ?? '0'])) };
 }
 
-function memoryMinimum(requests: Amounts, { memoryQoS, cgroupVersion }: NodeSettings): CgroupResources {
-  const bytes = wholeUnits(requests['memory'] ?? 0n);
-  return memoryQoS && cgroupVersion === 2 && bytes > 0n ? { unified: { 'memory.min': String(bytes) } } : {};
+function reservation(qos: QOSClass, memory: Nano, node: NodeSettings): CgroupResources {
+  const unified = reservedMemory(qos, memory, node);
+  return Object.keys(unified).length === 0 ? {} : { unified };
 }

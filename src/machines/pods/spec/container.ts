@@ -18,7 +18,7 @@ import { containerLogPath, etcHostsFile } from './paths.ts';
 import { containerResources } from './resources.ts';
 import { podLabels } from './sandbox.ts';
 import { containerSecurityContext, imageUser, nonRootViolation, podUsers } from './security.ts';
-import { blockDevices, type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
+import { absolute, blockDevices, type MountedVolumes, volumeMounts, volumeSubPaths } from './volumes.ts';
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
@@ -175,7 +175,8 @@ function mounts(input: ContainerConfigInput, lookup: (name: string) => string | 
     ? [{ container_path: ETC_HOSTS, host_path: etcHostsFile(pod, node) }]
     : [];
   const path = container.terminationMessagePath ?? DEFAULT_TERMINATION_MESSAGE_PATH;
-  const messages: readonly Mount[] = path === '' ? [] : [{ container_path: path, host_path: input.terminationLogFile }];
+  const messages: readonly Mount[] =
+    path === '' ? [] : [{ container_path: absolute(path), host_path: input.terminationLogFile }];
   return [
     ...deviceMounts(input.devices),
     ...volumeMounts({ pod, container, node, volumes: input.volumes, lookup, ...abilities(input) }),

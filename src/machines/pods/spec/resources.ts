@@ -7,6 +7,7 @@ import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
 import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { exclusiveCount } from '../allocation/cpu-manager.ts';
+import { reservedMemory, throttledMemory } from './memory-qos.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 
@@ -100,6 +101,8 @@ type ResourceSettings = Pick<
   | 'cpuCFSQuota'
   | 'cpuCFSQuotaPeriodUs'
   | 'cgroupVersion'
+  | 'memoryQoS'
+  | 'allocatable'
   | 'killsSingleProcess'
   | 'swapControllerAvailable'
   | 'limitedSwapBytes'
@@ -138,15 +141,26 @@ export function containerResources(pod: Pod, container: Container, node: Resourc
   const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
   const limits = { ...pick(podLevel), ...positive(amountsOf(container.resources?.limits)) };
   const resources = linuxResources(requestsOf(container.resources), limits, node);
+  const unified = { ...resources.unified, ...memoryQoSOf(pod, container, node) };
   const ownsCpus = node.admission?.cpuManager !== undefined && exclusiveCount(pod, container) > 0;
   return {
     ...resources,
+    ...(Object.keys(unified).length === 0 ? {} : { unified }),
     ...(ownsCpus && node.cpuCFSQuota ? { cpu_quota: UNLIMITED } : {}),
     oom_score_adj: String(oomScoreAdj(pod, container, node)),
     ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
       ? {}
       : { hugepage_limits: hugepageLimits(limits, node.hugePageSizes) }),
-    ...swapLimit(resources, node, swapOf(pod, container, node)),
+    ...swapLimit({ ...resources, unified }, node, swapOf(pod, container, node)),
+  };
+}
+
+function memoryQoSOf(pod: Pod, { resources }: Container, node: ResourceSettings): Readonly<Record<string, string>> {
+  const memory = requestsOf(resources).memory ?? 0n;
+  const limit = wholeUnits(amountsOf(resources?.limits).memory ?? 0n);
+  return {
+    ...reservedMemory(podQOS(pod), memory, node),
+    ...throttledMemory({ request: wholeUnits(memory), limit }, node),
   };
 }
 

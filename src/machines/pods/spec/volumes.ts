@@ -143,7 +143,8 @@ export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
   if (wanted === 'Enabled' && !canRecurse) throw new Error(`${asked} it is not supported by the runtime`);
   return canRecurse;
 }
-const absolute = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
+/** As a runtime wants it: from the root. */
+export const absolute = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
 
 function subPath(mount: VolumeMount, lookup: (name: string) => string | undefined): string {
   const { subPathExpr = '', subPath: plain = '' } = mount;

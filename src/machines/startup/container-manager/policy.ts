@@ -91,7 +91,7 @@ export function containerManagerInput({
     kubeReservedCgroup: config.kubeReservedCgroup,
     systemReservedCgroup: config.systemReservedCgroup,
     memoryReservedPercent: isEnabled(changed, 'QOSReserved') ? (qosReserved['memory'] ?? null) : null,
-    memoryQoS: isEnabled(changed, 'MemoryQoS'),
+    memoryQoS: isEnabled(changed, 'MemoryQoS') && config.memoryReservationPolicy === 'TieredReservation',
     reservations: {
       kubeReserved: config.kubeReserved,
       systemReserved: config.systemReserved,

@@ -155,6 +155,10 @@ describe('security', () => {
 });
 
 describe('mounts', () => {
+  it('show the place of last words from the root', () => {
+    expect(configOf({ terminationMessagePath: 'tmp/log' }).mounts?.at(-1)?.container_path).toBe('/tmp/log');
+  });
+
   it('show a part of an image by an expression, too', () => {
     const env = [{ name: 'PART', value: 'a' }];
     const volumeMounts = [{ name: 'i', mountPath: '/i', subPathExpr: '$(PART)/b' }];

@@ -3,6 +3,7 @@ import { assert, bigInt, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ResourceRequirements } from '../../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
+import { podGroup } from '../../../../src/machines/pods/pod/pod-cgroup.ts';
 import { cgroupParent, oomScoreAdj, podQOS } from '../../../../src/machines/pods/spec/index.ts';
 import {
   formatBinary,
@@ -138,6 +139,43 @@ describe('resources', () => {
     expect(containerResources(pod(), limited, rest)).not.toHaveProperty('memory_swap_limit_in_bytes');
     expect(containerResources(pod(), limited, { ...rest, cgroupVersion: 2 }).unified).toEqual({
       'memory.oom.group': '1',
+    });
+  });
+
+  describe('with MemoryQoS', () => {
+    const settings = (more: Partial<NodeSettings> = {}): NodeSettings => ({
+      ...node,
+      cgroupVersion: 2,
+      swapControllerAvailable: false,
+      allocatable: { memory: '10000000' },
+      memoryQoS: { throttlingFactor: 0.9, reserves: true },
+      ...more,
+    });
+    const of = (resources: ResourceRequirements, more: Partial<NodeSettings> = {}): unknown => {
+      const own = container({ resources });
+      return containerResources(pod({ containers: [own] }), own, settings(more)).unified;
+    };
+    const KILL = { 'memory.oom.group': '1' };
+    const burstable = { requests: { memory: '1Mi' }, limits: { memory: '2Mi' } };
+
+    it.each<[string, ResourceRequirements, object]>([
+      ['one that may burst', burstable, { 'memory.low': '1048576', 'memory.high': '1990656' }],
+      ['one without a limit', { requests: { memory: '1Mi' } }, { 'memory.low': '1048576', 'memory.high': '9101312' }],
+      ['a guaranteed one', { limits: { cpu: '1', memory: '2Mi' } }, { 'memory.min': '2097152' }],
+      ['one that asks for nothing', {}, {}],
+    ])('keeps memory for %s, and slows it before its limit', (_, resources, memory) =>
+      expect(of(resources)).toEqual({ ...KILL, ...memory }),
+    );
+
+    it('keeps nothing unless it is to, and does nothing with hierarchies of version 1', () => {
+      const memoryQoS = { throttlingFactor: 0.9, reserves: false };
+      expect(of(burstable, { memoryQoS })).toEqual({ ...KILL, 'memory.high': '1990656' });
+      expect(of(burstable, { cgroupVersion: 1 })).toBeUndefined();
+    });
+
+    it('keeps it for the pod as a whole, too', () => {
+      const whole = pod({ containers: [container({ resources: burstable })], overhead: { memory: '1Mi' } });
+      expect(podGroup(whole, settings()).resources.unified).toEqual({ 'memory.low': '2097152' });
     });
   });
 
