@@ -14,7 +14,7 @@ export const VULNERABILITIES: readonly Row[] = [
   row(
     'CVE-2017-1002101',
     'a subPath followed a link onto the node',
-    `${subPath}::refuses a link out of the volume, and says whose`,
+    `${subPath}::refuses a link out of the volume; what lies there is not for the pod to know`,
     `${subPath}::an absolute link`,
   ),
   row('CVE-2021-25741', 'the same by a race', `${subPath}::an attacker who exchanges names in a loop (CVE-2021-25741)`),
