@@ -12,7 +12,17 @@ import type { CgroupDriver, CgroupsHeld, CgroupWish, cgroupOperations } from '..
 import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { gatherSystem, holdKubelet, ownGroup } from './processes.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
-import { checkedPath, hold, make, memoryUsage, missingFolders, processesOf, remove, subfolders } from './tree.ts';
+import {
+  checkedPath,
+  hold,
+  make,
+  memoryUsage,
+  missingFolders,
+  processesOf,
+  remove,
+  removeEmpty,
+  subfolders,
+} from './tree.ts';
 import { cpuWeight } from './values.ts';
 
 export interface CgroupOptions {
@@ -106,6 +116,7 @@ async function destroy({ hierarchies, systemd }: Groups, driver: CgroupDriver, p
     throw new OperationError(`refusing to remove the cgroup ${path}: it is not below ${within}`, { code: 'EXDEV' });
   }
   const found = await hierarchies();
+  if (driver === 'cgroupfs' && (await removeEmpty(found, path))) return;
   for (let round = 0; round < KILL_ROUNDS; round += 1) {
     const pids = await processesOf(found, path);
     if (pids.length === 0) break;

@@ -2,12 +2,14 @@
  * Control groups as folders: making, holding, listing and removing them without anybody's help (driver `cgroupfs`).
  *
  * Invariants: C1 a group of version 1 exists in every hierarchy, one of version 2 has every controller that its parent
- * can give. C2 removing goes deepest first, and a group that is gone is done. C3 no path leaves the hierarchy.
+ * can give. C2 removing goes deepest first, and a group that is gone is done. C3 no path leaves the hierarchy. C4 while
+ * the kernel is slow with groups, the journal and everybody else still have threads to work with.
  */
 import { constants } from 'node:fs';
 import { access, mkdir, open, readdir, readFile, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/operations/cgroup.ts';
 import { errnoOf } from '../host/beneath.ts';
@@ -15,6 +17,14 @@ import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';
 import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 
 const FOLDER_MODE = 0o755;
+/** What libuv takes when nobody says otherwise. `bin/lean-process.ts` says more. */
+const THREADS_DEFAULT = 4;
+/**
+ * Calls that are under way at once: a quarter of the threads. The kernel does one after the other whatever is asked,
+ * under a lock that runtimes hold as well; ninety pods that end at once would else hold every thread for seconds.
+ */
+const CALLS_MAX = Math.floor(Number(process.env['UV_THREADPOOL_SIZE'] ?? THREADS_DEFAULT) / 4);
+const calls = pLimit(CALLS_MAX);
 /** The kernel needs a moment until a killed process has left its group; each wait is twice as long as the last one. */
 const REMOVE_TRIES = 9;
 const REMOVE_FIRST_WAIT_MS = 2;
@@ -31,7 +41,7 @@ export function checkedPath(path: string): string {
 }
 
 const exists = (path: string): Promise<boolean> =>
-  access(path).then(
+  calls(() => access(path)).then(
     () => true,
     () => false,
   );
@@ -48,7 +58,7 @@ export async function make(hierarchies: Hierarchies, path: string): Promise<void
   if (hierarchies.version === 2) return makeUnified(hierarchies.mounts.get('') ?? '', below);
   await Promise.all(
     foldersOf(hierarchies, below).map(async (folder) => {
-      await mkdir(folder, { recursive: true, mode: FOLDER_MODE });
+      await calls(() => mkdir(folder, { recursive: true, mode: FOLDER_MODE }));
     }),
   );
   const cpuset = hierarchies.mounts.get('cpuset');
@@ -73,7 +83,7 @@ async function makeUnified(mount: string, below: string): Promise<void> {
   for (const step of below.split('/').slice(1)) {
     await handDown(folder);
     folder = join(folder, step);
-    await mkdir(folder, { mode: FOLDER_MODE }).catch((error: unknown) => {
+    await calls(() => mkdir(folder, { mode: FOLDER_MODE })).catch((error: unknown) => {
       if (errnoOf(error) !== 'EEXIST') throw error;
     });
   }
@@ -165,10 +175,31 @@ async function processesBelow(folder: string): Promise<number[]> {
 
 export async function subfolders(folder: string): Promise<string[]> {
   try {
-    const entries = await readdir(folder, { withFileTypes: true });
+    const entries = await calls(() => readdir(folder, { withFileTypes: true }));
     return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/**
+ * Removes a group that has neither processes nor groups below it, as the kernel itself judges: a call a hierarchy.
+ * False: it has some, and nothing was killed.
+ */
+export async function removeEmpty(hierarchies: Hierarchies, path: string): Promise<boolean> {
+  const folders = foldersOf(hierarchies, checkedPath(path));
+  return (await Promise.all(folders.map(removeEmptyFolder))).every(Boolean);
+}
+
+async function removeEmptyFolder(folder: string): Promise<boolean> {
+  try {
+    await calls(() => rmdir(folder));
+    return true;
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === 'ENOENT') return true;
+    if (code === 'EBUSY' || code === 'ENOTEMPTY') return false;
     throw error;
   }
 }
@@ -183,7 +214,7 @@ async function removeFolder(folder: string): Promise<void> {
   for (const name of await subfolders(folder)) await removeFolder(join(folder, name));
   for (let tries = 0; ; tries += 1) {
     try {
-      return await rmdir(folder);
+      return await calls(() => rmdir(folder));
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'ENOENT') return;
@@ -202,7 +233,7 @@ export async function enter(hierarchies: Hierarchies, path: string, pid: number)
 /** The text without its last line break; `null` when there is no such file. */
 async function read(path: string): Promise<string | null> {
   try {
-    return (await readFile(path, 'utf8')).trimEnd();
+    return (await calls(() => readFile(path, 'utf8'))).trimEnd();
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return null;
     throw error;
@@ -212,12 +243,14 @@ async function read(path: string): Promise<string | null> {
 /** One write, as the kernel wants it; the file is never made, because only the kernel makes files here. */
 async function write(path: string, value: string): Promise<void> {
   try {
-    const file = await open(path, constants.O_WRONLY | constants.O_TRUNC);
-    try {
-      await file.write(value);
-    } finally {
-      await file.close();
-    }
+    await calls(async () => {
+      const file = await open(path, constants.O_WRONLY | constants.O_TRUNC);
+      try {
+        await file.write(value);
+      } finally {
+        await file.close();
+      }
+    });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new OperationError(`failed to write ${JSON.stringify(value)} to ${path}: ${why}`, { code: errnoOf(error) });
