@@ -95,7 +95,9 @@ function crashLoopBackOff(sparse: SparseConfiguration, gates: FeatureSettings): 
 export function evictionHardOf(sparse: SparseConfiguration): StringMap {
   const set = sparse['evictionHard'];
   if (!isObject(set)) return DEFAULT_EVICTION_HARD;
-  const given = Object.fromEntries(Object.entries(set).map(([signal, value]) => [signal, String(value)]));
+  const given = Object.fromEntries(
+    Object.entries(set).map(([signal, value]) => [signal, typeof value === 'string' ? value : '']),
+  );
   return sparse['mergeDefaultEvictionSettings'] === true ? { ...DEFAULT_EVICTION_HARD, ...given } : given;
 }
 

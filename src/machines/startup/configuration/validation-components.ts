@@ -91,9 +91,7 @@ function endpointErrors(endpoint: string): string[] {
 
 /** Why Go's `url.Parse` refuses a URL, or null. */
 function urlError(url: string): string | null {
-  if ([...url].some((character) => character < ' ' || character === '\x7f')) {
-    return 'net/url: invalid control character in URL';
-  }
+  if (/[^\P{Cc}\u0080-\u009f]/u.test(url)) return 'net/url: invalid control character in URL';
   if (url.startsWith(':')) return 'missing protocol scheme';
   if (/^[^a-zA-Z/?#][^/?#]*:/.test(url)) return 'first path segment in URL cannot contain colon';
   const host = /^[^/?#]*\/\/(?:[^/?#@]*@)?([^/?#]*)/.exec(url)?.[1] ?? '';
