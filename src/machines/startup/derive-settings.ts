@@ -107,7 +107,7 @@ function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSet
   };
 }
 
-/** With the gate MemoryQoS, how early the kernel begins to throttle what nears its limit, and what it keeps for whom. */
+/** With the gate MemoryQoS, how early the kernel slows what nears its limit, and whether it keeps memory for pods. */
 function memoryQoS(config: KubeletConfiguration): NonNullable<NodeSettings['memoryQoS']> | null {
   if (!isEnabled(decideFeatures(config.featureGates).changed, 'MemoryQoS')) return null;
   const reserves = config.memoryReservationPolicy === 'TieredReservation';
@@ -208,7 +208,7 @@ function images(config: KubeletConfiguration) {
 export const invalidClusterDNS = (config: KubeletConfiguration): readonly string[] =>
   (config.clusterDNS ?? []).filter((address) => !isIpAddress(address));
 
-const resolverOf = ({ resolvConf = '' }: KubeletConfiguration, text: string): NodeSettings['resolver'] => ({
+const resolverOf = ({ resolvConf }: KubeletConfiguration, text: string): NodeSettings['resolver'] => ({
   ...parseResolvConf(text),
   ...(resolvConf === '' ? { isAbsent: true } : {}),
 });

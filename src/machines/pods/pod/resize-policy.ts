@@ -107,7 +107,7 @@ function grows(from: string, to: string): boolean {
   return to === UNLIMITED || BigInt(to) > BigInt(from);
 }
 
-/** What a group without a limit of memory reads as: the last page that a kernel with hierarchies of version 1 counts. */
+/** What a group without a limit of memory reads as: the last page that hierarchies of version 1 count. */
 const NO_LIMIT_V1 = '9223372036854771712';
 
 /** The group as the runtime is told of it, without what the runtime class costs. */

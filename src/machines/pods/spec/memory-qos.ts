@@ -1,6 +1,6 @@
 /**
- * What a kernel with one hierarchy of groups does about memory beyond limits (gate MemoryQoS): what it keeps for whom, and
- * from when on it slows those that take more than they asked for. Pure.
+ * What a kernel with one hierarchy of groups does about memory beyond limits (gate MemoryQoS): what it keeps for whom,
+ * and from when on it slows those that take more than they asked for. Pure.
  *
  * Upstream: KEP-2570. Invariant: without the gate, or with hierarchies of version 1, nothing.
  */
