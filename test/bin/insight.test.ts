@@ -141,11 +141,7 @@ describe('critical-chain', () => {
     const chain = chainTo(story, `pod/${podName}`);
     expect(chain.links.at(-1)).toMatchObject({ actor: 'pleg', what: 'runtime.podChanged from cri.watchPods' });
     const calls = chain.links.filter(({ actor }) => actor.startsWith('pod/')).map(({ what }) => what);
-    expect(calls).toEqual([
-      'host.preparePod answered',
-      'cri.createContainer answered',
-      'cri.startContainer answered',
-    ]);
+    expect(calls).toEqual(['host.preparePod answered', 'cri.createContainer answered', 'cri.startContainer answered']);
     expect(chain.workingMs / chain.totalMs).toBeGreaterThan(0.9);
   });
 

@@ -12,6 +12,7 @@
  */
 import { now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../api/storage.ts';
+import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
 import type { BoundVolume } from '../operations/volume.ts';
 import { matchesTerm } from '../pods/allocation/predicates.ts';
@@ -22,8 +23,6 @@ import { versionOf } from './from-api.ts';
 import { idOf, type ObjectId } from './keys.ts';
 import type { NodeLabels, ObjectObserved, ObjectState } from './messages.ts';
 
-const RETRY_BASE_MS = 1_000;
-const RETRY_MAX_MS = 30_000;
 /** How long what is known of a claim that is in use is good enough: as often as a kubelet syncs a pod. */
 const LOOK_AGAIN_MS = 60_000;
 
@@ -84,7 +83,7 @@ function refusalOf(claim: KubeObject | null, name: string): string {
 
 const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
   const { failures } = args.context;
-  const pause = Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** failures) * (1 + random(args));
+  const pause = pauseMs(READ_BACK_OFF, failures, random(args));
   return { failures: failures + 1, untilMs: now(args) + pause };
 };
 

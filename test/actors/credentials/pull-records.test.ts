@@ -94,10 +94,14 @@ it('drops the records of images that are gone, but not of those that were just p
   await pulled(open, 'sha256:2');
   const prune = (untilMs: number) => perform(ports['images.pruneRecords'], { root, keep: ['sha256:1'], untilMs });
   await prune(Date.now() - 60_000);
-  expect((await read('sha256:2')).record).not.toBeNull();
+  expect((await read('sha256:2')).record).toEqual({
+    'a.io/x': { nodePodsAccessible: true, secrets: [] },
+  });
   await prune(Date.now() + 60_000);
   expect((await read('sha256:2')).record).toBeNull();
-  expect((await read('sha256:1')).record).not.toBeNull();
+  expect((await read('sha256:1')).record).toEqual({
+    'a.io/x': { nodePodsAccessible: true, secrets: [] },
+  });
 });
 
 it('reads a record of an older kubelet, and fails on a damaged one', async () => {
@@ -105,11 +109,11 @@ it('reads a record of an older kubelet, and fails on a damaged one', async () =>
   await pulled({ nodePodsAccessible: true, secrets: [] });
   const file = join(root, 'image_manager/pulled', files('pulled')[0] ?? '');
   writeFileSync(file, readFileSync(file, 'utf8').replace('v1beta1', 'v1alpha1'));
-  expect((await read()).record).not.toBeNull();
+  expect((await read()).record).toEqual({ 'a.io/x': { nodePodsAccessible: true, secrets: [] } });
   writeFileSync(file, '{"kind":');
   await expect(read()).rejects.toThrow();
   await pulled({ nodePodsAccessible: true, secrets: [] });
-  expect((await read()).record).not.toBeNull();
+  expect((await read()).record).toEqual({ 'a.io/x': { nodePodsAccessible: true, secrets: [] } });
 });
 
 it('remembers service accounts beside secrets, each once', async () => {

@@ -61,13 +61,15 @@ describe('pleg', () => {
 describe('syncLoop', () => {
   it('ends nothing while a source has not spoken', () => {
     prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
+    const instance = node.world.runtime.running('app');
     node.world.manifests = [];
     node.world.fault = (name) => (name === 'host.watchManifests' ? { hangs: true } : undefined);
     node = node.restart();
     node.run(300_000);
     expect(stateOf('kubelet/syncLoop')).toBe('starting');
     expect(node.podState('u1')).toBe('unclaimed');
-    expect(node.world.runtime.running('app')).toBeDefined();
+    expect(instance?.state).toBe('CONTAINER_RUNNING');
+    expect(node.world.runtime.running('app')).toBe(instance);
   });
 
   it('pauses housekeeping while the runtime is down', () => {

@@ -158,7 +158,7 @@ describe('containerGC', () => {
     expect(node.world.runtime.started.length).toBeGreaterThan(5);
     expect(node.world.runtime.containers.size).toBeLessThanOrEqual(2);
     const last = node.status('u1')!.containerStatuses![0]!;
-    expect(last.lastState?.terminated ?? last.state?.terminated).toBeDefined();
+    expect(last.lastState?.terminated ?? last.state?.terminated).toMatchObject({ exitCode: 1, reason: 'Error' });
   });
 
   const dead = (uid: string, name: string, ...created: number[]) => ({

@@ -106,7 +106,7 @@ describe('starting', () => {
         resources: { cpuShares: '2', hugePageBytes: { '2MB': '4611686018427387904' } },
       },
     ]);
-    expect(run.told().at(-1)).toBeDefined();
+    expect(run.told().at(-1)).toEqual({ to: 'parent/allocation', type: 'resources.wanted' });
     expect(run.refusal()).toBeUndefined();
     expect(run.divergence()).toBeNull();
   });
