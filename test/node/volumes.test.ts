@@ -171,7 +171,10 @@ describe.skipIf(needsMounts)('volumes on the embedded runtime', () => {
   test('a Secret is written to its volume only', async () => {
     node.write('token.json', secret('token', { pw: CANARY }));
     const volumes = [{ name: 's', secret: { secretName: 'token' } }];
-    node.write('keeper.json', shellPod('keeper', node.image, SLEEP, { volumes }));
+    const pod = shellPod('keeper', node.image, SLEEP, { volumes });
+    const [only] = pod.spec.containers;
+    const containers = [{ ...only, volumeMounts: [{ name: 's', mountPath: '/s' }] }];
+    node.write('keeper.json', { ...pod, spec: { ...pod.spec, containers } });
     await node.running('keeper');
     const written = readdirSync(join(node.rootDir, 'pods'), { recursive: true, encoding: 'utf8' });
     const file = written.find((path) => /kubernetes\.io~secret\/s\/\.\.\d[^/]*\/pw$/.test(path)) ?? '';
