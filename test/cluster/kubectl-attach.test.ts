@@ -45,12 +45,12 @@ describe.skipIf(skip).each([true, false])('kubectl attach, by WebSocket: %s', (i
       const { stdout } = await scene.kubectl.run({ argv: ['logs', 'lines'] });
       return String(stdout).includes('eline 20');
     });
-  }, 120_000);
-  afterAll(() => scene?.close(), 60_000);
+  }, 240_000);
+  afterAll(() => scene?.close(), 240_000);
 
   test(
     'attach',
     () => scene.play(transcripts('attach-websocket', { name: `attach-${suffix}`, env: protocol(isWebSocket) }), 1),
-    120_000,
+    240_000,
   );
 });

@@ -33,8 +33,8 @@ describe.skipIf(skip)('kubectl port-forward', () => {
       settled: ['web Running 2', 'hostnet Running 1', 'done Succeeded 0'],
     });
     await scene.kubectl.run({ argv: ['exec', 'web', '-c', 'httpd', '--', ...WRITE_LARGE] });
-  }, 120_000);
-  afterAll(() => scene?.close(), 60_000);
+  }, 240_000);
+  afterAll(() => scene?.close(), 240_000);
 
   test.each(['websocket', 'spdy'])(
     'by %s',
@@ -48,7 +48,7 @@ describe.skipIf(skip)('kubectl port-forward', () => {
       }
       scene.judge(recorded, wrong);
     },
-    120_000,
+    240_000,
   );
 
   async function played(recorded: Forwarding): Promise<string[]> {
