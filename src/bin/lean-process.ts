@@ -31,7 +31,7 @@ export function becomeLean(): void {
 }
 
 /** From now on gives memory back whenever the process comes to rest. Does nothing in a process that is not lean. */
-export function collectAtRest(): void {
+export function collectAtRest(lookMs = REST_LOOK_MS): void {
   const collect = globalThis.gc;
   if (collect === undefined) return;
   let collectedAt = 0;
@@ -44,5 +44,5 @@ export function collectAtRest(): void {
     }
     lookedAt = allocated;
   };
-  setInterval(look, REST_LOOK_MS).unref();
+  setInterval(look, lookMs).unref();
 }

@@ -1,0 +1,32 @@
+/** A process that comes to rest gives its memory back; one that works is left alone. */
+import { execFileSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+
+const LEAN = new URL('../../src/bin/lean-process.ts', import.meta.url).href;
+const LOOK_MS = 50;
+
+/** Runs a script that holds 64 MiB for a moment; returns the MiB of its heap after half a second. */
+function heapAfter(flags: readonly string[], afterwards: string): number {
+  const script = `
+    const { collectAtRest } = await import(${JSON.stringify(LEAN)});
+    let held = Array.from({ length: 64 }, (_, i) => new Array(2 ** 17).fill(i));
+    collectAtRest(${LOOK_MS});
+    held = undefined;
+    ${afterwards}
+    setTimeout(() => { console.log(process.memoryUsage().heapTotal / 2 ** 20); process.exit(0); }, 500);`;
+  const argv = [...flags, '--input-type=module', '--eval', script];
+  return Number(execFileSync(process.execPath, argv, { encoding: 'utf8' }));
+}
+
+test('memory that nobody holds is given back at rest', () => {
+  expect(heapAfter(['--expose-gc'], '')).toBeLessThan(32);
+});
+
+test('while a process allocates, nothing is collected for it', () => {
+  const work = `setInterval(() => globalThis.busy = new Array(2 ** 20).fill(0), ${LOOK_MS / 2});`;
+  expect(heapAfter(['--expose-gc', '--initial-old-space-size=512'], work)).toBeGreaterThan(64);
+});
+
+test('a process that cannot collect goes on', () => {
+  expect(heapAfter(['--initial-old-space-size=512'], '')).toBeGreaterThan(64);
+});
