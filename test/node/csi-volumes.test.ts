@@ -2,7 +2,16 @@
  * Volumes of a CSI driver in a real pod of a cluster: attached, staged and published by real calls and real mounts,
  * over a crash of the agent, and gone without a trace. The test plays the controller that attaches.
  */
-import { type Dirent, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import {
+  type Dirent,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statfsSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -38,7 +47,7 @@ async function listen(): Promise<void> {
   driver = await startCsiDriver({
     socket: join(registry, `${DRIVER}-reg.sock`),
     endpoint: join(own, 'csi.sock'),
-    capabilities: ['STAGE_UNSTAGE_VOLUME'],
+    capabilities: ['STAGE_UNSTAGE_VOLUME', 'EXPAND_VOLUME'],
   });
 }
 
@@ -51,16 +60,22 @@ async function boot(spec: object): Promise<void> {
   await listen();
 }
 
-function createClaim(csi: object = {}): void {
+function createClaim(csi: object = {}, status: object = {}, volumeMode = 'Filesystem'): void {
   const source = { driver: DRIVER, volumeHandle: 'handle-1', volumeAttributes: { size: 'big' }, ...csi };
   const create = (kind: string, name: string, more: object) =>
     server.create({ apiVersion: 'v1', kind, metadata: { name }, ...more });
   const accessModes = ['ReadWriteOnce'];
-  create('PersistentVolume', 'pv1', { spec: { capacity: { storage: '1Gi' }, accessModes, csi: source } });
-  create('PersistentVolumeClaim', 'data', { spec: { accessModes, volumeName: 'pv1' }, status: { phase: 'Bound' } });
+  create('PersistentVolume', 'pv1', {
+    spec: { capacity: { storage: '128Ki' }, accessModes, volumeMode, csi: source },
+  });
+  create('PersistentVolumeClaim', 'data', {
+    spec: { accessModes, volumeName: 'pv1', resources: { requests: { storage: '128Ki' } } },
+    status: { phase: 'Bound', ...status },
+  });
 }
 
-const createPod = (name: string, volume: object) =>
+/** `container`: instead of a mount at `/data`. */
+const createPod = (name: string, volume: object, container: object = {}) =>
   server.create({
     apiVersion: 'v1',
     kind: 'Pod',
@@ -76,6 +91,7 @@ const createPod = (name: string, volume: object) =>
           image: runtime.image,
           command: ['sh', '-c', "echo written > /data/it; trap 'exit 0' TERM; sleep 3600 & wait"],
           volumeMounts: [{ name: 'v', mountPath: '/data' }],
+          ...container,
         },
       ],
     },
@@ -242,4 +258,56 @@ function cases(): void {
       isSame();
     },
   );
+
+  test('a claim that was made larger is expanded before its pod begins, and says so', LIMITS, async () => {
+    await boot({ attachRequired: false });
+    const conditions = [{ type: 'FileSystemResizePending', status: 'True' }];
+    const allocated = {
+      allocatedResources: { storage: '128Ki' },
+      allocatedResourceStatuses: { storage: 'NodeResizePending' },
+    };
+    createClaim({}, { capacity: { storage: '64Ki' }, ...allocated, conditions });
+    createPod('web', claim);
+    await running('web');
+    expect(methods()).toEqual(['NodeStageVolume', 'NodePublishVolume', 'NodeExpandVolume']);
+    const { blocks, bsize } = statfsSync(target('web', 'pv1'));
+    expect(blocks * bsize).toBe(128 * 1024);
+    const { status: claimStatus } = get('v1', 'persistentvolumeclaims', 'data', 'default');
+    expect(claimStatus).toMatchObject({ capacity: { storage: '128Ki' }, conditions: [] });
+    expect(claimStatus).not.toHaveProperty('allocatedResourceStatuses');
+    const text = 'MountVolume.NodeExpandVolume succeeded for volume "pv1" node1';
+    await until('the events', () => messages().filter((each) => each === text).length === 2);
+    await gone('web');
+    await node.stop();
+    isSame();
+  });
+
+  test('a block device is in the container as one, over a crash of the agent, and leaves nothing', LIMITS, async () => {
+    await boot({ attachRequired: false });
+    driver.disk = join(node.directory, 'disk.img');
+    writeFileSync(driver.disk, 'from the disk'.padEnd(1_048_576));
+    createClaim({}, {}, 'Block');
+    const isReal = runtime.endpoint !== undefined;
+    createPod('web', claim, {
+      volumeMounts: [],
+      volumeDevices: [{ name: 'v', devicePath: '/dev/data' }],
+      command: ['sh', '-c', `${isReal ? 'head -c 13 /dev/data; echo; ' : ''}trap 'exit 0' TERM; sleep 3600 & wait`],
+    });
+    await running('web');
+    const { uid } = pod('web').metadata;
+    const link = join(node.rootDir, `pods/${uid}/volumeDevices/kubernetes.io~csi/pv1`);
+    expect(statSync(link).isBlockDevice()).toBe(true);
+    const log = () => readFileSync(join(node.directory, `logs/default_web_${uid}/app/0.log`), 'utf8');
+    if (isReal) await until('what the container read', () => log().includes('from the disk'));
+    await node.stop('SIGKILL');
+    await node.start();
+    await running('web');
+    await gone('web');
+    expect(new Set(methods())).toEqual(
+      new Set(['NodeStageVolume', 'NodePublishVolume', 'NodeUnpublishVolume', 'NodeUnstageVolume']),
+    );
+    expect([await mounts(), existsSync(link)]).toEqual([[], false]);
+    await node.stop();
+    isSame();
+  });
 }
