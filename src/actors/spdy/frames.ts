@@ -39,26 +39,48 @@ export type Frame =
   /** Settings, windows, farewells: nothing that a session needs to know. */
   | { readonly kind: 'other' };
 
-/** Cuts a connection's bytes into frames; what is not whole yet is kept. */
+/**
+ * Cuts a connection's bytes into frames. Data is told as it comes, a frame of it in as many pieces as it came in, so that
+ * none of it is copied; of everything else what is not whole yet is kept.
+ */
 export class FrameReader {
   private buffered: Buffer = Buffer.alloc(0);
+  /** The data frame whose payload is not all told. */
+  private open: { readonly stream: number; readonly isLast: boolean; left: number } | null = null;
 
   push(chunk: Buffer): void {
     this.buffered = this.buffered.length === 0 ? chunk : Buffer.concat([this.buffered, chunk]);
   }
 
-  /** The next whole frame, `null` when there is none yet. @throws RangeError for one that nobody may send */
+  /** The next frame or piece of data, `null` when there is none yet. @throws RangeError for what nobody may send */
   next(): Frame | null {
+    if (this.open) return this.buffered.length === 0 ? null : this.piece(this.open);
     if (this.buffered.length < HEAD_BYTES) return null;
     const length = this.buffered.readUInt32BE(4) & 0xffffff;
     if (length > FRAME_MAX_BYTES) throw new RangeError(`a SPDY frame of ${length} bytes`);
-    if (this.buffered.length < HEAD_BYTES + length) return null;
     const head = this.buffered.readUInt32BE(0);
     const isLast = (this.buffered.readUInt8(4) & FIN) !== 0;
-    const payload = this.buffered.subarray(HEAD_BYTES, HEAD_BYTES + length);
-    this.buffered = this.buffered.subarray(HEAD_BYTES + length);
-    if (head < 0x80000000) return { kind: 'data', stream: head, isLast, payload };
-    return controlFrame(head & 0xffff, isLast, payload);
+    if (head < 0x80000000) {
+      this.taken(HEAD_BYTES);
+      this.open = { stream: head, isLast, left: length };
+      return length > 0 && this.buffered.length === 0 ? null : this.piece(this.open);
+    }
+    if (this.buffered.length < HEAD_BYTES + length) return null;
+    this.taken(HEAD_BYTES);
+    return controlFrame(head & 0xffff, isLast, this.taken(length));
+  }
+
+  private piece(open: NonNullable<FrameReader['open']>): Frame {
+    const payload = this.taken(Math.min(open.left, this.buffered.length));
+    open.left -= payload.length;
+    if (open.left === 0) this.open = null;
+    return { kind: 'data', stream: open.stream, isLast: open.isLast && open.left === 0, payload };
+  }
+
+  private taken(bytes: number): Buffer {
+    const first = this.buffered.subarray(0, bytes);
+    this.buffered = this.buffered.subarray(bytes);
+    return first;
   }
 }
 

@@ -27,7 +27,7 @@ function pod(spec: object, status: object): LocalPod {
     metadata: { name: 'p', namespace: 'ns', uid: 'u', creationTimestamp: '2026-01-01T00:00:00Z' },
     spec: { containers: [{ name: 'c', image: 'i' }], ...spec },
     status: { phase: 'Pending', startTime: '2026-01-01T00:30:00Z', ...status },
-  } as LocalPod;
+  };
 }
 
 const rowOf = (given: LocalPod, wide = false): string =>

@@ -59,7 +59,7 @@ function follow(from: Duplex, to: Duplex): void {
   const flush = (): void => {
     clearImmediate(flushing);
     flushing = undefined;
-    const bytes = Buffer.concat(waiting);
+    const bytes = waiting.length === 1 ? waiting[0]! : Buffer.concat(waiting);
     waiting = [];
     if (bytes.length === 0 || to.destroyed || to.writableEnded || to.write(bytes)) return;
     from.pause();

@@ -1,0 +1,76 @@
+/** What one side writes is what the other reads, wherever the connection cuts it. */
+import { expect, test } from 'vitest';
+import { type Frame, FrameReader, FrameWriter } from '../../../src/actors/spdy/frames.ts';
+
+const writer = new FrameWriter();
+const SAID = Buffer.concat([
+  writer.open(1, { streamType: 'stdout' }),
+  ...writer.data(1, Buffer.from('hello')),
+  writer.pong(Buffer.from([0, 0, 0, 7])),
+  ...writer.data(3, Buffer.from('world')),
+  writer.last(1),
+  writer.reset(3),
+]);
+
+function read(...chunks: readonly Buffer[]): Frame[] {
+  const reader = new FrameReader();
+  return chunks.flatMap((chunk) => {
+    reader.push(chunk);
+    const frames: Frame[] = [];
+    for (let frame = reader.next(); frame; frame = reader.next()) frames.push(frame);
+    return frames;
+  });
+}
+
+interface Told {
+  readonly kind?: string;
+  readonly stream?: number;
+  readonly isLast?: boolean;
+  text?: string;
+}
+
+/** Data of one stream told in pieces, as one. */
+function whole(frames: readonly Frame[]): Told[] {
+  const told: Told[] = [];
+  for (const frame of frames) {
+    const last = told.at(-1);
+    if (frame.kind !== 'data') told.push({ kind: frame.kind, ...('stream' in frame ? { stream: frame.stream } : {}) });
+    else if (last?.text !== undefined && last.stream === frame.stream && !frame.isLast)
+      last.text += String(frame.payload);
+    else told.push({ stream: frame.stream, text: String(frame.payload), ...(frame.isLast ? { isLast: true } : {}) });
+  }
+  return told;
+}
+
+const MEANT = [
+  { kind: 'open', stream: 1 },
+  { stream: 1, text: 'hello' },
+  { kind: 'ping' },
+  { stream: 3, text: 'world' },
+  { stream: 1, text: '', isLast: true },
+  { kind: 'reset', stream: 3 },
+];
+
+test('frames are the same wherever the connection cuts them', () => {
+  expect(whole(read(SAID))).toEqual(MEANT);
+  for (let at = 1; at < SAID.length; at++) expect(whole(read(SAID.subarray(0, at), SAID.subarray(at)))).toEqual(MEANT);
+  expect(whole(read(...Array.from(SAID, (byte) => Buffer.from([byte]))))).toEqual(MEANT);
+});
+
+test('data is told as it comes, and its end with its last piece', () => {
+  const frame = Buffer.concat(writer.data(5, Buffer.from('abcd')));
+  frame.writeUInt8(1, 4);
+  const pieces = read(frame.subarray(0, 10), frame.subarray(10)).map((piece) =>
+    piece.kind === 'data' ? [piece.payload.toString(), piece.isLast] : piece,
+  );
+  expect(pieces).toEqual([
+    ['ab', false],
+    ['cd', true],
+  ]);
+});
+
+test('a frame that nobody may send ends the reading', () => {
+  const frame = Buffer.concat(writer.data(5, Buffer.from('abcd')));
+  frame.writeUInt32BE(0xffffff, 4);
+  expect(() => read(frame)).toThrow('a SPDY frame of 16777215 bytes');
+});
