@@ -117,6 +117,24 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     await node.gone('broken');
   });
 
+  test('a variable has what an init container left in a file, which is written nowhere else', async () => {
+    const [half, rest] = [CANARY.slice(0, 9), CANARY.slice(9)];
+    const script = `printf "A='%s%s'" ${half} ${rest} > /e/a.env`;
+    const [init] = shellPod('i', node.image, script).spec.containers;
+    const fileKeyRef = { volumeName: 'e', path: 'a.env', key: 'A' };
+    const pod = shellPod('heir', node.image, `echo length=\${#A},$0; ${SLEEP}`, {
+      initContainers: [{ ...init, name: 'i', volumeMounts: [{ name: 'e', mountPath: '/e' }] }],
+      volumes: [{ name: 'e', emptyDir: {} }],
+    });
+    const [only] = pod.spec.containers;
+    const heir = { ...only, env: [{ name: 'A', valueFrom: { fileKeyRef } }], args: ['x$(A)'] };
+    node.write('heir.json', { ...pod, spec: { ...pod.spec, containers: [heir] } });
+    await said('heir', `length=${CANARY.length},x${CANARY}`);
+    const found = filesWithCanary(node).filter((path) => !path.includes('/heir-node1') && !path.includes('/logs/'));
+    expect(found).toEqual([expect.stringMatching(/kubernetes\.io~empty-dir\/e\/a\.env$/)]);
+    expect(node.log).not.toContain(CANARY);
+  });
+
   test('a part of a volume is all that its container sees', async () => {
     const mount = { volumeMounts: [{ name: 'e', mountPath: '/sub', subPathExpr: '$(POD)/b' }] };
     const env = [{ name: 'POD', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } }];
