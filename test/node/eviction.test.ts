@@ -29,6 +29,7 @@ async function boot(configuration = ''): Promise<void> {
 
 // oxlint-disable-next-line typescript/no-explicit-any -- objects of any kind
 const pod = (name: string): any => server!.store.get('v1', 'pods', name, 'default');
+const app = { name: 'app', image: 'busybox', command: ['sleep', '3600'] };
 const createPod = (name: string, spec = {}, resources = {}) =>
   server!.create({
     apiVersion: 'v1',
@@ -38,7 +39,7 @@ const createPod = (name: string, spec = {}, resources = {}) =>
       nodeName: NODE,
       terminationGracePeriodSeconds: 1,
       automountServiceAccountToken: false,
-      containers: [{ name: 'app', image: 'busybox', command: ['sleep', '3600'], resources }],
+      containers: [{ ...app, resources }],
       ...spec,
     },
   });
@@ -51,7 +52,8 @@ const saidOf = (name: string) =>
 
 it('a pod whose emptyDir outgrows its limit is evicted, and the cluster hears why', async () => {
   await boot();
-  createPod('filler', { volumes: [{ name: 'd', emptyDir: { sizeLimit: '1Mi' } }] });
+  const containers = [{ ...app, volumeMounts: [{ name: 'd', mountPath: '/d' }] }];
+  createPod('filler', { containers, volumes: [{ name: 'd', emptyDir: { sizeLimit: '1Mi' } }] });
   await untilPhase('filler', 'Running');
   const volume = join(node.rootDir, 'pods', pod('filler').metadata.uid, 'volumes/kubernetes.io~empty-dir/d');
   writeFileSync(join(volume, 'file'), Buffer.alloc(2 ** 21, 1));

@@ -45,7 +45,14 @@ const createPod = (name: string, sources: readonly object[], spec = {}) =>
       hostNetwork: true,
       automountServiceAccountToken: false,
       terminationGracePeriodSeconds: 1,
-      containers: [{ name: 'c', image: 'busybox', command: ['sh', '-c', 'sleep 3600'] }],
+      containers: [
+        {
+          name: 'c',
+          image: 'busybox',
+          command: ['sh', '-c', 'sleep 3600'],
+          volumeMounts: [{ name: 'v', mountPath: '/v' }],
+        },
+      ],
       volumes: [{ name: 'v', projected: { sources } }],
       ...spec,
     },
