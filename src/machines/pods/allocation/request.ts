@@ -66,19 +66,35 @@ export interface AdmissionRequest extends PodRef {
   readonly rules: PodRules;
   /** Containers that are to have something for themselves, in the order in which they begin; absent: none. */
   readonly containers?: readonly ContainerWish[];
+  /** Containers that may swap by what they ask for of memory: it cannot change while they run; absent: none. */
+  readonly swapping?: readonly string[];
 }
 
 const CRITICAL_PRIORITY = 2_000_000_000;
 const OS_LABEL = 'kubernetes.io/os';
 
-export const admissionRequest = (pod: Pod, node: Pick<NodeSettings, 'admission'> = {}): AdmissionRequest => ({
+type NodeFacts = Pick<NodeSettings, 'admission' | 'limitedSwapBytes' | 'swapControllerAvailable' | 'cgroupVersion'>;
+
+export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionRequest => ({
   uid: pod.metadata.uid,
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
   demand: demandOf(pod),
   rules: rulesOf(pod),
   ...wishesOf(pod, node),
+  ...swappingOf(pod, node),
 });
+
+/** Those whose policy wants a new instance for memory get other swap with it. */
+function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping'> {
+  const canSwap = node.limitedSwapBytes !== undefined && node.swapControllerAvailable && node.cgroupVersion === 2;
+  if (!canSwap || isCritical(pod)) return {};
+  const swapping = podContainers(pod).filter(
+    ({ resizePolicy = [] }) =>
+      resizePolicy.find(({ resourceName }) => resourceName === 'memory')?.restartPolicy !== 'RestartContainer',
+  );
+  return { swapping: swapping.map(({ name }) => name) };
+}
 
 function wishesOf(pod: Pod, node: Pick<NodeSettings, 'admission'>): Pick<AdmissionRequest, 'containers'> {
   const containers = containerWishes(pod, node);
@@ -95,9 +111,12 @@ export function demandOf(pod: Pod): PodDemand {
     ports: hostPorts(pod),
     qos: podQOS(pod),
     priority: pod.spec.priority ?? null,
-    isCritical: isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY,
+    isCritical: isCritical(pod),
   };
 }
+
+const isCritical = (pod: Pod): boolean =>
+  isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
 
 export const units = (name: string, amount: Nano): string =>
   String(name === 'cpu' ? milliUnits(amount) : wholeUnits(amount));

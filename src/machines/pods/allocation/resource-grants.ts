@@ -1,10 +1,12 @@
 /** What `allocation` has given to single containers, where the node keeps resources apart. Pure. */
 
+import type { ResourceRequirements } from '../../api/pod.ts';
 import type { QOSDemand } from '../../node/cgroups/node-groups.ts';
 import type { ResourcesHeld } from '../../node/state-files/held.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { DeviceResponse } from '../../operations/devices.ts';
 import type { QOSClass } from '../spec/qos.ts';
+import { parseQuantity } from '../spec/quantity.ts';
 import { infeasible, type ResizeRefusal } from './admit.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
 import { deviceSetup, idsOf } from './device-state.ts';
@@ -125,6 +127,9 @@ export function pinnedResize(
   { request, allocation: wanted }: { readonly request: AdmissionRequest; readonly allocation: Allocation },
   given: Allocation,
 ): ResizeRefusal | null {
+  if (request.demand.qos === 'Burstable' && swapsOtherwise(request, given, wanted)) {
+    return infeasible('In-place resize of containers with swap is not supported.');
+  }
   if (request.demand.qos !== 'Guaranteed') return null;
   const isOther = (resource: string): boolean =>
     Object.keys(given).some((name) => requestOf(given, name, resource) !== requestOf(wanted, name, resource));
@@ -137,3 +142,14 @@ const pinned = (policy: string): ResizeRefusal =>
 
 const requestOf = (allocation: Allocation, name: string, resource: string): string =>
   allocation[name]?.requests?.[resource] ?? '';
+
+/** Some container's share of the swap would be another, before or after. */
+function swapsOtherwise({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
+  return swapping.some((name) => {
+    const [before, after] = [given[name], wanted[name]].map((each) => parseQuantity(each?.requests?.['memory'] ?? '0'));
+    return before !== after && (maySwap(given[name]) || maySwap(wanted[name]));
+  });
+}
+
+const maySwap = ({ requests, limits }: ResourceRequirements = {}): boolean =>
+  parseQuantity(requests?.['memory'] ?? '0') !== parseQuantity(limits?.['memory'] ?? '0');

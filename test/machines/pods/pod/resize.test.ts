@@ -21,8 +21,8 @@ const ADMISSION: NonNullable<NodeSettings['admission']> = {
 const GOLDEN = join(import.meta.dirname, '../../../golden/pods/cases');
 
 let node: PodsNode;
-function boot(): PodsNode {
-  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true } });
+function boot(more: Partial<NodeSettings> = {}): PodsNode {
+  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true, ...more } });
   node.world.runtime.images.set('app:1', image('app:1'));
   node.boot().run(100);
   return node;
@@ -205,6 +205,19 @@ describe('a call that fails', () => {
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.runtime.started).toHaveLength(1);
   });
+});
+
+it('what may swap keeps its memory, unless it begins anew with it', () => {
+  boot({ limitedSwapBytes: '1000000000', swapControllerAvailable: true, cgroupVersion: 2 });
+  const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
+  const [before, after] = ['32Mi', '48Mi'].map((memory) => ({ requests: { memory }, limits: { memory: '64Mi' } }));
+  tell('ADD', apiPod('p', 1, before!), apiPod('anew', 1, before!, policy));
+  node.until('Running', () => running('p')() && running('anew')());
+  tell('UPDATE', apiPod('p', 2, after!), apiPod('anew', 2, after!, policy));
+  node.until('done', () => isCalm('anew')() === true);
+  const message = 'In-place resize of containers with swap is not supported.';
+  expect(conditions('p')).toMatchObject([{ type: 'PodResizePending', reason: 'Infeasible', message }]);
+  expect(node.status('anew')?.containerStatuses?.[0]).toMatchObject({ restartCount: 1 });
 });
 
 it('a static pod keeps its resources, and why is in its status', () => {
