@@ -31,7 +31,7 @@ export interface TransportRequest {
 export type TransportAnswer = Dispatcher.ResponseData;
 
 /** What becomes of the connections of one identity. */
-export type TransportSeen =
+type TransportSeen =
   /** New ones with the credentials of now; `pluginCertificate` is PEM, `null` where no exec plugin gave it. */
   | { readonly kind: 'opened'; readonly pluginCertificate: string | null }
   /** Given up: for new ones, or with the client. */

@@ -40,8 +40,8 @@ export type Frame =
   | { readonly kind: 'other' };
 
 /**
- * Cuts a connection's bytes into frames. Data is told as it comes, a frame of it in as many pieces as it came in, so that
- * none of it is copied; of everything else what is not whole yet is kept.
+ * Cuts a connection's bytes into frames. Data is told as it comes, a frame of it in as many pieces as it came in, so
+ * that none of it is copied; of everything else what is not whole yet is kept.
  */
 export class FrameReader {
   private buffered: Buffer = Buffer.alloc(0);

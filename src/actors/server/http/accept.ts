@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 
-export interface MediaRange {
+interface MediaRange {
   readonly type: string;
   readonly subtype: string;
   readonly parameters: Readonly<Record<string, string>>;
