@@ -6,8 +6,11 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { KubeObject } from '../../src/machines/operations/kube.ts';
+import { signerRefusal } from '../fakes/api-server/csr-rules.ts';
 import { startApiServer } from '../fakes/api-server/index.ts';
 import { apiVersionOf, KINDS } from '../fakes/api-server/kinds.ts';
+import type { Authority } from '../fakes/api-server/pki.ts';
+import type { ApiObject } from '../fakes/api-server/types.ts';
 import type { ClusterUser } from '../fakes/api-server/write-kubeconfig.ts';
 import { startRealApiServer } from './real-api-server.ts';
 import { Rest } from './rest.ts';
@@ -21,6 +24,8 @@ export interface Cluster {
   readonly caFile: string;
   /** As its administrator. */
   readonly admin: ClusterAdmin;
+  /** Signs a CertificateSigningRequest that was approved, if kube-controller-manager would. */
+  sign(name: string): Promise<void>;
   /** Path of a kubeconfig with a client certificate of this user. */
   kubeconfig(user?: string, options?: ClusterUser): Promise<string>;
   close(): Promise<void>;
@@ -45,6 +50,8 @@ export async function startCluster(): Promise<Cluster> {
       url: server.url,
       caFile: server.caFile,
       admin: new ClusterAdmin(rest),
+      // The test API server does so by itself.
+      sign: (name) => ('signer' in server ? Promise.resolve() : sign(rest, server.authority, name)),
       kubeconfig: (user, options) => server.kubeconfig(user, options),
       close: () => server.close(),
     };
@@ -52,6 +59,20 @@ export async function startCluster(): Promise<Cluster> {
     await server.close();
     throw error;
   }
+}
+
+const CSRS = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+const CERTIFICATE_MS = 3_600_000;
+
+/** As kube-controller-manager, which is not there. */
+async function sign(rest: Rest, authority: Authority, name: string): Promise<void> {
+  const csr = (await rest.get(`${CSRS}/${name}`)) as unknown as ApiObject;
+  const why = signerRefusal(csr);
+  if (why !== '') throw new Error(`the signer does not sign ${name}: ${why ?? 'it is for another signer'}`);
+  const { request, usages } = csr.spec as { request: string; usages: string[] };
+  const pem = await authority.sign(Buffer.from(request, 'base64').toString(), usages, CERTIFICATE_MS);
+  const status = { ...csr.status, certificate: Buffer.from(pem).toString('base64') };
+  await rest.put(`${CSRS}/${name}/status`, { ...csr, status });
 }
 
 /** What came with which version, newest first, for a build that does not say which one it is. */
