@@ -117,7 +117,7 @@ describe('why', () => {
   });
 
   it.each([
-    [['why', 'pod/nope'], 8, /there is no pod nope in start 000001; it has /],
+    [['why', 'pod/nope'], 8, /there is no pod nope in start \d{6}; it has /],
     [['why', 'nonsense'], 2, /is not startup, pod\/NAME or pod\/NAME\/CONTAINER/],
     [['critical-chain', 'pod/nope'], 8, /there is no pod nope/],
     [['time', '--format=xml'], 2, /--format is text or json/],
@@ -132,7 +132,7 @@ describe('why', () => {
 it.each([
   [['get', 'nodes'], 'error: a node knows pods only, not "nodes"\n'],
   [['get', 'pods', '--output=xml'], 'error: there is no output format "xml"; there are wide, json, yaml, name\n'],
-  [['describe', 'node', 'node1'], 'error: a node describes pods only, not "node"\n'],
+  [['describe', 'node', 'node1'], 'error: a node knows pods only, not "node"\n'],
 ])('%j is refused, on stderr and with 1', (argv, stderr) => {
   expect(node.statelet(...argv)).toEqual({ code: 1, stdout: '', stderr });
 });

@@ -91,7 +91,7 @@ async function minorOf(rest: Rest): Promise<number> {
 }
 
 /** Creates, lists and deletes objects of the core API in the namespace `default`. */
-export class ClusterAdmin {
+class ClusterAdmin {
   readonly rest: Rest;
 
   constructor(rest: Rest) {
