@@ -7,6 +7,7 @@
 import { isMirrorPod, isStaticPod, type Pod, type ResourceRequirements, type Toleration } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { PodRef } from '../messages.ts';
+import { wantsAppArmor } from '../spec/app-armor.ts';
 import { podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
 import { milliUnits, type Nano, wholeUnits } from '../spec/quantity.ts';
 import { isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
@@ -148,14 +149,9 @@ function rulesOf(pod: Pod): PodRules {
     sysctls: (spec.securityContext?.sysctls ?? []).map(({ name }) => name),
     hostNetwork: spec.hostNetwork === true,
     hostIPC: spec.hostIPC === true,
-    wantsAppArmor: appArmorProfiles(pod).some((type) => type !== 'Unconfined'),
+    wantsAppArmor: wantsAppArmor(pod),
     wantsStrictGroups: spec.securityContext?.supplementalGroupsPolicy === 'Strict',
   };
-}
-
-function appArmorProfiles(pod: Pod): readonly string[] {
-  const shared = pod.spec.securityContext?.appArmorProfile?.type;
-  return podContainers(pod).flatMap(({ securityContext }) => securityContext?.appArmorProfile?.type ?? shared ?? []);
 }
 
 /** What a resize may change: resources by container, and of the pod as a whole under the empty name. */

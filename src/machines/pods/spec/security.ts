@@ -16,6 +16,7 @@ import type {
 import type { Container, Pod, SeccompProfile } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { UserMapping } from '../../operations/users.ts';
+import { appArmor } from './app-armor.ts';
 import { podLongName } from './paths.ts';
 import { podContainers } from './qos.ts';
 
@@ -142,7 +143,7 @@ export function containerSecurityContext(
     ...(own?.allowPrivilegeEscalation === false ? { no_new_privs: true } : {}),
     ...(unmasked ? {} : { masked_paths: MASKED_PATHS, readonly_paths: READONLY_PATHS }),
     seccomp: seccomp(own?.seccompProfile ?? shared?.seccompProfile, node),
-    ...appArmor(own?.appArmorProfile ?? shared?.appArmorProfile),
+    ...appArmor(pod, container),
   };
 }
 
@@ -188,21 +189,4 @@ function seccompFile({ localhostProfile = '' }: SeccompProfile, { rootDir }: Pic
   if (localhostProfile === '') throw new Error('localhostProfile must be set if seccompProfile type is Localhost.');
   const names = localhostProfile.split('/').filter((name) => name !== '' && name !== '.');
   return [rootDir, 'seccomp', ...names].join('/');
-}
-
-function appArmor(
-  profile: { readonly type: string; readonly localhostProfile?: string } | undefined,
-): Pick<LinuxContainerSecurityContext, 'apparmor' | 'apparmor_profile'> {
-  switch (profile?.type) {
-    case 'RuntimeDefault':
-      return { apparmor: { profile_type: 'RuntimeDefault' }, apparmor_profile: 'runtime/default' };
-    case 'Localhost': {
-      const name = profile.localhostProfile ?? '';
-      return { apparmor: { profile_type: 'Localhost', localhost_ref: name }, apparmor_profile: `localhost/${name}` };
-    }
-    case 'Unconfined':
-      return { apparmor: { profile_type: 'Unconfined' }, apparmor_profile: 'unconfined' };
-    default:
-      return {};
-  }
 }

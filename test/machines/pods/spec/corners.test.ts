@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Container, PodSpec, ResourceList } from '../../../../src/machines/api/pod.ts';
 import type { DeviceResponse } from '../../../../src/machines/operations/devices.ts';
+import { admissionRequest } from '../../../../src/machines/pods/allocation/request.ts';
 import { resourceValue } from '../../../../src/machines/pods/spec/downward-api.ts';
 import { containerConfig, podHostname, sandboxConfig, subPaths } from '../../../../src/machines/pods/spec/index.ts';
 import { container, pod } from '../support.ts';
@@ -138,6 +139,47 @@ describe('security', () => {
       securityOf({ securityContext: { seccompProfile: { type: 'Localhost', localhostProfile } } })?.seccomp;
     expect(of('./a//b.json')).toEqual({ profile_type: 'Localhost', localhost_ref: '${ROOT}/seccomp/a/b.json' });
     expect(() => of('')).toThrow('localhostProfile must be set if seccompProfile type is Localhost.');
+  });
+
+  it.each<[string, Record<string, string>, NonNullable<Container['securityContext']>, readonly [string, string]]>([
+    [
+      'its own word',
+      { 'x/c': 'unconfined' },
+      { appArmorProfile: { type: 'RuntimeDefault' } },
+      ['RuntimeDefault', 'runtime/default'],
+    ],
+    ['an annotation', { 'x/c': 'localhost/a/b' }, {}, ['Localhost', 'localhost/a/b']],
+    ['an annotation', { 'x/c': 'runtime/default' }, {}, ['RuntimeDefault', 'runtime/default']],
+    ['the word of its pod', { 'x/other': 'unconfined' }, {}, ['Unconfined', 'unconfined']],
+    ['the word of its pod', { 'x/c': 'nonsense' }, {}, ['Unconfined', 'unconfined']],
+  ])('confines a container by %s (%j, %j)', (_, marks, securityContext, [type, name]) => {
+    const annotations = Object.fromEntries(
+      Object.entries(marks).map(([key, value]) => [
+        key.replace('x', 'container.apparmor.security.beta.kubernetes.io'),
+        value,
+      ]),
+    );
+    const shared = { securityContext: { appArmorProfile: { type: 'Unconfined' } } };
+    const confined = { ...inputOf({ securityContext }, shared) };
+    const whole = { ...confined.pod, metadata: { ...confined.pod.metadata, annotations } };
+    const result = containerConfig({ ...confined, pod: whole });
+    expect('config' in result && result.config.linux?.security_context).toMatchObject({
+      apparmor: { profile_type: type },
+      apparmor_profile: name,
+    });
+  });
+
+  it.each<[boolean, Partial<PodSpec>, Record<string, string>]>([
+    [false, {}, {}],
+    [false, { securityContext: { appArmorProfile: { type: 'Unconfined' } } }, {}],
+    [true, { securityContext: { appArmorProfile: { type: 'RuntimeDefault' } } }, {}],
+    [true, {}, { 'container.apparmor.security.beta.kubernetes.io/c': 'runtime/default' }],
+    [false, {}, { 'container.apparmor.security.beta.kubernetes.io/c': 'unconfined' }],
+  ])('needs AppArmor of the machine: %s for %j with %j', (wants, spec, annotations) => {
+    const unconfined = container({ securityContext: { appArmorProfile: { type: 'Unconfined' } } });
+    expect(admissionRequest(pod({ containers: [unconfined], ...spec }, { annotations })).rules.wantsAppArmor).toBe(
+      wants,
+    );
   });
 
   it('maps the files of volumes to the users of the pod', () => {
