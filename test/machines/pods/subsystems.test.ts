@@ -236,9 +236,21 @@ describe('imageGC', () => {
     node.boot().run(310_000);
     expect([...node.world.runtime.images.keys()]).toEqual(['app:1']);
     expect(node.events()).toContain(
-      'FreeDiskSpaceFailed: Failed to garbage collect required amount of images. Attempted to free 100000 bytes, but ' +
-        'only found 1000 bytes eligible to free.',
+      "FreeDiskSpaceFailed: Insufficient free disk space on the node's image filesystem (90% of 976.6 KiB used). " +
+        'Failed to free sufficient space by deleting unused images (freed 1000 bytes). Investigate disk usage, as it ' +
+        'could be used by active images, logs, volumes, or other data.',
     );
+    expect(node.events().filter((event) => event.startsWith('ImageGCFailed'))).toEqual([]);
+    node.run(300_000);
+    expect(node.events().filter((event) => event.startsWith('ImageGCFailed'))).toHaveLength(1);
+  });
+
+  it('calls a disk without a size by its name, at once and then as a failure', () => {
+    prepare({ uid: 'u1' }).world.disk = { capacityBytes: '0', availableBytes: '0' };
+    node.boot().run(310_000);
+    expect(node.events()).toContain('InvalidDiskCapacity: invalid capacity 0 on image filesystem');
+    node.run(300_000);
+    expect(node.events()).toContain('ImageGCFailed: invalid capacity 0 on image filesystem');
   });
 });
 

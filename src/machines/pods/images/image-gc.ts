@@ -16,6 +16,7 @@ import { line, now, type PlainError, pick, sendTo, setup, to } from '../../../ke
 import type { Image } from '../../api/cri.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { operations } from '../../operations/index.ts';
+import { aggregate } from '../../startup/configuration/go-text.ts';
 import { type Ended, eventRecorded, type GarbagePurge, type ImagesInUse, type ImageUsed } from '../messages.ts';
 
 /** As upstream: every five minutes. */
@@ -38,9 +39,15 @@ interface Context {
   /** By pod. */
   readonly inUse: Readonly<Record<string, readonly string[]>>;
   readonly mountpoint: string;
+  readonly capacityBytes: number;
+  readonly usedPercent: number;
   readonly toFreeBytes: number;
   readonly queue: readonly Candidate[];
   readonly freedBytes: number;
+  /** Why images of this round could not be removed. */
+  readonly errors: readonly string[];
+  /** The round before failed, too. */
+  readonly failedBefore: boolean;
   /** Somebody waits for the answer. */
   readonly purging: boolean;
 }
@@ -50,10 +57,12 @@ export interface Candidate {
   readonly sizeBytes: number;
 }
 
+const usedPercentOf = (capacityBytes: number, availableBytes: number): number =>
+  100 - Math.floor((availableBytes * 100) / capacityBytes);
+
 /** What must be freed to come down to the low threshold; 0 below the high one. */
 export function bytesToFree(capacityBytes: number, availableBytes: number, policy: Policy): number {
-  const usedPercent = 100 - Math.floor((availableBytes * 100) / capacityBytes);
-  if (usedPercent < policy.highThresholdPercent) return 0;
+  if (usedPercentOf(capacityBytes, availableBytes) < policy.highThresholdPercent) return 0;
   return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
 }
 
@@ -86,12 +95,10 @@ export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[]
   return chosen;
 }
 
+type Event = ImagesInUse | ImageUsed | GarbagePurge | Ended;
+
 const s = setup({
-  types: {
-    input: {} as ImageGcInput,
-    context: {} as Context,
-    events: {} as ImagesInUse | ImageUsed | GarbagePurge | Ended,
-  },
+  types: { input: {} as ImageGcInput, context: {} as Context, events: {} as Event },
   actors: pick(
     operations,
     'cri.imageFsInfo',
@@ -102,6 +109,7 @@ const s = setup({
   ),
   guards: {
     isOff: ({ context }) => context.policy.highThresholdPercent === 100 && context.policy.maxAgeMs === 0,
+    hasErrors: ({ context }) => !context.purging && context.errors.length > 0,
     isShort: ({ context }) => !context.purging && context.freedBytes < context.toFreeBytes,
     hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
     mayHaveOldOnes: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
@@ -123,8 +131,11 @@ const noteUse = s.assign((args) => {
 
 const noteDisk = s.assign(({ context, event }) => {
   const disk = outputOf(event) as { capacityBytes: string; availableBytes: string };
-  const toFreeBytes = bytesToFree(Number(disk.capacityBytes), Number(disk.availableBytes), context.policy);
-  return { toFreeBytes, freedBytes: 0 };
+  const capacityBytes = Number(disk.capacityBytes);
+  const availableBytes = Math.min(Number(disk.availableBytes), capacityBytes);
+  const usedPercent = usedPercentOf(capacityBytes, availableBytes);
+  const toFreeBytes = bytesToFree(capacityBytes, availableBytes, context.policy);
+  return { capacityBytes, usedPercent, toFreeBytes, freedBytes: 0, errors: [] };
 });
 
 /** Forgets images that are gone, and chooses among those that are there. */
@@ -141,7 +152,7 @@ const choose = s.assign((args) => {
 });
 
 /** Everything that is not in use and not too young goes. */
-const beginPurge = s.assign({ purging: true, toFreeBytes: Number.MAX_SAFE_INTEGER, freedBytes: 0 });
+const beginPurge = s.assign({ purging: true, toFreeBytes: Number.MAX_SAFE_INTEGER, freedBytes: 0, errors: [] });
 
 const answer = s.enqueueActions(({ context, enqueue }) => {
   if (!context.purging) return;
@@ -155,24 +166,61 @@ const noteRemoval = s.assign(({ context }) => ({
   freedBytes: context.freedBytes + (context.queue[0]?.sizeBytes ?? 0),
 }));
 
-const skip = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+const noteError = s.assign(({ context, event }) => ({
+  queue: context.queue.slice(1),
+  errors: [...context.errors, (event as never as { error: PlainError }).error.message],
+}));
 
-const warn = (reason: string, messageOf: (context: Context, error: PlainError) => string) =>
+const sayUnremoved = line<Context, { type: string; error: unknown }, undefined, Event>(
+  'error',
+  ({ context, event }) => [
+    'Failed to remove image',
+    { image: context.queue[0]?.id, err: (event.error as PlainError).message },
+  ],
+);
+
+const FAILED_ONCE = 'Image garbage collection failed once. Stats initialization may not have completed yet';
+const FAILED_AGAIN = 'Image garbage collection failed multiple times in a row';
+
+/** A failure becomes an event only when it comes again: at first the disk may not have been measured yet. */
+const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = messageOf(context, (event as never as { error: PlainError }).error);
-    enqueue(line('error', ['Image garbage collection failed', { error: message }]));
+    enqueue(line('error', [context.failedBefore ? FAILED_AGAIN : FAILED_ONCE, { err: message }]));
     const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
-    enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, { type: 'Warning', reason, message }));
+    const reasons = [reason, context.failedBefore ? 'ImageGCFailed' : undefined].filter((each) => each !== undefined);
+    for (const each of reasons) {
+      enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, { type: 'Warning', reason: each, message }));
+    }
+    enqueue.assign({ failedBefore: true });
   });
 
-const failed = { target: 'waiting', actions: warn('ImageGCFailed', (_, { message }) => message) } as const;
+const failed = { target: 'waiting', actions: fail((_, { message }) => message) } as const;
+const succeed = s.assign({ failedBefore: false });
 
-const notEnough = warn(
-  'FreeDiskSpaceFailed',
-  ({ toFreeBytes, freedBytes }) =>
-    `Failed to garbage collect required amount of images. Attempted to free ${toFreeBytes} bytes, but only found ` +
-    `${freedBytes} bytes eligible to free.`,
+const noCapacity = fail(() => 'invalid capacity 0 on image filesystem', 'InvalidDiskCapacity');
+
+const notRemoved = fail(
+  ({ toFreeBytes, freedBytes, errors }) =>
+    `wanted to free ${toFreeBytes} bytes, but freed ${freedBytes} bytes space with errors in image deletion: ` +
+    aggregate(errors),
 );
+
+const notEnough = fail(
+  ({ capacityBytes, usedPercent, freedBytes }) =>
+    `Insufficient free disk space on the node's image filesystem (${usedPercent}% of ${sizeText(capacityBytes)} ` +
+    `used). Failed to free sufficient space by deleting unused images (freed ${freedBytes} bytes). Investigate ` +
+    'disk usage, as it could be used by active images, logs, volumes, or other data.',
+  'FreeDiskSpaceFailed',
+);
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+
+/** `10.0 GiB`. */
+function sizeText(bytes: number): string {
+  const unit = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  return `${(bytes / 1024 ** unit).toFixed(1)} ${UNITS[unit] ?? ''}`;
+}
 
 export const imageGcMachine = s.createMachine({
   id: 'imageGC',
@@ -186,9 +234,13 @@ export const imageGcMachine = s.createMachine({
     usedAtMs: {},
     inUse: {},
     mountpoint: '',
+    capacityBytes: 0,
+    usedPercent: 0,
     toFreeBytes: 0,
     queue: [],
     freedBytes: 0,
+    errors: [],
+    failedBefore: false,
     purging: false,
   }),
   entry: [s.assign({ startedAtMs: (args) => now(args) }), sendTo(to('pods'), { type: 'garbage.wanted' })],
@@ -228,17 +280,19 @@ export const imageGcMachine = s.createMachine({
           {
             guard: ({ event }) => Number(event.output.capacityBytes) === 0,
             target: 'waiting',
-            actions: warn(
-              'InvalidDiskCapacity',
-              ({ mountpoint }) => `invalid capacity 0 on image filesystem ${mountpoint}`,
-            ),
+            actions: noCapacity,
           },
           { target: 'judging', actions: noteDisk },
         ],
         onError: failed,
       },
     },
-    judging: { always: [{ guard: 'mayHaveOldOnes', target: 'listing' }, { target: 'waiting' }] },
+    judging: {
+      always: [
+        { guard: 'mayHaveOldOnes', target: 'listing' },
+        { target: 'waiting', actions: succeed },
+      ],
+    },
     listing: {
       invoke: {
         id: 'listImages',
@@ -251,8 +305,9 @@ export const imageGcMachine = s.createMachine({
     next: {
       always: [
         { guard: ({ context }) => context.queue.length > 0, target: 'removing' },
+        { guard: 'hasErrors', target: 'waiting', actions: notRemoved },
         { guard: 'isShort', target: 'settling', actions: notEnough },
-        { target: 'settling' },
+        { target: 'settling', actions: succeed },
       ],
     },
     settling: { always: [{ guard: 'hasRemoved', target: 'pruning' }, { target: 'waiting' }] },
@@ -276,7 +331,7 @@ export const imageGcMachine = s.createMachine({
         src: 'cri.removeImage',
         input: ({ context }) => ({ image: context.queue[0]?.id ?? '' }),
         onDone: { target: 'next', actions: noteRemoval },
-        onError: { target: 'next', actions: [skip, warn('ImageGCFailed', (_, { message }) => message)] },
+        onError: { target: 'next', actions: [sayUnremoved, noteError] },
       },
     },
   },
