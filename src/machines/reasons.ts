@@ -120,14 +120,18 @@ export const hookMessages = {
 /** Why a kill is asked for: the message of the event `Killing`. */
 export const killMessages = {
   stopping: (container: string): string => `Stopping container ${container}`,
-  definitionChanged: (container: string): string => `Container ${container} definition changed, will be restarted`,
+  definitionChanged: (container: string, isSidecar: boolean): string =>
+    isSidecar
+      ? `Init container ${container} definition changed`
+      : `Container ${container} definition changed, will be restarted`,
   /** Of a sidecar nothing is said of what follows; of others only that they come again. */
   probeFailed: (container: string, probe: 'liveness' | 'startup', comes: 'again' | 'never' | 'asSidecar'): string => {
     if (comes === 'asSidecar') return `Init container ${container} failed ${probe} probe`;
     return `Container ${container} failed ${probe} probe${comes === 'again' ? ', will be restarted' : ''}`;
   },
   resizeRequiresRestart: (container: string): string => `Container ${container} resize requires restart`,
-  unknownState: 'Container is in "unknown" state, try killing it before restart',
+  unknownState: (runsInOrder: boolean): string =>
+    `${runsInOrder ? 'Init container' : 'Container'} is in "unknown" state, try killing it before restart`,
   failedPostStartHook: 'FailedPostStartHook',
 } as const;
 

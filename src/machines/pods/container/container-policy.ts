@@ -104,9 +104,10 @@ export function initialContext(input: ContainerInput): ContainerContext {
 export const isAliveInstance = ({ facts }: Pick<ContainerContext, 'facts'>): boolean =>
   facts !== null && (facts.state === 'running' || facts.state === 'unknown');
 
-/** An empty hash was not made by a kubelet, or belongs to a container that nobody wants any more. */
-export const isAsWanted = ({ facts, wanted }: Pick<ContainerContext, 'facts' | 'wanted'>): boolean =>
-  facts?.state === 'running' && (wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
+/** A hash that is empty was made by no kubelet, or nobody wants the container any more. What initialises goes on. */
+export const isAsWanted = ({ kind, facts, wanted }: Pick<ContainerContext, 'kind' | 'facts' | 'wanted'>): boolean =>
+  facts?.state === 'running' &&
+  (kind === 'init' || wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
 
 /** The newest instance has ended, and it was already decided that there will be a next one. */
 export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>

@@ -268,14 +268,18 @@ export const anotherStart = s.assign((args) => anotherStartOf(args.context, now(
 export const replace = s.assign(({ context }) => ({
   stop: {
     graceSeconds: context.wanted.graceSeconds,
-    message: killMessages.definitionChanged(context.name),
+    message: killMessages.definitionChanged(context.name, context.kind === 'sidecar'),
     after: 'restart' as const,
   },
 }));
 
 export const replaceUnknown = s.assign(({ context }) => ({
   id: context.facts?.id ?? '',
-  stop: { graceSeconds: context.wanted.graceSeconds, message: killMessages.unknownState, after: 'restart' as const },
+  stop: {
+    graceSeconds: context.wanted.graceSeconds,
+    message: killMessages.unknownState(runsInOrder(context)),
+    after: 'restart' as const,
+  },
 }));
 
 /** For its pod a container that was stopped for good has ended; one that comes again is still on its way. */

@@ -95,6 +95,18 @@ describe('a probe that ends a container', () => {
 describe('another image', () => {
   const CRASH = { runsMs: 100, exitCode: 1 };
 
+  it('is taken by a sidecar at once, and by what initialises never', () => {
+    const initContainers = [container('s', { restartPolicy: 'Always' }), container('i')];
+    const { node } = live({ initContainers, containers: [container('a')] }, { programs: { i: [{ runsMs: 9_000 }] } });
+    node.until('it initialises', () => started().includes('i#0'));
+    setImage('initContainers', 'app:2');
+    node.run(5_000);
+    expect(events('Killing')).toEqual(['spec.initContainers{s} Init container s definition changed']);
+    expect(started()).toEqual(['s#0', 'i#0', 's#1']);
+    node.run(6_000);
+    expect(started()).toEqual(['s#0', 'i#0', 's#1', 'a#0']);
+  });
+
   it('is tried at once, whatever the one before was waiting for', () => {
     const { node } = live({ containers: [container('a')] }, { programs: { a: [CRASH, CRASH, {}] } });
     node.until('the back-off', () => statusOf('a')?.state.waiting?.reason === 'CrashLoopBackOff');
