@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { cadvisorFamilies } from '../../../src/actors/server/metrics/cadvisor.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { statsText } from '../../../src/actors/stats/json.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
@@ -157,6 +158,21 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(sandbox.interfaces?.map(({ name }) => name)).toEqual(['eth0']);
     expect(samples.find(({ cgroup }) => cgroup === '/')?.labels).toBeNull();
   });
+});
+
+test('waiting of a container is among cAdvisor`s metrics on cgroup v2 only', async () => {
+  const families = async (machine: MachineName) => {
+    const { reader, place } = await node(machine);
+    const all = cadvisorFamilies(await reader.cgroups(place), { disks: [], names: new Map() });
+    return all.filter(({ name, samples }) => name.startsWith('container_pressure_') && samples.length > 0);
+  };
+  const waits = await families('cgroup-v2');
+  expect(waits.map(({ name }) => name.slice('container_pressure_'.length))).toEqual(
+    ['cpu', 'memory', 'io'].flatMap((of) => [`${of}_stalled_seconds_total`, `${of}_waiting_seconds_total`]),
+  );
+  const ofPod = waits[1]!.samples.find(({ labels }) => labels['pod'] === 'p' && labels['name'] === '');
+  expect(ofPod?.value).toBe(1.234567);
+  expect(await families('cgroup-v1')).toEqual([]);
 });
 
 test('what others run on the machine is not looked at for cAdvisor`s metrics', async () => {

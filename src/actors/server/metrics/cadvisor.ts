@@ -34,6 +34,24 @@ const device =
   ({ usage }) =>
     usage.io.devices.map((each) => ({ value: each[field], labels: { device: each.device } }));
 
+const MICROSECONDS = 1e6;
+
+/** Only where groups are told apart: cgroup v1 knows the waiting of the whole machine at most. */
+const waiting =
+  (of: 'cpu' | 'memory' | 'io', kind: 'some' | 'full'): Reader =>
+  ({ usage }) =>
+    usage.cpu?.pressure == null ? null : Number(usage[of]?.pressure?.[kind].total ?? 0n) / MICROSECONDS;
+const pressure = (of: 'cpu' | 'memory' | 'io', what: string): Readonly<Record<string, Definition>> => ({
+  [`container_pressure_${of}_stalled_seconds_total`]: counter(
+    `Total time duration no tasks in the container could make progress due to ${what} congestion.`,
+    waiting(of, 'full'),
+  ),
+  [`container_pressure_${of}_waiting_seconds_total`]: counter(
+    `Total time duration tasks in the container have waited due to ${what} congestion.`,
+    waiting(of, 'some'),
+  ),
+});
+
 const GROUP_DISKS: Readonly<Record<string, Reader>> = {
   container_fs_reads_bytes_total: device('readBytes'),
   container_fs_writes_bytes_total: device('writtenBytes'),
@@ -138,6 +156,9 @@ const DEFINITIONS: Readonly<Record<string, Definition>> = {
     'Soft ulimit values for the container root process. Unlimited if -1, except priority and nice',
     ({ files }) => (files?.openLimit == null ? [] : [{ value: files.openLimit, labels: { ulimit: 'max_open_files' } }]),
   ),
+  ...pressure('cpu', 'CPU'),
+  ...pressure('memory', 'memory'),
+  ...pressure('io', 'IO'),
   container_last_seen: gauge('Last time a container was seen by the exporter', ({ atMs }) =>
     Math.floor(atMs / MS_PER_SECOND),
   ),
