@@ -242,7 +242,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     'S187',
     'server certificate manager',
     ['certificateManager: working', 'server.selfSign'],
-    ['test/machines/startup/certificate-manager.test.ts'],
+    ['test/machines/startup/certificates/certificate-manager.test.ts'],
   ),
   built(
     'S188',

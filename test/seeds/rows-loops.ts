@@ -104,7 +104,7 @@ export const LOOP_ROWS: readonly Row[] = [
       'oomWatcher: opening',
       'certificateManager: working',
     ],
-    ['test/machines/node/oom-watcher.test.ts', 'test/machines/startup/certificate-manager.test.ts'],
+    ['test/machines/node/oom-watcher.test.ts', 'test/machines/startup/certificates/certificate-manager.test.ts'],
   ),
   built(
     'S236',

@@ -248,7 +248,7 @@ export const RUN_ROWS: readonly Row[] = [
     ],
     [
       'test/machines/pods/allocation/topology-manager.test.ts',
-      'test/machines/startup/container-manager.test.ts',
+      'test/machines/startup/container-manager/container-manager.test.ts',
       'test/node/cpu-manager.test.ts',
       TESTS.corpus,
     ],

@@ -1,17 +1,17 @@
 /** When a certificate is asked for, waited for, replaced and given up, in virtual time. */
 import { describe, expect, it } from 'vitest';
-import type { Json } from '../../../src/kernel/json.ts';
-import type { KubeObject } from '../../../src/machines/operations/kube.ts';
-import { certificateManagerMachine } from '../../../src/machines/startup/certificates/certificate-manager.ts';
+import type { Json } from '../../../../src/kernel/json.ts';
+import type { KubeObject } from '../../../../src/machines/operations/kube.ts';
+import { certificateManagerMachine } from '../../../../src/machines/startup/certificates/certificate-manager.ts';
 import {
   missingIn,
   namesOf,
   nodeTemplate,
   rotationDeadline,
   verdictOf,
-} from '../../../src/machines/startup/certificates/policy.ts';
-import { clientCertificateInput } from '../../../src/machines/startup/client-builder.ts';
-import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
+} from '../../../../src/machines/startup/certificates/policy.ts';
+import { clientCertificateInput } from '../../../../src/machines/startup/client-builder.ts';
+import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const START_MS = 1_000_000;
 const HOUR_MS = 3_600_000;

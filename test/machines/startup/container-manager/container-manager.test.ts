@@ -1,9 +1,9 @@
 /** The container manager beyond acceptance: the groups that it makes, holds and removes, and what it says of them. */
 import { describe, expect, it } from 'vitest';
-import { containerManagerMachine } from '../../../src/machines/startup/container-manager/container-manager.ts';
-import type { ContainerManagerInput } from '../../../src/machines/startup/container-manager/policy.ts';
-import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
-import { MACHINE_INFO } from './boot-node.ts';
+import { containerManagerMachine } from '../../../../src/machines/startup/container-manager/container-manager.ts';
+import type { ContainerManagerInput } from '../../../../src/machines/startup/container-manager/policy.ts';
+import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
+import { MACHINE_INFO } from '../boot-node.ts';
 
 const INPUT: ContainerManagerInput = {
   nodeName: 'node1',
