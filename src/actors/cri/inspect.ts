@@ -38,8 +38,8 @@ const present = <Status>(statuses: readonly (Status | undefined)[]): Status[] =>
   statuses.filter((status) => status !== undefined);
 
 /**
- * Inspects one pod. Two lists tell what it has, unless `ids` does or `podIds` is certain; `observedAtMs` is when that list, or else
- * this inspection, began.
+ * Inspects one pod. Two lists tell what it has, unless `ids` does or `podIds` is certain; `observedAtMs` is when that
+ * list, or else this inspection, began.
  */
 export async function inspectPod(
   client: RuntimeClient,
