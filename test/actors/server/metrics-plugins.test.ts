@@ -62,6 +62,21 @@ test('volumes of a driver are mounted and unmounted under its name, whatever bec
   expect(await sum('volume_unmount', 'success')).toBe(0.2);
 });
 
+test.each([
+  ['csi.publish', 'publish', { block: {} }, 'map_volume'],
+  ['csi.unpublish', 'unpublish', { block: {} }, 'unmap_volume'],
+  ['csi.publish', 'publish', { block: null }, 'volume_mount'],
+  ['csi.expand', 'expansion/expand', {}, 'volume_fs_resize'],
+])('%s (%s) is counted as upstream counts it: %j', async (name, part, input, operation_name) => {
+  const { contexts, turn, value } = recording();
+  const actor = 'kubelet/csiVolumes/mount-1';
+  contexts[actor] = { pod: { uid: 'u1' }, volume: { name: 'data', driver: 'disk.example.com' } };
+  turn(0, { ...asked(1, name, `${actor}/${part}`), input });
+  turn(100, answered(1));
+  const labels = { volume_plugin: 'kubernetes.io/csi:disk.example.com', operation_name, status: 'success' };
+  expect(await value('storage_operation_duration_seconds', labels, '_count')).toBe(1);
+});
+
 test('volumes count under what they are of', () => {
   const volumes = [
     { name: 'data', persistentVolumeClaim: { claimName: 'c' } },

@@ -33,7 +33,16 @@ const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
   'csi.publish': 'volume_mount',
   'csi.unpublish': 'volume_unmount',
   'csi.unstage': 'unmount_device',
+  'csi.expand': 'volume_fs_resize',
 };
+const BLOCK_OPERATIONS: Readonly<Record<string, string>> = {
+  'csi.publish': 'map_volume',
+  'csi.unpublish': 'unmap_volume',
+  'csi.unstage': 'unmap_device',
+};
+const operationOf = (name: string, input: unknown): string =>
+  ((input as { readonly block?: object | null } | undefined)?.block ? BLOCK_OPERATIONS[name] : undefined) ??
+  DRIVER_OPERATIONS[name]!;
 const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
 
 /** What the actor of a driver's volume knows. */
@@ -71,7 +80,7 @@ export class StorageMetrics implements Projection {
     if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
       this.#drivers.set(record.id, driverAt(record.at, kernel));
     } else if (record.k === 'result' && request && this.#drivers.has(record.id)) {
-      const operation_name = DRIVER_OPERATIONS[request.name]!;
+      const operation_name = operationOf(request.name, request.input);
       const driver = this.#drivers.get(record.id)!;
       this.#drivers.delete(record.id);
       this.#observe(request, { volume: undefined, driver, operation_name, isDone: !record.error }, kernel.now);
