@@ -124,6 +124,8 @@ export interface NodeSettings {
   readonly admission?: AdmissionSettings;
   /** A status says how the devices of its containers are; absent: it does not. */
   readonly reportsDeviceHealth?: boolean;
+  /** With the gate ContainerStopSignals: containers say which signal ends them. */
+  readonly hasStopSignals?: boolean;
   readonly maxPods: number;
   /** Dead containers kept per (pod, container), minimum age and total; -1: no limit on the total. */
   readonly containerGc: {

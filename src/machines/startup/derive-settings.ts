@@ -77,6 +77,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
     memoryQoS: memoryQoS(config),
     reportsDeviceHealth: isEnabled(decideFeatures(config.featureGates).changed, 'ResourceHealthStatus'),
+    hasStopSignals: isEnabled(decideFeatures(config.featureGates).changed, 'ContainerStopSignals'),
     cgroupVersion: hierarchy.version,
     ...(config.singleProcessOOMKill === true ? { killsSingleProcess: true } : {}),
     swapControllerAvailable: hierarchy.swapCounted,

@@ -96,7 +96,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
     ...deviceFields(devices, blockDevices(input)),
     log_path: containerLogPath(container.name, restartCount),
     ...terminal(container),
-    ...stopSignal(container),
+    ...(node.hasStopSignals === true ? stopSignal(container) : {}),
     linux: {
       resources: {
         ...containerResources(pod, container, node),

@@ -1,5 +1,5 @@
 /** Corners of requests that no recording reaches, each as upstream's source has it. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import type { Container, PodSpec, ResourceList } from '../../../../src/machines/api/pod.ts';
 import type { DeviceResponse } from '../../../../src/machines/operations/devices.ts';
 import { admissionRequest } from '../../../../src/machines/pods/allocation/request.ts';
@@ -61,6 +61,13 @@ describe('variables', () => {
     const found = [{ name: 'v', mountPath: '/v', subPathExpr: '$(DEVICE)' }];
     expect(subPaths(inputOf({ volumeMounts: found }, {}, { devices }))).toMatchObject([{ subPath: 'gpu0' }]);
   });
+});
+
+test('a signal to stop with is named only where the gate ContainerStopSignals is on', () => {
+  const fields = { lifecycle: { stopSignal: 'SIGRTMIN+1' } };
+  expect(configOf(fields)).not.toHaveProperty('stop_signal');
+  const asked = configOf(fields, {}, { node: { ...node, hasStopSignals: true } });
+  expect(asked).toMatchObject({ stop_signal: 'SIGRTMINPLUS1' });
 });
 
 describe('amounts that a container may know of itself', () => {
