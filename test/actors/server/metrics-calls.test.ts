@@ -200,7 +200,10 @@ test('who asks for the resources of pods is counted by the method, and its failu
     new Promise<unknown>((resolve) => client[method]!(request, (error: unknown) => resolve(error)));
   expect(await asked('List', {})).toBeNull();
   expect(await asked('GetAllocatableResources', {})).toBeNull();
-  expect(await asked('Get', { pod_name: 'no', pod_namespace: 'such' })).toMatchObject({ code: 2, details: 'pod no in namespace such not found' });
+  expect(await asked('Get', { pod_name: 'no', pod_namespace: 'such' })).toMatchObject({
+    code: 2,
+    details: 'pod no in namespace such not found',
+  });
   ended.abort();
   await serving;
   const endpoint = 'kubelet_pod_resources_endpoint_';
