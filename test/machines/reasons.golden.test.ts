@@ -46,7 +46,14 @@ const argumentsOf = (builder: Builder): string[] => Array.from({ length: builder
 
 const call = (builder: Builder): Recorded => Reflect.apply(builder, undefined, argumentsOf(builder));
 
-const kills = Object.values(killMessages).map((text) => (typeof text === 'string' ? text : String(call(text))));
+const { definitionChanged, probeFailed, ...otherKills } = killMessages;
+const kills = [
+  ...Object.values(otherKills).map((text) => (typeof text === 'string' ? text : String(call(text)))),
+  ...[false, true].map((isSidecar) => definitionChanged(ARGUMENT, isSidecar)),
+  ...(['liveness', 'startup'] as const).flatMap((probe) =>
+    (['again', 'never', 'asSidecar'] as const).map((comes) => probeFailed(ARGUMENT, probe, comes)),
+  ),
+];
 const builders: readonly EventText[] = [
   ...Object.entries({ ...podEvents, ...containerEvents })
     .filter(([name]) => !['rejected', 'killing', 'inspectFailed', 'unmountedVolumes'].includes(name))
