@@ -12,8 +12,10 @@ export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
 
 /** First wait before an unmet promise is checked again: CRI follows its events within a few milliseconds. */
 const FIRST_WAIT_MS = 10;
-/** Checks of one promise: 10 ms doubled seven times, 1.3 s in all, then the relist takes over. */
-const MAX_CHECKS = 8;
+/** The longest wait, as often as a polling kubelet looks: a machine with too much to do lets CRI fall seconds behind. */
+const LONGEST_WAIT_MS = 1_000;
+/** Checks of one promise, half a minute in all; then the relist, which may be a minute away, takes over. */
+const MAX_CHECKS = 38;
 
 export interface Expectation {
   readonly outcome: Outcome;
@@ -53,5 +55,6 @@ export function stillOpen(
     if (!isMet(outcome, id, status) && checks + 1 < MAX_CHECKS) open.set(id, { outcome, checks: checks + 1 });
   }
   const fewest = Math.min(...[...open.values()].map(({ checks }) => checks));
-  return { open, waitMs: open.size === 0 ? null : FIRST_WAIT_MS * 2 ** (fewest - 1) };
+  const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (fewest - 1), LONGEST_WAIT_MS);
+  return { open, waitMs: open.size === 0 ? null : waitMs };
 }
