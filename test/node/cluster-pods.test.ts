@@ -119,7 +119,9 @@ function cases(): void {
         { name: 'c', configMap: { name: 'settings' } },
         { name: 's', secret: { secretName: 'settings' } },
       ];
-      createPod('web', { volumes, automountServiceAccountToken: false });
+      const volumeMounts = volumes.map(({ name }) => ({ name, mountPath: `/${name}` }));
+      const containers = [{ name: 'app', image: runtime.image, command: ['sh', '-c', WAIT], volumeMounts }];
+      createPod('web', { containers, volumes, automountServiceAccountToken: false });
       await eventually('Running', isRunning('web'));
       const file = (plugin: string, path: string) =>
         readFileSync(
