@@ -9,6 +9,7 @@ import { line } from '../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../operations/volume.ts';
 import { complain, failed, permit } from './pod-actions.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
+import type { PodContext } from './pod-policy.ts';
 import { rememberPod } from './pod-remembering.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 import { volumesPlace } from './pod-volumes.ts';
@@ -16,22 +17,27 @@ import { volumesPlace } from './pod-volumes.ts';
 type Failures = Readonly<Record<string, Unprepared>>;
 
 /** By container, what the world is told; why is said here. */
-function noted(enqueue: Enqueue, text: string, failures: Failures): Readonly<Record<string, string>> {
+function noted(enqueue: Enqueue, { namespace, name }: PodContext, text: string, failures: Failures) {
   const entries = Object.entries(failures);
-  for (const [container, { message, why }] of entries) enqueue(line('warn', [text, { container, message, err: why }]));
+  const pod = `${namespace}/${name}`;
+  for (const [container, { message, why }] of entries)
+    enqueue(line('warn', [text, { pod, container, message, err: why }]));
   return Object.fromEntries(entries.map(([container, { message }]) => [container, message]));
 }
 
-const noteVariables = s.enqueueActions(({ event, enqueue }) => {
+const noteVariables = s.enqueueActions(({ context, event, enqueue }) => {
   const { values, failed: failures } = (
     event as unknown as { output: { values: Readonly<Record<string, FileValues>>; failed: Failures } }
   ).output;
-  enqueue.assign({ fileValues: values, unread: noted(enqueue, 'Cannot read the variables of a container', failures) });
+  enqueue.assign({
+    fileValues: values,
+    unread: noted(enqueue, context, 'Cannot read the variables of a container', failures),
+  });
 });
 
-const noteSubPaths = s.enqueueActions(({ event, enqueue }) => {
+const noteSubPaths = s.enqueueActions(({ context, event, enqueue }) => {
   const { failed: failures } = (event as unknown as { output: { failed: Failures } }).output;
-  enqueue.assign({ unbound: noted(enqueue, 'Cannot bind the sub-paths of a container', failures) });
+  enqueue.assign({ unbound: noted(enqueue, context, 'Cannot bind the sub-paths of a container', failures) });
 });
 
 /** Waits for the variables that files of volumes have for these containers. */
