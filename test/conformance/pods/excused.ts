@@ -90,12 +90,6 @@ export const EXCUSES: readonly Excuse[] = [
       'some 0.8 s later by the kubelet, so that the removal finds it running there and ended here',
   },
   {
-    case: 'probe-startup-fail',
-    racy: true,
-    path: /^p status before its removal\.containerStatuses\.0\.(state\.(waiting|running)$|lastState\.)/,
-    reason: 'removed 1.5 s after the restart was shown: two periods of the probe are over here, one in the recording',
-  },
-  {
     case: 'probe-http',
     racy: true,
     path: /^p status before its removal\.(conditions\.[23]\.|containerStatuses\.0\.ready$)/,
