@@ -51,7 +51,7 @@ export const allocations = (seconds: number, signal: AbortSignal): Promise<strin
     return JSON.stringify(profile);
   });
 
-/** Events of Node in the form of Chrome's tracing. Those of V8 are left out: to begin them while it compiles crashes it. */
+/** Events of Node in the form of Chrome's tracing, without V8's: to begin those while it compiles crashes the process. */
 export const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
   measured('trace', async (session) => {
     const events: unknown[] = [];
