@@ -51,7 +51,7 @@ export const allocations = (seconds: number, signal: AbortSignal): Promise<strin
     return JSON.stringify(profile);
   });
 
-/** Events of Node in the form of Chrome's tracing, without V8's: to begin those while it compiles crashes the process. */
+/** Events of Node in the form of Chrome's tracing, without V8's: to begin those while it compiles crashes it. */
 export const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
   measured('trace', async (session) => {
     const events: unknown[] = [];
