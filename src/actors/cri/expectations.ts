@@ -12,7 +12,7 @@ export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
 
 /** First wait before an unmet promise is checked again: CRI follows its events within a few milliseconds. */
 const FIRST_WAIT_MS = 10;
-/** The longest wait, as often as a polling kubelet looks: a machine with too much to do lets CRI fall seconds behind. */
+/** The longest wait, as often as a polling kubelet looks: on a busy machine CRI falls seconds behind. */
 const LONGEST_WAIT_MS = 1_000;
 /** Checks of one promise, half a minute in all; then the relist, which may be a minute away, takes over. */
 const MAX_CHECKS = 38;
