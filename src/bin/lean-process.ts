@@ -12,9 +12,9 @@ import { getHeapStatistics } from 'node:v8';
  * collects; no collection of the old before the program is loaded, all of which stays.
  */
 const V8_FLAGS = ['--max-semi-space-size=8', '--single-threaded-gc', '--initial-old-space-size=64', '--expose-gc'];
-/** The process is at rest when it allocated less than this between two looks: a lease, a probe or two. */
+/** At rest the process allocates less than this between two looks: leases and probes, but no batch of pods. */
 const REST_LOOK_MS = 5_000;
-const REST_BYTES = 4 * 2 ** 20;
+const REST_BYTES = 16 * 2 ** 20;
 /** What must have been allocated since the last time for a collection (some 100 ms) to be worth it. */
 const WORTH_BYTES = 48 * 2 ** 20;
 /**

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 const LEAN = new URL('../../src/bin/lean-process.ts', import.meta.url).href;
 const LOOK_MS = 50;
 
-/** Runs a script that holds 64 MiB for a moment; returns the MiB of its heap after half a second. */
+/** Runs a script that holds 64 MiB for a moment; returns the MiB of its heap after some looks. */
 function heapAfter(flags: readonly string[], afterwards: string): number {
   const script = `
     const { collectAtRest } = await import(${JSON.stringify(LEAN)});
@@ -13,7 +13,7 @@ function heapAfter(flags: readonly string[], afterwards: string): number {
     collectAtRest(${LOOK_MS});
     held = undefined;
     ${afterwards}
-    setTimeout(() => { console.log(process.memoryUsage().heapTotal / 2 ** 20); process.exit(0); }, 500);`;
+    setTimeout(() => { console.log(process.memoryUsage().heapTotal / 2 ** 20); process.exit(0); }, ${5 * LOOK_MS});`;
   const argv = [...flags, '--input-type=module', '--eval', script];
   return Number(execFileSync(process.execPath, argv, { encoding: 'utf8' }));
 }
@@ -23,7 +23,7 @@ test('memory that nobody holds is given back at rest', () => {
 });
 
 test('while a process allocates, nothing is collected for it', () => {
-  const work = `setInterval(() => globalThis.busy = new Array(2 ** 20).fill(0), ${LOOK_MS / 2});`;
+  const work = `setInterval(() => globalThis.busy = new Array(2 ** 21).fill(0), ${LOOK_MS / 5});`;
   expect(heapAfter(['--expose-gc', '--initial-old-space-size=512'], work)).toBeGreaterThan(64);
 });
 
