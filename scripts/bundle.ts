@@ -20,7 +20,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
   const bundle = await rolldown({
     input: {
       main: join(ROOT, 'src/bin/commands/main.ts'),
-      shim: join(ROOT, 'src/actors/runtime/shim.ts'),
+      shim: join(ROOT, 'src/actors/runtime/process/shim.ts'),
     },
     platform: 'node',
     // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.

@@ -9,15 +9,21 @@ import { status } from '@grpc/grpc-js';
 import type { ContainerConfig, CreateContainerRequest } from '../../machines/api/cri.ts';
 import { nowNanos } from './clock.ts';
 import { CriError, invalid, notFound, wrongState } from './errors.ts';
-import { readJson } from './files.ts';
-import type { Images } from './images.ts';
-import { isAlive, killMembers, sendSignal } from './proc.ts';
-import { planProcess } from './process-spec.ts';
-import { type ContainerRecord, isLogRecord, isProcessIdentity, RECORD_VERSION, type SandboxRecord } from './records.ts';
-import { signalNumber } from './signals.ts';
+import { isAlive, killMembers, sendSignal } from './process/proc.ts';
+import { planProcess } from './process/process-spec.ts';
+import { signalNumber } from './process/signals.ts';
+import type { Supervisor } from './process/supervisor.ts';
 import { stateOf } from './status.ts';
-import type { Container, Store } from './store.ts';
-import type { Supervisor } from './supervisor.ts';
+import { readJson } from './store/files.ts';
+import type { Images } from './store/images.ts';
+import {
+  type ContainerRecord,
+  isLogRecord,
+  isProcessIdentity,
+  RECORD_VERSION,
+  type SandboxRecord,
+} from './store/records.ts';
+import type { Container, Store } from './store/store.ts';
 
 /** Milliseconds for Node to start and the process to be executed; a busy machine needs a second or two. */
 const START_TIMEOUT_MS = 20_000;

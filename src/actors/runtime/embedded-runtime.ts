@@ -12,18 +12,18 @@ import { nowNanos } from './clock.ts';
 import { Containers } from './containers.ts';
 import { Events } from './events.ts';
 import { Faults } from './faults.ts';
-import { claim, readJson } from './files.ts';
 import { serve } from './grpc-server.ts';
-import { Images } from './images.ts';
-import { identify, isAlive, killMembers } from './proc.ts';
-import { isProcessIdentity } from './records.ts';
+import { identify, isAlive, killMembers } from './process/proc.ts';
+import { Supervisor } from './process/supervisor.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { imageMethods, type Parts, runtimeMethods } from './service.ts';
 import { Stats } from './stats.ts';
 import { containerStatus, NO_ISOLATION, sandboxStatus } from './status.ts';
-import { Store } from './store.ts';
+import { claim, readJson } from './store/files.ts';
+import { Images } from './store/images.ts';
+import { isProcessIdentity } from './store/records.ts';
+import { Store } from './store/store.ts';
 import { StreamServer } from './streaming/stream-server.ts';
-import { Supervisor } from './supervisor.ts';
 
 export interface EmbeddedRuntimeOptions {
   /** Absolute path of the unix socket, in a folder that only the owner can enter (made when it is missing). */

@@ -12,14 +12,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import type { ExecSyncResponse } from '../../machines/api/cri.ts';
 import { CriError, invalid, wrongState } from './errors.ts';
-import { errnoOf } from './files.ts';
-import { sendSignal } from './proc.ts';
-import type { ProcessSpec } from './records.ts';
-import { type Spawned, spawnProcess } from './spawn-process.ts';
+import { sendSignal } from './process/proc.ts';
+import { type Spawned, spawnProcess } from './process/spawn-process.ts';
+import type { Terminal } from './process/terminal.ts';
 import { stateOf } from './status.ts';
-import type { Container } from './store.ts';
+import { errnoOf } from './store/files.ts';
+import type { ProcessSpec } from './store/records.ts';
+import type { Container } from './store/store.ts';
 import type { CommandStreams } from './streaming/command-streams.ts';
-import type { Terminal } from './terminal.ts';
 
 /** Bytes of both streams together: what a node agent accepts in one message, less the envelope. */
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
@@ -79,7 +79,7 @@ export async function execStreams(
   checkExec(container, command);
   const spec = { ...container.record.process, command };
   return await counted(async () => {
-    const terminal = tty ? (await import('./terminal.ts')).openTerminal(spec) : null;
+    const terminal = tty ? (await import('./process/terminal.ts')).openTerminal(spec) : null;
     try {
       return await conducted(spec, terminal, streams);
     } finally {

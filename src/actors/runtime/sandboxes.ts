@@ -9,8 +9,8 @@ import type { PodSandboxConfig } from '../../machines/api/cri.ts';
 import { nowNanos } from './clock.ts';
 import type { Containers } from './containers.ts';
 import { CriError, invalid, unimplemented, wrongState } from './errors.ts';
-import { RECORD_VERSION, type SandboxRecord } from './records.ts';
-import type { Store } from './store.ts';
+import { RECORD_VERSION, type SandboxRecord } from './store/records.ts';
+import type { Store } from './store/store.ts';
 
 /** Sandboxes on one node, stopped ones included: far above what a node agent keeps. */
 const MAX_SANDBOXES = 2_000;

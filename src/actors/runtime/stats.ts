@@ -13,9 +13,9 @@ import type {
   PodSandboxStats,
 } from '../../machines/api/cri.ts';
 import { nowNanos } from './clock.ts';
-import { isAlive, membersOf, readMemory } from './proc.ts';
-import type { SandboxRecord } from './records.ts';
-import type { Container } from './store.ts';
+import { isAlive, membersOf, readMemory } from './process/proc.ts';
+import type { SandboxRecord } from './store/records.ts';
+import type { Container } from './store/store.ts';
 
 /** Linux counts process time in hundredths of a second on every architecture (USER_HZ). */
 const NANOS_PER_TICK = 10_000_000n;

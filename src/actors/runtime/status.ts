@@ -8,8 +8,8 @@ import type {
   PodSandboxStatus,
   StatusResponse,
 } from '../../machines/api/cri.ts';
-import type { SandboxRecord } from './records.ts';
-import type { Container } from './store.ts';
+import type { SandboxRecord } from './store/records.ts';
+import type { Container } from './store/store.ts';
 
 export const NO_ISOLATION = 'containers run as plain host processes: no isolation, no limits, no mounts, host network';
 

@@ -4,10 +4,10 @@
  * Decides, as containerd: a client whose input has ended leaves, unless the container's input ends with it.
  */
 
-import { type Attachment, attachTo } from '../attach-socket.ts';
 import { wrongState } from '../errors.ts';
+import { type Attachment, attachTo } from '../process/attach-socket.ts';
 import { stateOf } from '../status.ts';
-import type { Container } from '../store.ts';
+import type { Container } from '../store/store.ts';
 import type { CommandStreams } from './command-streams.ts';
 
 /** @throws CriError when nothing runs that could be attached to */

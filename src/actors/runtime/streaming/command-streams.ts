@@ -7,7 +7,7 @@
 import { type Duplex, PassThrough, type Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
-import type { TerminalSize } from '../terminal.ts';
+import type { TerminalSize } from '../process/terminal.ts';
 
 /** Which streams a client asked the runtime for. */
 export interface StreamsAsked {

@@ -6,11 +6,11 @@
  */
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import type { ContainerConfig, LinuxContainerConfig } from '../../machines/api/cri.ts';
-import { invalid } from './errors.ts';
-import { ENTRYPOINT } from './images.ts';
+import type { ContainerConfig, LinuxContainerConfig } from '../../../machines/api/cri.ts';
+import { invalid } from '../errors.ts';
+import { ENTRYPOINT } from '../store/images.ts';
+import type { ProcessSpec, TerminalSpec } from '../store/records.ts';
 import { MARKER } from './proc.ts';
-import type { ProcessSpec, TerminalSpec } from './records.ts';
 
 /** containerd's default for an image that names none. */
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';

@@ -7,7 +7,7 @@
  */
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { nowNanos, rfc3339Nano } from './clock.ts';
+import { nowNanos, rfc3339Nano } from '../clock.ts';
 
 /** Bytes of one piece: what containerd cuts at (`max_container_log_line_size`), so readers need no larger buffer. */
 const MAX_LINE_BYTES = 16 * 1024;

@@ -1,6 +1,6 @@
 /** Signals by CRI's names (`SIGRTMINPLUS3`) and by the numbers that the kernel wants. */
 import { constants } from 'node:os';
-import type { Signal } from '../../machines/api/cri.ts';
+import type { Signal } from '../../../machines/api/cri.ts';
 
 /** The C library keeps 32 and 33 for its threads. */
 const FIRST_REALTIME = 34;

@@ -13,11 +13,8 @@ import { flushCompileCache } from 'node:module';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
-import { AttachServer } from './attach-socket.ts';
-import { nowNanos } from './clock.ts';
-import { LineSplitter, LogFile, type StreamName } from './cri-log.ts';
-import { claim, errnoOf, readJson, writeJson } from './files.ts';
-import { identify, killMembers } from './proc.ts';
+import { nowNanos } from '../clock.ts';
+import { claim, errnoOf, readJson, writeJson } from '../store/files.ts';
 import {
   type ContainerRecord,
   containerFiles,
@@ -27,7 +24,10 @@ import {
   type ProcessRecord,
   type ProcessSpec,
   START_ERROR_CODE,
-} from './records.ts';
+} from '../store/records.ts';
+import { AttachServer } from './attach-socket.ts';
+import { LineSplitter, LogFile, type StreamName } from './cri-log.ts';
+import { identify, killMembers } from './proc.ts';
 import { spawnProcess } from './spawn-process.ts';
 import type { Terminal } from './terminal.ts';
 

@@ -6,7 +6,7 @@
  * second catches what has made itself a session of its own.
  */
 import { readdirSync, readFileSync } from 'node:fs';
-import { errnoOf } from './files.ts';
+import { errnoOf } from '../store/files.ts';
 
 /** Environment variable that every process of a container inherits; its value is the container's id. */
 export const MARKER = 'STATELET_CONTAINER_ID';

@@ -9,10 +9,9 @@ import { spawn } from 'node:child_process';
 import { closeSync, existsSync, type FSWatcher, openSync, watch } from 'node:fs';
 import { extname, join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { nowNanos } from './clock.ts';
-import { CriError, messageOf } from './errors.ts';
-import { claim, readJson, writeJson } from './files.ts';
-import { identify, isAlive, killMembers } from './proc.ts';
+import { nowNanos } from '../clock.ts';
+import { CriError, messageOf } from '../errors.ts';
+import { claim, readJson, writeJson } from '../store/files.ts';
 import {
   type ExitRecord,
   isExitRecord,
@@ -20,8 +19,9 @@ import {
   isProcessRecord,
   START_ERROR_CODE,
   UNKNOWN_CODE,
-} from './records.ts';
-import type { Container } from './store.ts';
+} from '../store/records.ts';
+import type { Container } from '../store/store.ts';
+import { identify, isAlive, killMembers } from './proc.ts';
 
 /** Milliseconds between two looks at every running container: the safety net under the file notifications. */
 const POLL_MS = 1_000;

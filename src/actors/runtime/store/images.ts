@@ -8,8 +8,8 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import type { Image } from '../../machines/api/cri.ts';
-import { CriError, invalid, notFound } from './errors.ts';
+import type { Image } from '../../../machines/api/cri.ts';
+import { CriError, invalid, notFound } from '../errors.ts';
 import { readJson, writeJson } from './files.ts';
 
 export const BUILT_IN_IMAGE = 'statelet.local/host:latest';

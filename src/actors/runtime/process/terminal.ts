@@ -8,7 +8,7 @@
 import { chownSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
 import { ReadStream } from 'node:tty';
-import { systemCalls } from '../host/kernel/syscall.ts';
+import { systemCalls } from '../../host/kernel/syscall.ts';
 
 export interface TerminalSize {
   readonly columns: number;

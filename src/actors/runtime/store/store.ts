@@ -7,7 +7,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { containerNotFound, sandboxNotFound, wrongState } from './errors.ts';
+import { containerNotFound, sandboxNotFound, wrongState } from '../errors.ts';
 import { readJson, writeJson } from './files.ts';
 import {
   type ContainerRecord,

@@ -14,8 +14,14 @@
  * Invariant: the state of a container follows from which of these files exist; nothing else is state.
  */
 import { join } from 'node:path';
-import type { ContainerMetadata, Mount, NamespaceOption, PodSandboxMetadata, Signal } from '../../machines/api/cri.ts';
-import type { ProcessIdentity } from './proc.ts';
+import type {
+  ContainerMetadata,
+  Mount,
+  NamespaceOption,
+  PodSandboxMetadata,
+  Signal,
+} from '../../../machines/api/cri.ts';
+import type { ProcessIdentity } from '../process/proc.ts';
 
 /** Raised when a record's meaning changes; a record of another version is not adopted. */
 export const RECORD_VERSION = 1;

@@ -7,7 +7,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { accessSync, constants, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
-import type { ProcessSpec } from './records.ts';
+import type { ProcessSpec } from '../store/records.ts';
 import type { Terminal, TerminalSize } from './terminal.ts';
 
 /** A process and its streams. With a terminal there is one stream of output, and input goes to it too. */
