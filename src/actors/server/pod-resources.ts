@@ -17,8 +17,8 @@ import { TokenBucket } from '../kube/limits.ts';
 import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { aborted } from './aborted.ts';
 import { allocatable, type Given, givenTo } from './given-resources.ts';
-import type { PodResourcesMethod } from './metrics/pod-resources-metrics.ts';
-import type { RequestMetrics } from './metrics/request-metrics.ts';
+import type { PodResourcesMethod } from './metrics/calls/pod-resources-metrics.ts';
+import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
 import type { NodePod, NodeView } from './node-view.ts';
 
 const PROTO = join(PROTO_DIRECTORY, 'podresources/v1/api.proto');

@@ -12,9 +12,9 @@ import { type Create, tokenReviewer } from '../../../src/actors/server/auth/revi
 import { TAKEN, text } from '../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../src/actors/server/http/api-server.ts';
 import type { Endpoint } from '../../../src/actors/server/http/endpoint.ts';
-import { ApiClientMetrics } from '../../../src/actors/server/metrics/api-client.ts';
-import { RequestMetrics } from '../../../src/actors/server/metrics/request-metrics.ts';
-import { RuntimeMetrics } from '../../../src/actors/server/metrics/runtime-metrics.ts';
+import { ApiClientMetrics } from '../../../src/actors/server/metrics/calls/api-client.ts';
+import { RequestMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
+import { RuntimeMetrics } from '../../../src/actors/server/metrics/calls/runtime-metrics.ts';
 import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
 import type { KubeObject } from '../../../src/machines/operations/kube.ts';
 import type { ServerItem } from '../../../src/machines/operations/server.ts';

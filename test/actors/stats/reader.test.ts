@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { cadvisorFamilies } from '../../../src/actors/server/metrics/cadvisor.ts';
+import { cadvisorFamilies } from '../../../src/actors/server/metrics/usage/cadvisor.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { statsText } from '../../../src/actors/stats/json.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';

@@ -8,11 +8,9 @@ import type { CgroupSample } from '../../stats/cgroup-samples.ts';
 import type { DiskSample } from '../../stats/machine-disks.ts';
 import type { Summary, VolumeStats } from '../../stats/summary-types.ts';
 import type { NodeView } from '../node-view.ts';
-import { cadvisorFamilies } from './cadvisor.ts';
 import { type Family, gaugeOf, one } from './family.ts';
-import { HealthcheckCounts } from './healthchecks.ts';
-import { machineFamilies } from './machine.ts';
 import { neverCounts } from './never.ts';
+import { HealthcheckCounts } from './node/healthchecks.ts';
 import {
   buildInfo,
   cpuGauges,
@@ -21,15 +19,17 @@ import {
   nodeGauges,
   pluginCounts,
   registeredCounts,
-} from './node-gauges.ts';
-import { podGauges } from './pod-gauges.ts';
-import { processFamilies } from './process.ts';
-import { pullRecordCounts } from './pull-record-counts.ts';
+} from './node/node-gauges.ts';
+import { processFamilies } from './node/process.ts';
+import { podGauges } from './pods/pod-gauges.ts';
+import { pullRecordCounts } from './pods/pull-record-counts.ts';
 import type { Recorder } from './recorder.ts';
 import { familiesOf } from './registry.ts';
-import { resourceFamilies } from './resource.ts';
-import { type DriverVolume, volumeCounts } from './storage.ts';
-import { volumeStats } from './volume-stats.ts';
+import { cadvisorFamilies } from './usage/cadvisor.ts';
+import { machineFamilies } from './usage/machine.ts';
+import { resourceFamilies } from './usage/resource.ts';
+import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
+import { volumeStats } from './volumes/volume-stats.ts';
 
 export interface NodeMetrics {
   node(): Promise<readonly Family[]>;

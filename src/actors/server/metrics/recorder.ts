@@ -10,16 +10,19 @@ import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, MessageRecord, ResultRecord } from '../../../kernel/records.ts';
 import { isMirrorPod, type PodStatus } from '../../../machines/api/pod.ts';
 import type { ConfigMessage } from '../../../machines/pods/messages.ts';
-import { Certificates } from './certificates.ts';
-import { ContainerWork } from './container-work.ts';
-import { Evictions } from './evictions.ts';
-import { ImageWork } from './image-work.ts';
+import { DeviceWork } from './calls/plugin-work.ts';
 import { counter, gauge, histogram, sampledGauge } from './instruments.ts';
-import { NodeStart } from './node-start.ts';
-import { DeviceWork } from './plugin-work.ts';
-import { PodAdmission } from './pod-admission.ts';
-import { PodStarts } from './pod-starts.ts';
-import { PodWork } from './pod-work.ts';
+import { Certificates } from './node/certificates.ts';
+import { NodeStart } from './node/node-start.ts';
+import { ResourceManagerWork } from './node/resource-managers.ts';
+import { RuntimeSupport } from './node/runtime-support.ts';
+import { ContainerWork } from './pods/container-work.ts';
+import { Evictions } from './pods/evictions.ts';
+import { ImageWork } from './pods/image-work.ts';
+import { PodAdmission } from './pods/pod-admission.ts';
+import { PodStarts } from './pods/pod-starts.ts';
+import { PodWork } from './pods/pod-work.ts';
+import { Resizes } from './pods/resizes.ts';
 import {
   DEFAULT_BUCKETS,
   MS_PER_SECOND,
@@ -28,11 +31,8 @@ import {
   podContext,
   type UnderWay,
 } from './projection.ts';
-import { Resizes } from './resizes.ts';
-import { ResourceManagerWork } from './resource-managers.ts';
-import { RuntimeSupport } from './runtime-support.ts';
-import { StorageMetrics } from './storage.ts';
-import { VolumeLeftovers } from './volume-leftovers.ts';
+import { StorageMetrics } from './volumes/storage.ts';
+import { VolumeLeftovers } from './volumes/volume-leftovers.ts';
 
 /** From a message that one actor hears to a start with hundreds of pods. */
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];

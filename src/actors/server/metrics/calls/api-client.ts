@@ -1,0 +1,78 @@
+/**
+ * Counters of the requests that this node sends to the API server, as client-go keeps them; and of those among them
+ * that ask who somebody is and what they may.
+ */
+import type { Registry } from 'prom-client';
+import type { RequestSeen } from '../../../kube/client.ts';
+import { counter, histogram } from '../instruments.ts';
+import { MS_PER_SECOND } from '../projection.ts';
+
+/** Upstream's. */
+const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
+const SIZE_BUCKETS = [64, 256, 512, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216];
+const REVIEW_BUCKETS = [0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10];
+const LABELS = ['verb', 'host'] as const;
+/** By the last part of the path. */
+const REVIEWS: Readonly<Record<string, 'authn' | 'authz'>> = { tokenreviews: 'authn', subjectaccessreviews: 'authz' };
+
+export class ApiClientMetrics {
+  readonly #requests;
+  readonly #waits;
+  readonly #durations;
+  readonly #sent;
+  readonly #read;
+  readonly #reviews;
+
+  constructor(registry: Registry) {
+    const each = (name: string, help: string, buckets: readonly number[]) =>
+      histogram(registry, `rest_client_${name}`, `[ALPHA] ${help}`, buckets, LABELS);
+    this.#requests = counter(
+      registry,
+      'rest_client_requests_total',
+      '[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.',
+      ['code', 'method', 'host'],
+    );
+    this.#waits = each(
+      'rate_limiter_duration_seconds',
+      'Client side rate limiter latency in seconds. Broken down by verb, and host.',
+      LATENCY_BUCKETS,
+    );
+    this.#durations = each(
+      'request_duration_seconds',
+      'Request latency in seconds. Broken down by verb, and host.',
+      LATENCY_BUCKETS,
+    );
+    this.#sent = each('request_size_bytes', 'Request size in bytes. Broken down by verb and host.', SIZE_BUCKETS);
+    this.#read = each('response_size_bytes', 'Response size in bytes. Broken down by verb and host.', SIZE_BUCKETS);
+    this.#reviews = { authn: reviews(registry, 'authn'), authz: reviews(registry, 'authz') };
+  }
+
+  readonly seen = (seen: RequestSeen): void => {
+    const { method, host } = seen;
+    const labels = { verb: method, host };
+    if (seen.kind === 'waited') this.#waits.observe(labels, seen.durationMs / MS_PER_SECOND);
+    else if (seen.kind === 'read') this.#read.observe(labels, seen.bytes);
+    else {
+      const { code, durationMs, path } = seen;
+      this.#requests.inc({ code, method, host });
+      this.#durations.observe(labels, durationMs / MS_PER_SECOND);
+      this.#sent.observe(labels, seen.bytes);
+      const review = REVIEWS[path.slice(path.lastIndexOf('/') + 1)];
+      if (review === undefined) return;
+      this.#reviews[review].total.inc({ code });
+      this.#reviews[review].durations.observe({ code }, durationMs / MS_PER_SECOND);
+    }
+  };
+}
+
+function reviews(registry: Registry, kind: 'authn' | 'authz') {
+  const name = `apiserver_delegated_${kind}_request`;
+  const [total, durations] = [
+    '[ALPHA] Number of HTTP requests partitioned by status code.',
+    '[ALPHA] Request latency in seconds. Broken down by status code.',
+  ];
+  return {
+    total: counter(registry, `${name}_total`, total, ['code']),
+    durations: histogram(registry, `${name}_duration_seconds`, durations, REVIEW_BUCKETS, ['code']),
+  };
+}

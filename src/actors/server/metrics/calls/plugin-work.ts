@@ -1,0 +1,68 @@
+/** What this node says to plugins: calls of CSI drivers, device plugins that came, and devices that were given out. */
+import type { Registry } from 'prom-client';
+import type { KernelRecord } from '../../../../kernel/records.ts';
+import { endpointOf } from '../../../../machines/node/plugin-policy.ts';
+import type { PluginInfo } from '../../../../machines/operations/plugins.ts';
+import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
+import type { NodeView } from '../../node-view.ts';
+import { counter, histogram } from '../instruments.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+
+/** Upstream's. */
+const CSI_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
+const CSI = '/csi.v1.';
+
+interface PluginContext {
+  readonly socket: string;
+  readonly info: PluginInfo | null;
+}
+
+/** Counts calls of CSI drivers from now on. */
+export function countDriverCalls(registry: Registry, view: Pick<NodeView, 'contexts'>): void {
+  const durations = histogram(
+    registry,
+    'csi_operations_seconds',
+    '[ALPHA] Container Storage Interface operation duration with gRPC error code status total',
+    CSI_BUCKETS,
+    ['driver_name', 'method_name', 'grpc_status_code', 'migrated'],
+  );
+  pluginCalls.subscribe((message) => {
+    const { method, target, code, durationMs } = message as PluginCall;
+    if (!method.startsWith(CSI)) return;
+    const plugins = view.contexts('kubelet/pluginManager/plugin-') as readonly PluginContext[];
+    const plugin = plugins.find(({ info, socket }) => info && `unix://${endpointOf(info, socket)}` === target);
+    const driver_name = plugin?.info?.name ?? '';
+    const labels = { driver_name, method_name: method, grpc_status_code: code, migrated: 'false' };
+    durations.observe(labels, durationMs / MS_PER_SECOND);
+  });
+}
+
+export class DeviceWork implements Projection {
+  readonly #registrations;
+  readonly #allocations;
+
+  constructor(registry: Registry) {
+    this.#registrations = counter(
+      registry,
+      'kubelet_device_plugin_registration_total',
+      '[ALPHA] Cumulative number of device plugin registrations. Broken down by resource name.',
+      ['resource_name'],
+    );
+    this.#allocations = histogram(
+      registry,
+      'kubelet_device_plugin_alloc_duration_seconds',
+      '[ALPHA] Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.',
+      DEFAULT_BUCKETS,
+      ['resource_name'],
+    );
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'in' && record.event.type === 'devices.registered') {
+      this.#registrations.inc({ resource_name: (record.event as unknown as { readonly resource: string }).resource });
+    } else if (record.k === 'result' && request?.name === 'devices.allocate') {
+      const { resource } = request.input as { readonly resource: string };
+      this.#allocations.observe({ resource_name: resource }, (kernel.now - request.sinceMs) / MS_PER_SECOND);
+    }
+  }
+}

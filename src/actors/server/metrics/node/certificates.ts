@@ -1,0 +1,99 @@
+/**
+ * The certificates that this node has the cluster renew: how long they are good for, how often renewing failed, and how
+ * long one lived before the next. As upstream's, there only for a certificate that this node takes care of.
+ */
+import type { Counter, Histogram, Registry } from 'prom-client';
+import type { KernelRecord, ResultRecord, StateRecord } from '../../../../kernel/records.ts';
+import type { CertificateFacts } from '../../../../machines/operations/certificate.ts';
+import { counter, histogram, sampledGauge } from '../instruments.ts';
+import { MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+
+const MANAGER = /^kubelet\/(?<purpose>clientCertificate|servingCertificate)(?=\/|$)/;
+/** Upstream's, in seconds: a minute, hours, days, to four years. */
+const LIFE_BUCKETS = [60, 3_600, 14_400, 86_400, 604_800, 2_592_000, 7_776_000, 15_552_000, 31_104_000, 124_416_000];
+const PREFIX = 'kubelet_certificate_manager_';
+
+type Purpose = 'clientCertificate' | 'servingCertificate';
+
+interface Managed {
+  readonly failures: Counter;
+  /** `null`: upstream has none of this purpose. */
+  readonly lives: Histogram | null;
+  certificate: CertificateFacts | null;
+  rotation: unknown;
+}
+
+export class Certificates implements Projection {
+  readonly #registry: Registry;
+  readonly #managed = new Map<string, Managed>();
+
+  constructor(registry: Registry) {
+    this.#registry = registry;
+  }
+
+  on(record: KernelRecord, { kernel }: Seen): void {
+    if (record.k !== 'state' && record.k !== 'result') return;
+    const found = MANAGER.exec(record.at);
+    if (!found) return;
+    const purpose = found.groups!['purpose'] as Purpose;
+    const managed = this.#managed.get(purpose) ?? this.#begin(purpose);
+    if (record.k === 'result') took(managed, record, kernel.now);
+    else if (record.at === found[0]) moved(managed, record);
+  }
+
+  #begin(purpose: Purpose): Managed {
+    const isClient = purpose === 'clientCertificate';
+    const failed = isClient ? `${PREFIX}client_expiration_renew_errors` : 'kubelet_server_expiration_renew_errors';
+    const managed: Managed = {
+      failures: counter(this.#registry, failed, '[ALPHA] Counter of certificate renewal errors.'),
+      lives: isClient ? null : livesOf(this.#registry),
+      certificate: null,
+      rotation: null,
+    };
+    this.#managed.set(purpose, managed);
+    const { name, help } = isClient ? CLIENT : SERVER;
+    sampledGauge(this.#registry, name, help, () => leftSeconds(managed.certificate));
+    return managed;
+  }
+}
+
+const END = 'The value is in seconds until certificate expiry (negative if already expired).';
+const CLIENT = {
+  name: `${PREFIX}client_ttl_seconds`,
+  help:
+    `[ALPHA] Gauge of the TTL (time-to-live) of the Kubelet's client certificate. ${END} ` +
+    'If client certificate is invalid or unused, the value will be +INF.',
+};
+const SERVER = {
+  name: `${PREFIX}server_ttl_seconds`,
+  help:
+    `[ALPHA] Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. ${END} ` +
+    'If serving certificate is invalid or unused, the value will be +INF.',
+};
+
+const livesOf = (registry: Registry): Histogram =>
+  histogram(
+    registry,
+    `${PREFIX}server_rotation_seconds`,
+    '[ALPHA] Histogram of the number of seconds the previous certificate lived before being rotated.',
+    LIFE_BUCKETS,
+  );
+
+const leftSeconds = (certificate: CertificateFacts | null): number =>
+  certificate === null ? Number.POSITIVE_INFINITY : Math.trunc((certificate.notAfterMs - Date.now()) / MS_PER_SECOND);
+
+function took(managed: Managed, { name, output, error }: ResultRecord, nowMs: number): void {
+  if (error) return;
+  if (name === 'certificate.load')
+    managed.certificate = (output as { certificate: CertificateFacts | null }).certificate;
+  if (name !== 'certificate.store') return;
+  if (managed.certificate) managed.lives?.observe((nowMs - managed.certificate.notBeforeMs) / MS_PER_SECOND);
+  managed.certificate = output as CertificateFacts;
+}
+
+/** Whatever goes wrong with a renewal, the next step is to wait for another try. */
+function moved(managed: Managed, { value }: StateRecord): void {
+  const { rotation } = (value as { readonly working?: { readonly rotation?: unknown } }).working ?? {};
+  if (rotation === 'backingOff' && managed.rotation !== rotation) managed.failures.inc();
+  managed.rotation = rotation;
+}

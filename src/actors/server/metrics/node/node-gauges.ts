@@ -1,0 +1,132 @@
+/** Gauges of the node itself: what it is called, what it was built from, what it may do and what it keeps. */
+
+import { parseCpuSet } from '../../../../machines/startup/configuration/cpu-set.ts';
+import { FEATURE_GATES } from '../../../../machines/startup/configuration/feature-gate-table.ts';
+import { isEnabled } from '../../../../machines/startup/configuration/index.ts';
+import type { NodePod, NodeView } from '../../node-view.ts';
+import { type Family, gaugeOf, one } from '../family.ts';
+
+export function nodeGauges(view: NodeView): Family[] {
+  const changed = view.configuration().featureGates;
+  const gates = Object.entries(FEATURE_GATES).map(([name, { stage }]) =>
+    one(isEnabled(changed, name) ? 1 : 0, { name, stage: stage === 'ga' ? '' : stage.toUpperCase() }),
+  );
+  return [
+    gaugeOf('kubelet_node_name', "[ALPHA] The node's name. The count is always 1.", [
+      one(1, { node: view.nodeName() }),
+    ]),
+    gaugeOf(
+      'kubelet_metrics_provider',
+      "[ALPHA] Metrics provider used by kubelet to collect container stats. Values can be 'cadvisor' and 'cri'",
+      [one(1, { provider: 'cadvisor' })],
+    ),
+    gaugeOf(
+      'kubelet_cgroup_version',
+      '[ALPHA] cgroup version on the hosts.',
+      view.cgroupVersion() === null ? [] : [one(view.cgroupVersion()!)],
+    ),
+    gaugeOf(
+      'kubernetes_feature_enabled',
+      '[BETA] This metric records the data about the stage and enablement of a k8s feature.',
+      gates,
+    ),
+  ];
+}
+
+/** As upstream's counter: it appears with the first eviction. */
+export function evictionCounts(view: NodeView): Family[] {
+  const samples = Object.entries(view.evictions()).map(([signal, count]) => one(count, { eviction_signal: signal }));
+  if (samples.length === 0) return [];
+  const help = '[ALPHA] Cumulative number of pod evictions by eviction signal';
+  return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
+}
+
+/** CPUs that are of single containers, and what is left for all others where the node keeps them apart. */
+export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
+  const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(idsOf));
+  const allocatable = view.allocatableCpus();
+  const nodeOf = new Map(view.machine()?.topology.cpus.map(({ id, numaNode }) => [id, String(numaNode)]));
+  const byNode = Object.groupBy(exclusive, (id) => nodeOf.get(id) ?? '0');
+  return [
+    gaugeOf(
+      'kubelet_cpu_manager_exclusive_cpu_allocation_count',
+      '[ALPHA] The total number of CPUs exclusively allocated to containers running on this node',
+      [one(exclusive.length)],
+    ),
+    gaugeOf(
+      'kubelet_cpu_manager_shared_pool_size_millicores',
+      '[ALPHA] The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.',
+      allocatable.length === 0 ? [] : [one((allocatable.length - exclusive.length) * MILLI)],
+    ),
+    gaugeOf(
+      'kubelet_cpu_manager_allocation_per_numa',
+      '[ALPHA] Number of CPUs allocated per NUMA node',
+      Object.entries(byNode).map(([numa_node, ids]) => one(ids!.length, { numa_node })),
+    ),
+  ];
+}
+
+const MILLI = 1_000;
+
+function idsOf(list: string): readonly number[] {
+  const parsed = parseCpuSet(list);
+  return parsed.error === undefined ? parsed.value : [];
+}
+
+interface Plugins {
+  readonly plugins: Readonly<Record<string, { readonly driver: object | null }>>;
+}
+
+/** Sockets in the plugin folder, and those of them whose plugin was taken. */
+export function pluginCounts(view: NodeView): Family {
+  const [manager] = view.contexts('kubelet/pluginManager') as readonly Plugins[];
+  const sockets = Object.entries(manager?.plugins ?? {});
+  const samples = sockets.flatMap(([socket_path, { driver }]) => [
+    one(1, { socket_path, state: 'desired_state_of_world' }),
+    ...(driver === null ? [] : [one(1, { socket_path, state: 'actual_state_of_world' })]),
+  ]);
+  return gaugeOf('plugin_manager_total_plugins', '[ALPHA] Number of plugins in Plugin Manager', samples);
+}
+
+/** How many mirror pods the API server has for static pods of this node. */
+export const mirrorPodsOf = (view: NodeView): number =>
+  (view.contexts('kubelet/mirrorPods/mirror-') as readonly { readonly seen: object | null }[]).filter(
+    ({ seen }) => seen !== null,
+  ).length;
+
+/** As Go names them. */
+const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
+
+/** `version` as the node reports it. Nothing was compiled, and so nothing is said of a compiler or a day. */
+export function buildInfo(version: string): Family {
+  const [, major = '', minor = ''] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
+  const labels = {
+    build_date: '',
+    compiler: '',
+    git_commit: '',
+    git_tree_state: '',
+    git_version: version,
+    go_version: '',
+    major,
+    minor,
+    platform: `${process.platform}/${ARCHITECTURES[process.arch] ?? process.arch}`,
+  };
+  const help =
+    "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build " +
+    'date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.';
+  return gaugeOf('kubernetes_build_info', help, [one(1, labels)]);
+}
+
+/** Families by what they promise; those of libraries promise nothing and are not counted, as upstream's. */
+export function registeredCounts(families: readonly Family[]): Family {
+  const stabilities = families.flatMap(({ help }) => /^\[([A-Z]+)\]/.exec(help)?.[1] ?? []);
+  const counts = Object.groupBy(stabilities, (stability) => stability);
+  return {
+    name: 'registered_metrics_total',
+    help: '[BETA] The count of registered metrics broken by stability level and deprecation version.',
+    type: 'counter',
+    samples: Object.entries(counts).map(([stability_level, all]) =>
+      one(all!.length, { deprecated_version: '', stability_level }),
+    ),
+  };
+}

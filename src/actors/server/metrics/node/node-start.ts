@@ -1,0 +1,69 @@
+/**
+ * How long a node takes from the start of its machine until it is Ready, by phase. As upstream: only when this start
+ * made its Node, and each phase once.
+ */
+import { readFileSync } from 'node:fs';
+import { Gauge, type Registry } from 'prom-client';
+import type { KernelRecord } from '../../../../kernel/records.ts';
+import type { NodeStatus } from '../../../../machines/api/node.ts';
+import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
+
+const CREATE = 'kubelet/nodeStatus/registration/create';
+const REPORT = 'kubelet/nodeStatus/patch';
+
+/** When the machine began, in ms since the epoch. `undefined` where the kernel does not say it. */
+function bootTimeMs(): number | undefined {
+  try {
+    const seconds = /^btime (\d+)$/m.exec(readFileSync('/proc/stat', 'utf8'))?.[1];
+    return seconds === undefined ? undefined : Number(seconds) * MS_PER_SECOND;
+  } catch {
+    return undefined;
+  }
+}
+
+export class NodeStart implements Projection {
+  readonly #registry: Registry;
+  #beganMs = 0;
+  #askedMs: number | undefined;
+  #registeredMs: number | undefined;
+  #isOver = false;
+
+  constructor(registry: Registry) {
+    this.#registry = registry;
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'header') this.#beganMs = record.t;
+    else if (this.#isOver) return;
+    else if (record.k === 'effect' && record.at === CREATE) this.#askedMs ??= kernel.now;
+    else if (record.k === 'result' && !record.error && request?.address === CREATE) this.#registeredMs = kernel.now;
+    else if (record.k === 'result' && !record.error && request?.address === REPORT && saysReady(request)) {
+      this.#isOver = true;
+      this.#ready(kernel.now);
+    }
+  }
+
+  #ready(nowMs: number): void {
+    if (this.#askedMs === undefined || this.#registeredMs === undefined) return;
+    const bootedMs = bootTimeMs();
+    const asked = this.#askedMs;
+    if (bootedMs !== undefined) {
+      this.#set('pre_kubelet_', 'Duration in seconds of node startup before kubelet starts.', this.#beganMs - bootedMs);
+      this.#set('', 'Duration in seconds of node startup in total.', nowMs - bootedMs);
+    }
+    const registered = this.#registeredMs;
+    this.#set('pre_registration_', 'Duration in seconds of node startup before registration.', asked - this.#beganMs);
+    this.#set('registration_', 'Duration in seconds of node startup during registration.', registered - asked);
+    this.#set('post_registration_', 'Duration in seconds of node startup after registration.', nowMs - registered);
+  }
+
+  #set(phase: string, help: string, durationMs: number): void {
+    const name = `kubelet_node_startup_${phase}duration_seconds`;
+    new Gauge({ name, help: `[ALPHA] ${help}`, registers: [this.#registry] }).set(durationMs / MS_PER_SECOND);
+  }
+}
+
+function saysReady({ input }: UnderWay): boolean {
+  const { status } = (input as { readonly body: { readonly status?: NodeStatus } }).body;
+  return status?.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') === true;
+}

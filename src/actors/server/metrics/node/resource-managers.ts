@@ -1,0 +1,143 @@
+/**
+ * What was given to single containers and what could not be: CPUs, memory, and all of it from the same place. Of each
+ * pod once, when it is first decided about.
+ */
+import type { Registry } from 'prom-client';
+import type { Kernel } from '../../../../kernel/kernel.ts';
+import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
+import type { Rejection } from '../../../../machines/pods/allocation/predicates.ts';
+import type { ResourceManagers } from '../../../../machines/pods/allocation/resource-assignment.ts';
+import { MISALIGNED } from '../../../../machines/pods/allocation/topology-manager.ts';
+import type { ContainerWish } from '../../../../machines/pods/allocation/wishes.ts';
+import { counter, histogram } from '../instruments.ts';
+import type { Projection, Seen } from '../projection.ts';
+
+const ALLOCATION = 'kubelet/allocation';
+/** Upstream's, in milliseconds: from 0.05, each twice the one before. */
+const DURATION_BUCKETS = Array.from({ length: 15 }, (_, power) => 0.05 * 2 ** power);
+const CPU_REFUSAL = /not enough cpus available|^SMT Alignment Error/;
+const MEMORY_REFUSAL = /^\[memorymanager\]/;
+
+export class ResourceManagerWork implements Projection {
+  /** By pod, what its containers are to have; of pods that were decided about nothing. */
+  readonly #wishes = new Map<string, readonly ContainerWish[] | null>();
+  readonly #families: ReturnType<typeof families>;
+
+  constructor(registry: Registry) {
+    this.#families = families(registry);
+  }
+
+  on(record: KernelRecord, seen: Seen): void {
+    if (record.k !== 'message') return;
+    const { to, event } = record;
+    const { uid } = event as unknown as { readonly uid: string };
+    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event as never);
+    else if (to === ALLOCATION && event.type === 'allocation.released') this.#wishes.delete(uid);
+    else if (to === 'kubelet/pods' && /^allocation\.(granted|refused)$/.test(event.type)) this.#decided(record, seen);
+  }
+
+  #wanted({ request }: { readonly request: { readonly uid: string; readonly containers?: readonly ContainerWish[] } }) {
+    if (!this.#wishes.has(request.uid)) this.#wishes.set(request.uid, request.containers ?? []);
+  }
+
+  #decided({ event }: MessageRecord, { kernel, turnMs }: Seen): void {
+    const { uid, rejection = null } = event as unknown as { readonly uid: string; readonly rejection?: Rejection };
+    const wishes = this.#wishes.get(uid) ?? null;
+    if (wishes === null) return;
+    this.#wishes.set(uid, null);
+    const managers = managersOf(kernel);
+    if (managers.cpuManager) this.#pinned('cpu', wishes.filter(({ cpus }) => cpus !== undefined).length, rejection);
+    if (managers.memoryManager) this.#pinned('memory', wishes.filter(({ memory }) => memory).length, rejection);
+    this.#aligned(managers, wishes, rejection, turnMs);
+  }
+
+  #pinned(what: 'cpu' | 'memory', requests: number, rejection: Rejection | null): void {
+    if (requests === 0) return;
+    const { asked, failed } = this.#families[what];
+    asked.inc(requests);
+    const refusal = what === 'cpu' ? CPU_REFUSAL : MEMORY_REFUSAL;
+    if (rejection !== null && refusal.test(rejection.message)) failed.inc();
+  }
+
+  #aligned(
+    managers: ResourceManagers,
+    wishes: readonly ContainerWish[],
+    rejection: Rejection | null,
+    ms: number,
+  ): void {
+    const { topology, cpuManager } = managers;
+    const isMisaligned = rejection?.reason === MISALIGNED.reason;
+    const isUneven = rejection?.reason === 'SMTAlignmentError';
+    if (topology !== undefined) {
+      this.#families.topology.asked.inc();
+      this.#families.topology.durations.observe(ms);
+      if (isMisaligned) this.#families.topology.failed.inc();
+    }
+    if (topology?.policy === 'single-numa-node' && (rejection === null || isMisaligned)) {
+      const count = topology.scope === 'pod' ? 1 : wishes.length;
+      this.#counted(isMisaligned, { scope: topology.scope, boundary: 'numa_node' }, count);
+    }
+    if (cpuManager?.wholeCores && (rejection === null || isUneven)) {
+      const count = wishes.filter(({ cpus }) => cpus !== undefined).length;
+      this.#counted(isUneven, { scope: 'container', boundary: 'physical_cpu' }, count);
+    }
+  }
+
+  #counted(isFailure: boolean, labels: { readonly scope: string; readonly boundary: string }, count: number): void {
+    if (isFailure) this.#families.misaligned.inc(labels);
+    else if (count > 0) this.#families.aligned.inc(labels, count);
+  }
+}
+
+const managersOf = (kernel: Kernel): ResourceManagers =>
+  (kernel.snapshotOf(ALLOCATION) as { context?: { settings?: { admission?: ResourceManagers } } } | undefined)?.context
+    ?.settings?.admission ?? {};
+
+function families(registry: Registry) {
+  const sum = (name: string, help: string) => counter(registry, `kubelet_${name}_total`, `[ALPHA] ${help}`);
+  return {
+    cpu: {
+      asked: sum('cpu_manager_pinning_requests', 'The number of cpu core allocations which required pinning.'),
+      failed: sum('cpu_manager_pinning_errors', 'The number of cpu core allocations which required pinning failed.'),
+    },
+    memory: {
+      asked: sum('memory_manager_pinning_requests', 'The number of memory pages allocations which required pinning.'),
+      failed: sum(
+        'memory_manager_pinning_errors',
+        'The number of memory pages allocations which required pinning that failed.',
+      ),
+    },
+    topology: {
+      asked: sum(
+        'topology_manager_admission_requests',
+        'The number of admission requests where resources have to be aligned.',
+      ),
+      failed: sum(
+        'topology_manager_admission_errors',
+        'The number of admission request failures where resources could not be aligned.',
+      ),
+      durations: histogram(
+        registry,
+        'kubelet_topology_manager_admission_duration_ms',
+        '[ALPHA] Duration in milliseconds to serve a pod admission request.',
+        DURATION_BUCKETS,
+      ),
+    },
+    ...alignments(registry),
+  };
+}
+
+const alignments = (registry: Registry) => ({
+  aligned: counter(
+    registry,
+    'kubelet_container_aligned_compute_resources_count',
+    '[ALPHA] Cumulative number of aligned compute resources allocated to containers by alignment type.',
+    ['scope', 'boundary'],
+  ),
+  misaligned: counter(
+    registry,
+    'kubelet_container_aligned_compute_resources_failure_count',
+    '[ALPHA] Cumulative number of failures to allocate aligned compute resources to containers by alignment type.',
+    ['scope', 'boundary'],
+  ),
+});

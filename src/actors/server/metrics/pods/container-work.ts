@@ -1,0 +1,172 @@
+/**
+ * Pods and containers that were started or failed to, their volumes of images, and the hooks that did not go as their
+ * author thought.
+ */
+import type { Registry } from 'prom-client';
+import type { Kernel } from '../../../../kernel/kernel.ts';
+import type { KernelRecord, StateRecord } from '../../../../kernel/records.ts';
+import type { ContainerConfig } from '../../../../machines/api/cri.ts';
+import type { Hook } from '../../../../machines/pods/messages.ts';
+import { counter, histogram } from '../instruments.ts';
+import {
+  DEFAULT_BUCKETS,
+  MS_PER_SECOND,
+  type Projection,
+  podContext,
+  podContextAt,
+  type Seen,
+  type UnderWay,
+} from '../projection.ts';
+
+const CONTAINER_ADDRESS = /^(?<pod>kubelet\/pods\/pod-[^/]+)\/container-(?<container>[^/]+)/;
+const CODES: Readonly<Record<string, string>> = {
+  'cri.startContainer': 'RunContainerError',
+  'cri.createContainer': 'CreateContainerError',
+};
+
+interface Sleep {
+  readonly sinceMs: number;
+  readonly wantedMs: number;
+}
+
+export class ContainerWork implements Projection {
+  readonly #families: ReturnType<typeof families>;
+  /** By address of the container. */
+  readonly #sleeping = new Map<string, Sleep>();
+
+  constructor(registry: Registry) {
+    this.#families = families(registry);
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'effect') this.#asked(record.name, record.at, record.input, kernel);
+    else if (record.k === 'result' && request) this.#done(request, record, kernel);
+    else if (record.k === 'state') this.#changed(record, kernel);
+  }
+
+  #asked(name: string, at: string, input: unknown, kernel: Kernel): void {
+    const { pods, userPods, containers, imageVolumes } = this.#families;
+    if (name === 'cri.runPodSandbox') {
+      pods.started.inc();
+      if (hasOwnUsers(at, kernel)) userPods.started.inc();
+    } else if (name === 'cri.startContainer') {
+      containers.started.inc({ container_type: typeOfContainer(at, kernel) });
+    } else if (name === 'cri.createContainer') imageVolumes.wanted.inc(imageMounts(input));
+  }
+
+  #done(request: UnderWay, { error, output }: KernelRecord & { readonly k: 'result' }, kernel: Kernel): void {
+    const { pods, userPods, sandboxes, containers, imageVolumes, fallbacks } = this.#families;
+    const { name, address, input, sinceMs } = request;
+    const code = CODES[name];
+    if (name === 'cri.runPodSandbox') {
+      const { runtimeHandler: runtime_handler = '' } = input as { runtimeHandler?: string };
+      sandboxes.durations.observe({ runtime_handler }, (kernel.now - sinceMs) / MS_PER_SECOND);
+      if (!error) return;
+      sandboxes.errors.inc({ runtime_handler });
+      pods.errors.inc();
+      if (hasOwnUsers(address, kernel)) userPods.errors.inc();
+    } else if (name === 'probe.httpHook' && (output as { fellBack?: boolean } | undefined)?.fellBack) fallbacks.inc();
+    else if (code !== undefined && error) {
+      containers.errors.inc({ container_type: typeOfContainer(address, kernel), code });
+    }
+    if (name === 'cri.createContainer') imageVolumes[error ? 'failed' : 'mounted'].inc(imageMounts(input));
+  }
+
+  /** A hook that sleeps is cut short when its container ends, or when its grace does. */
+  #changed({ at, value }: StateRecord, kernel: Kernel): void {
+    const { pod, container } = CONTAINER_ADDRESS.exec(at)?.groups ?? {};
+    if (container === undefined || at !== `${pod}/container-${container}`) return;
+    const sleep = this.#sleeping.get(at);
+    const isAsleep = JSON.stringify(value).includes('"sleeping"');
+    if (isAsleep && !sleep) this.#sleeping.set(at, { sinceMs: kernel.now, wantedMs: sleepOf(at, value, kernel) });
+    if (isAsleep || !sleep) return;
+    this.#sleeping.delete(at);
+    if (kernel.now - sleep.sinceMs < sleep.wantedMs) this.#families.cutSleeps.inc();
+  }
+}
+
+function sleepOf(address: string, value: unknown, kernel: Kernel): number {
+  const { context } = kernel.snapshotOf(address) as {
+    context: { readonly wanted: { readonly postStart: Hook | null; readonly preStop: Hook | null } };
+  };
+  const isEnding = typeof value === 'object' && value !== null && 'stopping' in value;
+  const hook = isEnding ? context.wanted.preStop : context.wanted.postStart;
+  return hook?.kind === 'sleep' ? hook.seconds * MS_PER_SECOND : 0;
+}
+
+const imageMounts = (input: unknown): number =>
+  ((input as { readonly config?: ContainerConfig }).config?.mounts ?? []).filter(({ image }) => image?.image).length;
+
+const hasOwnUsers = (address: string, kernel: Kernel): boolean =>
+  podContextAt(address, kernel)?.pod?.spec.hostUsers === false;
+
+function typeOfContainer(address: string, kernel: Kernel): string {
+  const { pod = '', container = '' } = CONTAINER_ADDRESS.exec(address)?.groups ?? {};
+  const spec = podContext(pod, kernel)?.pod?.spec;
+  if (spec?.initContainers?.some(({ name }) => name === container)) return 'init_container';
+  return spec?.ephemeralContainers?.some(({ name }) => name === container) ? 'ephemeral_container' : 'container';
+}
+
+function families(registry: Registry) {
+  const sum = (name: string, help: string, stability = 'ALPHA') =>
+    counter(registry, `kubelet_${name}`, `[${stability}] ${help}`);
+  return {
+    pods: {
+      started: sum('started_pods_total', 'Cumulative number of pods started'),
+      errors: sum('started_pods_errors_total', 'Cumulative number of errors when starting pods'),
+    },
+    userPods: {
+      started: sum(
+        'started_user_namespaced_pods_total',
+        'Cumulative number of pods with user namespaces started. This metric will only be collected on Linux.',
+      ),
+      errors: sum(
+        'started_user_namespaced_pods_errors_total',
+        'Cumulative number of errors when starting pods with user namespaces. This metric will only be collected on Linux.',
+      ),
+    },
+    ...labelled(registry),
+    imageVolumes: {
+      wanted: sum('image_volume_requested_total', 'Number of requested image volumes.', 'BETA'),
+      mounted: sum('image_volume_mounted_succeed_total', 'Number of successful image volume mounts.', 'BETA'),
+      failed: sum('image_volume_mounted_errors_total', 'Number of failed image volume mounts.', 'BETA'),
+    },
+    fallbacks: sum(
+      'lifecycle_handler_http_fallbacks_total',
+      'The number of times lifecycle handlers successfully fell back to http from https.',
+    ),
+    cutSleeps: sum(
+      'sleep_action_terminated_early_total',
+      'The number of times lifecycle sleep handler got terminated before it finishes',
+    ),
+  };
+}
+
+const labelled = (registry: Registry) => ({
+  containers: {
+    started: counter(registry, 'kubelet_started_containers_total', '[ALPHA] Cumulative number of containers started', [
+      'container_type',
+    ]),
+    errors: counter(
+      registry,
+      'kubelet_started_containers_errors_total',
+      '[ALPHA] Cumulative number of errors when starting containers',
+      ['container_type', 'code'],
+    ),
+  },
+  sandboxes: {
+    durations: histogram(
+      registry,
+      'kubelet_run_podsandbox_duration_seconds',
+      '[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
+      DEFAULT_BUCKETS,
+      ['runtime_handler'],
+    ),
+    errors: counter(
+      registry,
+      'kubelet_run_podsandbox_errors_total',
+      '[ALPHA] Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.',
+      ['runtime_handler'],
+    ),
+  },
+});

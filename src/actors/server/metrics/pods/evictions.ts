@@ -1,0 +1,42 @@
+/** How old the look at the machine was for which a pod had to go. */
+import type { Histogram, Registry } from 'prom-client';
+import type { KernelRecord } from '../../../../kernel/records.ts';
+import type { EvictionContext } from '../../../../machines/node/eviction/policy.ts';
+import { histogram } from '../instruments.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+
+const EVICTION = 'kubelet/eviction';
+
+export class Evictions implements Projection {
+  readonly #ages: Histogram<'eviction_signal'>;
+  #counted: EvictionContext['evictions'] = {};
+  #lookedAtMs: number | undefined;
+
+  constructor(registry: Registry) {
+    this.#ages = histogram(
+      registry,
+      'kubelet_eviction_stats_age_seconds',
+      '[ALPHA] Time between when stats are collected, and when pod is evicted based on those stats by eviction signal',
+      DEFAULT_BUCKETS,
+      ['eviction_signal'],
+    );
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'result' && request?.name === 'stats.observe') this.#lookedAtMs = request.sinceMs;
+    else if (record.k === 'message' && record.from === EVICTION && record.event.type === 'pods.kill') {
+      const { context } = (kernel.snapshotOf(EVICTION) ?? {}) as { readonly context?: EvictionContext };
+      this.#went(context?.evictions ?? {}, kernel.now);
+    }
+  }
+
+  /** Of the signals that count more pods than before. Limits of local storage are no look at the machine. */
+  #went(evictions: EvictionContext['evictions'], nowMs: number): void {
+    for (const [eviction_signal, count] of Object.entries(evictions)) {
+      const isNew = count > (this.#counted[eviction_signal] ?? 0) && !eviction_signal.endsWith('fs.limit');
+      if (!isNew || this.#lookedAtMs === undefined) continue;
+      this.#ages.observe({ eviction_signal }, (nowMs - this.#lookedAtMs) / MS_PER_SECOND);
+    }
+    this.#counted = evictions;
+  }
+}

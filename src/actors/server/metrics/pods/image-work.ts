@@ -1,0 +1,201 @@
+/** What became of the images that pods asked for: given, pulled, checked for the right to them, and cleared away. */
+import type { Registry } from 'prom-client';
+import type { Kernel } from '../../../../kernel/kernel.ts';
+import type { KernelRecord, MessageRecord, ResultRecord } from '../../../../kernel/records.ts';
+import type { Image } from '../../../../machines/api/cri.ts';
+import type { PullCredential, PullRecord } from '../../../../machines/operations/image.ts';
+import { type ImageGcKnowledge, isTooOld } from '../../../../machines/pods/images/image-gc.ts';
+import {
+  admission,
+  admittedAnyway,
+  mustVerify,
+  type VerificationSettings,
+} from '../../../../machines/pods/images/verification.ts';
+import type { ImageWanted } from '../../../../machines/pods/messages.ts';
+import { repositoryOf } from '../../../../machines/pods/spec/index.ts';
+import { counter, histogram } from '../instruments.ts';
+import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
+
+const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
+const COLLECTOR = 'kubelet/imageGC';
+const POLICIES: Readonly<Record<ImageWanted['policy'], string>> = {
+  Always: 'always',
+  IfNotPresent: 'ifnotpresent',
+  Never: 'never',
+};
+/** Upstream's, in seconds. */
+const PULL_BUCKETS = [1, 5, 10, 20, 30, 60, 180, 300, 600, 900, 1_200, 1_800, 2_700, 3_600];
+const MEBIBYTE = 1_024 ** 2;
+/** Upstream's, from the largest: an image that is larger than the bytes has the label. */
+const SIZES = [
+  [100 * 1_024, 'GT100GB'],
+  [60 * 1_024, '60GB-100GB'],
+  [40 * 1_024, '40GB-60GB'],
+  [30 * 1_024, '30GB-40GB'],
+  [20 * 1_024, '20GB-30GB'],
+  [10 * 1_024, '10GB-20GB'],
+  [5 * 1_024, '5GB-10GB'],
+  [1_024, '1GB-5GB'],
+  [500, '500MB-1GB'],
+  [100, '100MB-500MB'],
+  [10, '10MB-100MB'],
+  [0, '0-10MB'],
+] as const;
+
+const sizeLabel = (bytes: number): string => SIZES.find(([mebibytes]) => bytes > mebibytes * MEBIBYTE)?.[1] ?? 'N/A';
+
+interface Wish {
+  readonly uid: string;
+  readonly actor: string;
+  readonly policy: ImageWanted['policy'];
+  isPresent: boolean | null;
+  isPulled: boolean;
+}
+
+interface ImageContext {
+  readonly verification: VerificationSettings | null;
+  readonly place: { readonly image: string };
+  readonly record: PullRecord | null;
+}
+
+export class ImageWork implements Projection {
+  /** By pod and container, what is asked and not answered. */
+  readonly #wishes = new Map<string, Wish>();
+  /** By actor of the image, since when it is pulled. */
+  readonly #pulls = new Map<string, number>();
+  /** By id, why an image is being removed. */
+  readonly #removals = new Map<string, 'age' | 'space'>();
+  readonly #families: ReturnType<typeof families>;
+
+  constructor(registry: Registry) {
+    this.#families = families(registry);
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'message') this.#told(record);
+    else if (record.k === 'effect' && record.name === 'cri.pullImage') this.#pulling(record.at, kernel.now);
+    else if (record.k === 'effect' && record.at.startsWith(`${COLLECTOR}/`)) this.#removing(record.input, kernel);
+    else if (record.k === 'result' && request) this.#done(record, request, kernel);
+  }
+
+  #told({ to, event }: MessageRecord): void {
+    if (event.type === 'image.asked') {
+      const { uid, container, policy } = (event as unknown as { request: ImageWanted }).request;
+      this.#wishes.set(`${uid} ${container}`, { uid, actor: to, policy, isPresent: null, isPulled: false });
+    } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
+      const { uid, container } = event as unknown as ImageWanted;
+      this.#answered(`${uid} ${container}`);
+    } else if (to === 'kubelet/status' && event.type === 'status.removed') {
+      const { uid } = event as unknown as { uid: string };
+      for (const [key, wish] of this.#wishes) if (wish.uid === uid) this.#wishes.delete(key);
+    }
+  }
+
+  #of(actor: string | undefined): Wish[] {
+    return [...this.#wishes.values()].filter((wish) => wish.actor === actor);
+  }
+
+  #answered(key: string): void {
+    const wish = this.#wishes.get(key);
+    this.#wishes.delete(key);
+    if (!wish) return;
+    const { isPresent, isPulled, policy } = wish;
+    const present_locally = isPresent === null ? 'unknown' : String(isPresent);
+    const labels = { present_locally, pull_policy: POLICIES[policy], pull_required: String(isPulled) };
+    this.#families.ensured.inc(labels);
+  }
+
+  #pulling(address: string, nowMs: number): void {
+    const actor = IMAGE_ACTOR.exec(address)?.[0];
+    if (actor === undefined) return;
+    for (const wish of this.#of(actor)) wish.isPulled = true;
+    this.#pulls.set(actor, this.#pulls.get(actor) ?? nowMs);
+  }
+
+  #removing(input: unknown, kernel: Kernel): void {
+    const { image } = input as { readonly image?: string };
+    const { context } = (kernel.snapshotOf(COLLECTOR) ?? {}) as { context?: ImageGcKnowledge };
+    if (image !== undefined && context)
+      this.#removals.set(image, isTooOld(context, image, kernel.now) ? 'age' : 'space');
+  }
+
+  #done(record: ResultRecord, request: UnderWay, kernel: Kernel): void {
+    const actor = IMAGE_ACTOR.exec(request.address)?.[0];
+    if (request.name === 'cri.removeImage') this.#removed(record, request.input as { readonly image: string });
+    else if (actor === undefined) return;
+    else if (request.name === 'cri.imageStatus') this.#looked(record, actor, kernel.now);
+    else if (request.name === 'images.pullRecord') this.#checked(record, actor, kernel);
+    else if (request.name === 'images.credentials') this.#compared(record, actor, kernel);
+  }
+
+  #removed({ error }: ResultRecord, { image }: { readonly image: string }): void {
+    const reason = this.#removals.get(image);
+    this.#removals.delete(image);
+    if (!error && reason !== undefined) this.#families.removed.inc({ reason });
+  }
+
+  /** After a pull the look says how large the image is. */
+  #looked({ output, error }: ResultRecord, actor: string, nowMs: number): void {
+    const image = error ? null : (output as { readonly image: Image | null }).image;
+    if (!error) for (const wish of this.#of(actor)) wish.isPresent ??= image !== null;
+    const sinceMs = this.#pulls.get(actor);
+    this.#pulls.delete(actor);
+    if (sinceMs === undefined || image === null) return;
+    const seconds = (nowMs - sinceMs) / MS_PER_SECOND;
+    this.#families.pulls.observe({ image_size_in_bytes: sizeLabel(Number(image.size)) }, seconds);
+  }
+
+  /** Of everybody who asked for an image that is there, and whose policy lets them have it without a pull. */
+  #checked({ output, error }: ResultRecord, actor: string, kernel: Kernel): void {
+    const waiting = this.#of(actor).filter(({ policy }) => policy !== 'Always').length;
+    const { verification, place } = imageContext(actor, kernel) ?? {};
+    if (!verification || !place || waiting === 0) return;
+    if (error) return this.#families.checks.inc({ result: 'error' }, waiting);
+    const known = output as PullRecord;
+    const admitted = admittedAnyway(verification, place.image, known);
+    if (admitted === null) return;
+    const found = mustVerify(verification, place.image, known) ? 'credentialRecordFound' : 'credentialPolicyAllowed';
+    this.#families.checks.inc({ result: admitted ? found : 'mustAuthenticate' }, waiting);
+  }
+
+  /** Of those whose credentials had to tell. */
+  #compared({ output, error }: ResultRecord, actor: string, kernel: Kernel): void {
+    const { verification, place, record } = imageContext(actor, kernel) ?? {};
+    const pulled = place && record?.record?.[repositoryOf(place.image)];
+    if (error || !verification || !pulled || admittedAnyway(verification, place.image, record) !== null) return;
+    const { credentials } = output as { readonly credentials: readonly PullCredential[] };
+    const { admitted } = admission(pulled, credentials);
+    this.#families.checks.inc({ result: admitted ? 'credentialRecordFound' : 'mustAuthenticate' });
+  }
+}
+
+const imageContext = (actor: string, kernel: Kernel): ImageContext | undefined =>
+  (kernel.snapshotOf(actor) as { readonly context?: ImageContext } | undefined)?.context;
+
+const families = (registry: Registry) => ({
+  ensured: counter(
+    registry,
+    'kubelet_image_manager_ensure_image_requests_total',
+    '[ALPHA] Number of ensure-image requests processed by the kubelet.',
+    ['present_locally', 'pull_policy', 'pull_required'],
+  ),
+  checks: counter(
+    registry,
+    'kubelet_imagemanager_image_mustpull_checks_total',
+    '[ALPHA] Counter for how many times kubelet checked whether credentials need to be re-verified to access an image',
+    ['result'],
+  ),
+  pulls: histogram(
+    registry,
+    'kubelet_image_pull_duration_seconds',
+    '[ALPHA] Duration in seconds to pull an image.',
+    PULL_BUCKETS,
+    ['image_size_in_bytes'],
+  ),
+  removed: counter(
+    registry,
+    'kubelet_image_garbage_collected_total',
+    '[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.',
+    ['reason'],
+  ),
+});

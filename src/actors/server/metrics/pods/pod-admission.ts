@@ -1,0 +1,51 @@
+/** Pods that this node refused, each once, and those that had to go for others. */
+import type { Counter, Registry } from 'prom-client';
+import type { KernelRecord } from '../../../../kernel/records.ts';
+import type { PodKillWanted } from '../../../../machines/pods/messages.ts';
+import { counter } from '../instruments.ts';
+import type { Projection } from '../projection.ts';
+
+/** What upstream names; every other resource of which there is not enough is an extended one. */
+const RESOURCES = ['OutOfcpu', 'OutOfmemory', 'OutOfephemeral-storage', 'OutOfpods'];
+
+export class PodAdmission implements Projection {
+  readonly #refused = new Set<string>();
+  readonly #rejections: Counter<'reason'>;
+  readonly #preemptions: Counter<'preemption_signal'>;
+
+  constructor(registry: Registry) {
+    this.#rejections = counter(
+      registry,
+      'kubelet_admission_rejections_total',
+      '[ALPHA] Cumulative number pod admission rejections by the Kubelet.',
+      ['reason'],
+    );
+    this.#preemptions = counter(
+      registry,
+      'kubelet_preemptions',
+      '[ALPHA] Cumulative number of pod preemptions by preemption resource',
+      ['preemption_signal'],
+    );
+  }
+
+  on(record: KernelRecord): void {
+    if (record.k !== 'message') return;
+    const { to, event } = record;
+    if (event.type === 'allocation.refused' && to === 'kubelet/pods') {
+      const { uid, rejection } = event as unknown as { uid: string; rejection: { reason: string } };
+      if (this.#refused.has(uid)) return;
+      this.#refused.add(uid);
+      this.#rejections.inc({ reason: reasonOf(rejection.reason) });
+    } else if (event.type === 'pods.kill' && to === 'kubelet/pods') {
+      const { shortOf } = event as unknown as PodKillWanted;
+      if (shortOf !== undefined) this.#preemptions.inc({ preemption_signal: shortOf });
+    } else if (to === 'kubelet/status' && event.type === 'status.removed') {
+      this.#refused.delete((event as unknown as { uid: string }).uid);
+    }
+  }
+}
+
+function reasonOf(reason: string): string {
+  if (!reason.startsWith('OutOf') || RESOURCES.includes(reason)) return reason;
+  return 'OutOfExtendedResources';
+}

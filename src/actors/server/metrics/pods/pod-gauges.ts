@@ -1,0 +1,119 @@
+/** Gauges of pods and their containers: what is so now. */
+import { dirname } from 'node:path';
+import { isStaticPod } from '../../../../machines/api/pod.ts';
+import type { NodePod } from '../../node-view.ts';
+import { type Family, gaugeOf, one, type Sample } from '../family.ts';
+import { bytesBelow } from './disk.ts';
+
+const isFinished = ({ status }: NodePod): boolean => status?.phase === 'Succeeded' || status?.phase === 'Failed';
+const conditionOf = (status: NodePod['status'], wanted: string) =>
+  status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');
+
+/** Of each container the files in the folder of its log. */
+function logSizes(pods: readonly NodePod[]): Family {
+  const samples = pods.flatMap(({ uid, namespace, name, runtime }) => {
+    const folders = new Map(
+      (runtime?.containers ?? []).map((each) => [each.metadata?.name ?? '', dirname(each.log_path)]),
+    );
+    return [...folders].map(([container, folder]) => one(bytesBelow(folder), { container, namespace, pod: name, uid }));
+  });
+  return gaugeOf(
+    'kubelet_container_log_filesystem_used_bytes',
+    "[ALPHA] Bytes used by the container's logs on the filesystem.",
+    samples,
+  );
+}
+
+const isSandboxed = ({ runtime }: NodePod): boolean =>
+  runtime?.sandboxes.some(({ state }) => state === 'SANDBOX_READY') === true;
+
+/** `mirrorPods`: how many of them the API server has. */
+export const podGauges = (pods: readonly NodePod[], mirrorPods: number): Family[] => [
+  ...wantedGauges(pods),
+  mirrorGauge(mirrorPods),
+  ...resizeGauges(pods),
+  ...runningGauges(pods),
+];
+
+function wantedGauges(pods: readonly NodePod[]): Family[] {
+  const wanted = pods.filter(({ pod }) => pod !== null);
+  const byStatic = (known: readonly NodePod[]) =>
+    ([true, false] as const).map((isStatic) =>
+      one(known.filter(({ pod }) => isStaticPod(pod!) === isStatic).length, { static: isStatic ? 'true' : '' }),
+    );
+  return [
+    gaugeOf(
+      'kubelet_desired_pods',
+      '[ALPHA] The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.',
+      byStatic(wanted),
+    ),
+    gaugeOf(
+      'kubelet_active_pods',
+      '[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.',
+      byStatic(wanted.filter((pod) => !isFinished(pod))),
+    ),
+    gaugeOf(
+      'kubelet_managed_ephemeral_containers',
+      '[ALPHA] Current number of ephemeral containers in pods managed by this kubelet.',
+      [one(wanted.reduce((sum, { pod }) => sum + (pod!.spec.ephemeralContainers?.length ?? 0), 0))],
+    ),
+  ];
+}
+
+const mirrorGauge = (mirrorPods: number): Family =>
+  gaugeOf(
+    'kubelet_mirror_pods',
+    '[ALPHA] The number of mirror pods the kubelet will try to create (one per admitted static pod)',
+    [one(mirrorPods)],
+  );
+
+function resizeGauges(pods: readonly NodePod[]): Family[] {
+  const pending = Object.groupBy(
+    pods.flatMap(({ status }) => conditionOf(status, 'PodResizePending')?.reason ?? []),
+    (reason) => reason.toLowerCase(),
+  );
+  return [
+    gaugeOf('kubelet_pod_in_progress_resizes', '[ALPHA] Number of in-progress resizes for pods.', [
+      one(pods.filter(({ status }) => conditionOf(status, 'PodResizeInProgress')).length),
+    ]),
+    gaugeOf(
+      'kubelet_pod_pending_resizes',
+      '[ALPHA] Number of pending resizes for pods.',
+      Object.entries(pending).map(([reason, all]) => one(all!.length, { reason })),
+    ),
+  ];
+}
+
+function runningGauges(pods: readonly NodePod[]): Family[] {
+  const states = Object.entries(
+    Object.groupBy(
+      pods.flatMap(({ runtime }) => runtime?.containers ?? []),
+      ({ state }) => state.replace('CONTAINER_', '').toLowerCase(),
+    ),
+  );
+  return [
+    logSizes(pods),
+    gaugeOf('kubelet_running_pods', '[ALPHA] Number of pods that have a running pod sandbox', [
+      one(pods.filter(isSandboxed).length),
+    ]),
+    gaugeOf(
+      'kubelet_running_containers',
+      '[ALPHA] Number of containers currently running',
+      states.map(([container_state, all]) => one(all!.length, { container_state })),
+    ),
+    gaugeOf(
+      'kubelet_working_pods',
+      '[ALPHA] Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, orphaned, or runtime only (also orphaned), and whether the pod is static. An orphaned pod has been removed from local configuration or force deleted in the API and consumes resources that are not otherwise visible.',
+      working(pods),
+    ),
+  ];
+}
+
+function working(pods: readonly NodePod[]): Sample[] {
+  const groups = Object.groupBy(pods, (known) => {
+    const config = known.pod === null ? 'runtime_only' : 'desired';
+    const lifecycle = isFinished(known) ? 'terminated' : known.pod === null ? 'terminating' : 'sync';
+    return JSON.stringify({ config, lifecycle, static: known.pod && isStaticPod(known.pod) ? 'true' : '' });
+  });
+  return Object.entries(groups).map(([labels, all]) => one(all!.length, JSON.parse(labels) as Sample['labels']));
+}

@@ -1,0 +1,199 @@
+/**
+ * How long pods take to start: from their creation, without images and init containers, and until this node does
+ * anything for them; and pods that came without being wanted, or came again.
+ *
+ * Invariants: of each pod once; static pods and pods that ran before this agent began have no place in it.
+ */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { Kernel } from '../../../../kernel/kernel.ts';
+import type { EffectRecord, KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
+import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/api/pod.ts';
+import type { ConfigMessage, ImageReport, ImageWanted } from '../../../../machines/pods/messages.ts';
+import {
+  DEFAULT_BUCKETS,
+  MS_PER_SECOND,
+  POD_START_BUCKETS,
+  type Projection,
+  podContextAt,
+  podUidAt,
+  type Seen,
+} from '../projection.ts';
+
+/** Kinds of volumes that are on the node as soon as it wants them: as upstream, others make a pod stateful. */
+const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI', 'projected', 'image'] as const;
+
+interface Start {
+  readonly pod: Pod;
+  readonly seenAtMs: number;
+  /** Something was asked for it. */
+  hasBegun: boolean;
+  /** It was seen to run, or is none whose start is measured. */
+  isOver: boolean;
+  /** Actors of images that it waits for, by container. */
+  readonly images: Map<string, string>;
+  firstPullMs: number | null;
+  lastPulledMs: number | null;
+}
+
+export class PodStarts implements Projection {
+  readonly #starts = new Map<string, Start>();
+  /** Whose configuration went, while something of them may be left. */
+  readonly #removed = new Set<string>();
+  readonly #orphans = new Set<string>();
+  #hasNetworkPod = false;
+  readonly #families: ReturnType<typeof families>;
+
+  constructor(registry: Registry) {
+    this.#families = families(registry);
+    for (const kind of ['', 'true']) this.#families.restarted.inc({ static: kind }, 0);
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'message') this.#told(record, kernel);
+    else if (record.k === 'effect') this.#requested(record, kernel);
+    else if (record.k === 'result' && request?.name === 'cri.pullImage') {
+      for (const start of this.#waitingFor(request.address)) start.lastPulledMs = kernel.now;
+    }
+  }
+
+  #told({ to, event }: MessageRecord, kernel: Kernel): void {
+    const told = event as unknown as { readonly uid: string };
+    if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never, kernel);
+    else if (event.type === 'image.asked') {
+      const { uid, container } = (event as unknown as { request: ImageWanted }).request;
+      this.#starts.get(uid)?.images.set(container, to);
+    } else if (to === 'kubelet/pods' && (event.type === 'image.ready' || event.type === 'image.failed')) {
+      const { uid, container } = event as unknown as ImageReport;
+      this.#starts.get(uid)?.images.delete(container);
+    } else if (to === 'kubelet/status' && event.type === 'status.observed') {
+      const { pod, seen } = event as unknown as { pod: { uid: string }; seen: { status: PodStatus } | null };
+      if (seen) this.#observed(pod.uid, seen.status, kernel.now);
+    } else if (to === 'kubelet/status' && event.type === 'status.removed') {
+      this.#starts.delete(told.uid);
+      this.#removed.delete(told.uid);
+      this.#orphans.delete(told.uid);
+    } else if (event.type === 'pod.kill') this.#killed(to, kernel);
+  }
+
+  #configured(message: ConfigMessage, kernel: Kernel): void {
+    if (message.op === 'REMOVE') {
+      for (const { uid } of message.pods) if (this.#starts.has(uid)) this.#removed.add(uid);
+    } else if (message.op === 'ADD') {
+      for (const pod of message.pods) if (!isMirrorPod(pod)) this.#added(pod, kernel);
+    }
+  }
+
+  #added(pod: Pod, kernel: Kernel): void {
+    const { uid } = pod.metadata;
+    if (this.#removed.delete(uid)) this.#families.restarted.inc({ static: isStaticPod(pod) ? 'true' : '' });
+    if (this.#starts.has(uid)) return;
+    this.#starts.set(uid, {
+      pod,
+      seenAtMs: kernel.now,
+      hasBegun: false,
+      isOver: isStaticPod(pod) || (pod.status?.phase ?? 'Pending') !== 'Pending',
+      images: new Map(),
+      firstPullMs: null,
+      lastPulledMs: null,
+    });
+  }
+
+  #requested({ name, at }: EffectRecord, kernel: Kernel): void {
+    if (name === 'cri.pullImage') {
+      for (const start of this.#waitingFor(at)) start.firstPullMs ??= kernel.now;
+    }
+    const start = this.#starts.get(podUidAt(at));
+    if (!start || start.hasBegun) return;
+    start.hasBegun = true;
+    this.#families.workerStart.observe((kernel.now - start.seenAtMs) / MS_PER_SECOND);
+  }
+
+  #waitingFor(pull: string): Start[] {
+    const image = pull.slice(0, pull.lastIndexOf('/'));
+    return [...this.#starts.values()].filter(({ images }) => [...images.values()].includes(image));
+  }
+
+  /** The API server has this status: the start is over when all containers are said to run. */
+  #observed(uid: string, status: PodStatus, nowMs: number): void {
+    const start = this.#starts.get(uid);
+    const containers = status.containerStatuses ?? [];
+    if (!start || start.isOver || containers.length < start.pod.spec.containers.length) return;
+    if (status.phase === 'Failed' || status.phase === 'Succeeded') start.isOver = true;
+    if (start.isOver || containers.some(({ state }) => !state?.running)) return;
+    start.isOver = true;
+    const createdMs = Date.parse(start.pod.metadata.creationTimestamp ?? '');
+    if (Number.isNaN(createdMs)) return;
+    const totalMs = nowMs - createdMs;
+    this.#families.total.observe(totalMs / MS_PER_SECOND);
+    if (isStateful(start.pod)) return;
+    const pulledMs = (start.lastPulledMs ?? 0) - (start.lastPulledMs === null ? 0 : (start.firstPullMs ?? 0));
+    const seconds = Math.max(0, totalMs - pulledMs - initMs(status)) / MS_PER_SECOND;
+    this.#families.sli.observe(seconds);
+    if (this.#hasNetworkPod || start.pod.spec.hostNetwork) return;
+    this.#hasNetworkPod = true;
+    this.#families.firstNetwork.set(seconds);
+  }
+
+  /** Killed without a configuration while the runtime has it: nobody wanted it since this agent began. */
+  #killed(address: string, kernel: Kernel): void {
+    const context = podContextAt(address, kernel);
+    if (!context || context.pod !== null || this.#orphans.has(context.uid)) return;
+    if ((context.runtime?.sandboxes.length ?? 0) === 0) return;
+    this.#orphans.add(context.uid);
+    this.#families.orphaned.inc();
+  }
+}
+
+const isStateful = ({ spec }: Pod): boolean =>
+  (spec.volumes ?? []).some((volume) => STATELESS.every((kind) => volume[kind] === undefined));
+
+/** From the start of the first init container to the end of the last one; sidecars go on and have no end. */
+function initMs({ initContainerStatuses = [] }: PodStatus): number {
+  const spans = initContainerStatuses.flatMap(({ state }) =>
+    state?.terminated
+      ? [[Date.parse(state.terminated.startedAt ?? ''), Date.parse(state.terminated.finishedAt ?? '')]]
+      : [],
+  );
+  const known = spans.filter((span) => span.every((each) => !Number.isNaN(each)));
+  if (known.length === 0) return 0;
+  return Math.max(...known.map((span) => span[1]!)) - Math.min(...known.map((span) => span[0]!));
+}
+
+function families(registry: Registry) {
+  const registers = [registry];
+  const histogram = (name: string, help: string, buckets: readonly number[]) =>
+    new Histogram({ name, help, buckets: [...buckets], registers });
+  return {
+    workerStart: histogram(
+      'kubelet_pod_worker_start_duration_seconds',
+      '[ALPHA] Duration in seconds from kubelet seeing a pod to starting a worker.',
+      DEFAULT_BUCKETS,
+    ),
+    total: histogram(
+      'kubelet_pod_start_total_duration_seconds',
+      '[ALPHA] Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
+      POD_START_BUCKETS,
+    ),
+    sli: histogram(
+      'kubelet_pod_start_sli_duration_seconds',
+      '[ALPHA] Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
+      POD_START_BUCKETS,
+    ),
+    firstNetwork: new Gauge({
+      name: 'kubelet_first_network_pod_start_sli_duration_seconds',
+      help: '[INTERNAL] Duration in seconds to start the first network pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
+      registers,
+    }),
+    restarted: new Counter({
+      name: 'kubelet_restarted_pods_total',
+      help: '[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)',
+      labelNames: ['static'],
+      registers,
+    }),
+    orphaned: new Counter({
+      name: 'kubelet_orphaned_runtime_pods_total',
+      help: '[ALPHA] Number of pods that have been detected in the container runtime without being already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the local configuration, which is unusual.',
+      registers,
+    }),
+  };
+}

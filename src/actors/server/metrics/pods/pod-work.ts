@@ -1,0 +1,100 @@
+/**
+ * How long the node works for one pod: from the first request of its actors to the answer of the last one, and from a
+ * change of its status to the API server's word that it has it. Streams and retries that wait are no work.
+ */
+import { Histogram, type Registry } from 'prom-client';
+import type { KernelRecord } from '../../../../kernel/records.ts';
+import { isMirrorPod } from '../../../../machines/api/pod.ts';
+import type { ConfigMessage } from '../../../../machines/pods/messages.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type Seen } from '../projection.ts';
+
+/** Upstream's. */
+const STATUS_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60];
+const STATUS_PATCH = /^kubelet\/status\/pod-[^/]+(?=\/patch$)/;
+
+type Work = 'create' | 'update' | 'sync' | 'kill';
+
+interface Busy {
+  readonly sinceMs: number;
+  readonly work: Work;
+  requests: number;
+}
+
+export class PodWork implements Projection {
+  readonly #busy = new Map<string, Busy>();
+  /** Why the next work of a pod begins; without an entry it is `sync`. */
+  readonly #next = new Map<string, Work>();
+  /** Since when the status that a request writes waits, by the address of the request. */
+  readonly #unwritten = new Map<string, number>();
+  readonly #durations: Histogram;
+  readonly #statuses: Histogram;
+
+  constructor(registry: Registry) {
+    this.#durations = new Histogram({
+      name: 'kubelet_pod_worker_duration_seconds',
+      help: '[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync',
+      buckets: DEFAULT_BUCKETS,
+      labelNames: ['operation_type'],
+      registers: [registry],
+    });
+    this.#statuses = new Histogram({
+      name: 'kubelet_pod_status_sync_duration_seconds',
+      help: '[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.',
+      buckets: STATUS_BUCKETS,
+      registers: [registry],
+    });
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'message') {
+      const { to, event } = record;
+      if (to === 'kubelet/syncLoop' && event.type === 'config.pods') this.#configured(event as never);
+      else if (event.type === 'pod.kill') this.#next.set(podUidAt(to), 'kill');
+      else if (event.type === 'status.removed') this.#next.delete((event as unknown as { uid: string }).uid);
+    } else if (record.k === 'effect') {
+      this.#statusWritten(record.at, kernel);
+      if (record.class !== 'stream') this.#begun(podUidAt(record.at), kernel.now);
+    } else if ((record.k === 'result' || record.k === 'cancel') && request) {
+      if (record.k === 'result' && !record.error) this.#statusTaken(request.address, kernel.now);
+      this.#unwritten.delete(request.address);
+      const busy = request.class === 'stream' ? undefined : this.#busy.get(podUidAt(request.address));
+      if (busy) busy.requests -= 1;
+    } else if (record.k === 'end') this.#rest(kernel.now);
+  }
+
+  #configured(message: ConfigMessage): void {
+    if (message.op !== 'ADD' && message.op !== 'UPDATE') return;
+    for (const pod of message.pods) {
+      if (!isMirrorPod(pod)) this.#next.set(pod.metadata.uid, message.op === 'ADD' ? 'create' : 'update');
+    }
+  }
+
+  #begun(uid: string, nowMs: number): void {
+    if (uid === '') return;
+    const busy = this.#busy.get(uid) ?? { sinceMs: nowMs, work: this.#next.get(uid) ?? 'sync', requests: 0 };
+    busy.requests += 1;
+    this.#busy.set(uid, busy);
+    this.#next.delete(uid);
+  }
+
+  /** At the end of a turn: whose requests are all answered, and who asked for nothing else in that turn. */
+  #rest(nowMs: number): void {
+    for (const [uid, { requests, sinceMs, work }] of this.#busy) {
+      if (requests > 0) continue;
+      this.#busy.delete(uid);
+      this.#durations.observe({ operation_type: work }, (nowMs - sinceMs) / MS_PER_SECOND);
+    }
+  }
+
+  #statusWritten(address: string, kernel: Seen['kernel']): void {
+    const publisher = STATUS_PATCH.exec(address)?.[0];
+    if (publisher === undefined) return;
+    const { context } = (kernel.snapshotOf(publisher) ?? {}) as { context?: { readonly sinceMs: number | null } };
+    this.#unwritten.set(address, context?.sinceMs ?? kernel.now);
+  }
+
+  #statusTaken(address: string, nowMs: number): void {
+    const sinceMs = this.#unwritten.get(address);
+    if (sinceMs !== undefined) this.#statuses.observe((nowMs - sinceMs) / MS_PER_SECOND);
+  }
+}

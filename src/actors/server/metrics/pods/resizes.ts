@@ -1,0 +1,165 @@
+/**
+ * What pods asked for in the place of what they were given: by container and resource, whether it can be had, and how
+ * long it took to be made so.
+ */
+import type { Registry } from 'prom-client';
+import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
+import type { ResourceRequirements } from '../../../../machines/api/pod.ts';
+import type { ResizeRefusal } from '../../../../machines/pods/allocation/admit.ts';
+import type { Allocation } from '../../../../machines/pods/allocation/request.ts';
+import { parseQuantity } from '../../../../machines/pods/spec/quantity.ts';
+import { counter, histogram } from '../instruments.ts';
+import { type Projection, podUidAt, type Seen } from '../projection.ts';
+
+/** Upstream's, in milliseconds: from 10, each twice the one before. */
+const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
+const ALLOCATION = 'kubelet/allocation';
+/** What is asked to make a resize so. */
+const STEP = /\/(memoryUsage|resizeSandbox|raiseGroup|resizeContainer|lowerGroup)$/;
+const REQUIREMENTS = ['requests', 'limits'] as const;
+/** What may be another while a pod runs. */
+const RESOURCES = ['cpu', 'memory'] as const;
+
+/** Upstream's words, by what the refusal says. */
+const DETAILS: readonly (readonly [text: RegExp, detail: string])[] = [
+  [/CPU Manager policy/, 'guaranteed_pod_cpu_manager_static_policy'],
+  [/Memory Manager policy/, 'guaranteed_pod_memory_manager_static_policy'],
+  [/static-pods/, 'static_pod'],
+];
+
+/** Why a pod that waited for more may have it now, by the message that made it so. */
+const TRIGGERS: Readonly<Record<string, string>> = {
+  'allocation.wanted': 'pod_resized',
+  'allocation.ended': 'pods_removed',
+  'allocation.released': 'pods_removed',
+};
+
+interface Asked {
+  allocation: Allocation;
+  refusal: ResizeRefusal | null;
+}
+
+export class Resizes implements Projection {
+  readonly #asked = new Map<string, Asked>();
+  /** By pod, since when what was given is being made so. */
+  readonly #working = new Map<string, number>();
+  /** What was told to the allocation manager in this turn. */
+  #trigger = 'periodic_retry';
+  readonly #families: ReturnType<typeof families>;
+
+  constructor(registry: Registry) {
+    this.#families = families(registry);
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'message') {
+      this.#told(record);
+      this.#actuated(record, kernel.now);
+    } else if (record.k === 'result' && record.error && request && STEP.test(request.address)) {
+      this.#over(podUidAt(request.address), false, kernel.now);
+    } else if (record.k === 'end') this.#trigger = 'periodic_retry';
+  }
+
+  #told({ to, event }: MessageRecord): void {
+    const trigger = to === ALLOCATION ? TRIGGERS[event.type] : undefined;
+    if (trigger !== undefined) this.#trigger = trigger;
+    const told = event as unknown as { readonly uid: string; readonly refusal: ResizeRefusal };
+    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event as never);
+    else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(told.uid);
+    else if (to === 'kubelet/pods' && event.type === 'allocation.pending') this.#refused(told.uid, told.refusal);
+    else if (to === 'kubelet/pods' && event.type === 'allocation.granted') this.#granted(told.uid);
+  }
+
+  #wanted({
+    request: { uid },
+    allocation,
+  }: {
+    readonly request: { readonly uid: string };
+    allocation: Allocation;
+  }): void {
+    const before = this.#asked.get(uid);
+    this.#asked.set(uid, { allocation, refusal: before?.refusal ?? null });
+    if (!before) return;
+    for (const [name, resources] of Object.entries(allocation)) {
+      if (name !== '') this.#compared(before.allocation[name] ?? {}, resources);
+    }
+  }
+
+  #compared(before: ResourceRequirements, after: ResourceRequirements): void {
+    for (const requirement of REQUIREMENTS) {
+      for (const resource of RESOURCES) {
+        const operation = operationOf(before[requirement]?.[resource], after[requirement]?.[resource]);
+        if (operation !== null) this.#families.requested.inc({ resource, requirement, operation });
+      }
+    }
+  }
+
+  #refused(uid: string, refusal: ResizeRefusal): void {
+    const asked = this.#asked.get(uid);
+    if (!asked) return;
+    const isNew = JSON.stringify(asked.refusal) !== JSON.stringify(refusal);
+    asked.refusal = refusal;
+    if (isNew && refusal.reason === 'Infeasible') this.#families.infeasible.inc({ reason_detail: detailOf(refusal) });
+  }
+
+  #granted(uid: string): void {
+    const asked = this.#asked.get(uid);
+    if (asked?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger: this.#trigger });
+    if (asked) asked.refusal = null;
+  }
+
+  /** `memory` hears when it begins, and when nothing is left to be done. */
+  #actuated({ to, event }: MessageRecord, nowMs: number): void {
+    if (to !== 'kubelet/memory' || event.type !== 'memory.resized') return;
+    const { uid, actuated } = event as unknown as { readonly uid: string; readonly actuated: Allocation | null };
+    if (actuated === null) this.#over(uid, true, nowMs);
+    else if (!this.#working.has(uid)) this.#working.set(uid, nowMs);
+  }
+
+  #over(uid: string, isDone: boolean, nowMs: number): void {
+    const sinceMs = this.#working.get(uid);
+    this.#working.delete(uid);
+    if (sinceMs !== undefined) this.#families.durations.observe({ success: String(isDone) }, nowMs - sinceMs);
+  }
+}
+
+/** As upstream: `null` where nothing is another. */
+function operationOf(before: string | undefined, after: string | undefined): string | null {
+  if (before === undefined || after === undefined) {
+    if (before === after) return null;
+    return before === undefined ? 'add' : 'remove';
+  }
+  const more = parseQuantity(after) - parseQuantity(before);
+  return more === 0n ? null : more > 0n ? 'increase' : 'decrease';
+}
+
+const detailOf = ({ message }: ResizeRefusal): string =>
+  DETAILS.find(([text]) => text.test(message))?.[1] ?? 'insufficient_node_allocatable';
+
+const families = (registry: Registry) => ({
+  requested: counter(
+    registry,
+    'kubelet_container_requested_resizes_total',
+    "[ALPHA] Number of requested resizes, counted at the container level. Different resources on the same container are counted separately. The 'requirement' label refers to 'memory' or 'limits'; the 'operation' label can be one of 'add', 'remove', 'increase' or 'decrease'.",
+    ['resource', 'requirement', 'operation'],
+  ),
+  infeasible: counter(
+    registry,
+    'kubelet_pod_infeasible_resizes_total',
+    '[ALPHA] Number of infeasible resizes for pods.',
+    ['reason_detail'],
+  ),
+  accepted: counter(
+    registry,
+    'kubelet_pod_deferred_accepted_resizes_total',
+    '[ALPHA] Cumulative number of resizes that were accepted after being deferred.',
+    ['retry_trigger'],
+  ),
+  durations: histogram(
+    registry,
+    'kubelet_pod_resize_duration_milliseconds',
+    '[ALPHA] Duration in milliseconds to actuate a pod resize',
+    DURATION_BUCKETS,
+    ['success'],
+  ),
+});

@@ -1,0 +1,76 @@
+/** The metrics of `/metrics/resource`, from the same summary as `/stats/summary`: what autoscalers ask for. */
+import type { ContainerStats, NodeStats, PodStats, Summary, SwapStats } from '../../../stats/summary-types.ts';
+import type { Family, FamilyType, Sample } from '../family.ts';
+
+const NANOSECONDS = 1e9;
+const MS_PER_SECOND = 1_000;
+
+const HELP = {
+  node_cpu_usage_seconds_total: '[STABLE] Cumulative cpu time consumed by the node in core-seconds',
+  node_memory_working_set_bytes: '[STABLE] Current working set of the node in bytes',
+  node_swap_usage_bytes: '[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems',
+  pod_cpu_usage_seconds_total: '[STABLE] Cumulative cpu time consumed by the pod in core-seconds',
+  pod_memory_working_set_bytes: '[STABLE] Current working set of the pod in bytes',
+  pod_swap_usage_bytes: '[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems',
+  container_cpu_usage_seconds_total: '[STABLE] Cumulative cpu time consumed by the container in core-seconds',
+  container_memory_working_set_bytes: '[STABLE] Current working set of the container in bytes',
+  container_swap_usage_bytes:
+    '[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems',
+  container_swap_limit_bytes:
+    '[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems',
+  container_start_time_seconds: '[STABLE] Start time of the container since unix epoch in seconds',
+} as const;
+
+/** `null`: it could not be measured. */
+export function resourceFamilies(summary: Summary | null): Family[] {
+  const samples = new Map<keyof typeof HELP, Sample[]>();
+  const add = (name: keyof typeof HELP, sample: Sample) => {
+    const known = samples.get(name);
+    if (known) known.push(sample);
+    else samples.set(name, [sample]);
+  };
+  if (summary) {
+    usage('node', summary.node, {}, add);
+    for (const pod of summary.pods) {
+      const labels = { namespace: pod.podRef.namespace, pod: pod.podRef.name };
+      usage('pod', pod, labels, add);
+      for (const container of pod.containers) {
+        const own = { container: container.name, ...labels };
+        usage('container', container, own, add);
+        add('container_start_time_seconds', { labels: own, value: Date.parse(container.startTime) / MS_PER_SECOND });
+      }
+    }
+  }
+  const error = summary ? 0 : 1;
+  return [
+    ...[...samples].map(([name, all]) => ({ name, help: HELP[name], type: typeOf(name), samples: all })),
+    {
+      name: 'resource_scrape_error',
+      help: '[STABLE] 1 if there was an error while getting container metrics, 0 otherwise',
+      type: 'gauge',
+      samples: [{ labels: {}, value: error }],
+    },
+  ];
+}
+
+const typeOf = (name: string): FamilyType => (name.endsWith('_total') ? 'counter' : 'gauge');
+
+type Add = (name: keyof typeof HELP, sample: Sample) => void;
+type Measured = Pick<NodeStats | PodStats | ContainerStats, 'cpu' | 'memory'> & { readonly swap?: SwapStats };
+
+function usage(of: 'node' | 'pod' | 'container', { cpu, memory, swap }: Measured, labels: Sample['labels'], add: Add) {
+  const at = (time: string) => ({ labels, timestampMs: Date.parse(time) });
+  if (cpu?.usageCoreNanoSeconds !== undefined) {
+    add(`${of}_cpu_usage_seconds_total`, { ...at(cpu.time), value: Number(cpu.usageCoreNanoSeconds) / NANOSECONDS });
+  }
+  if (memory?.workingSetBytes !== undefined) {
+    add(`${of}_memory_working_set_bytes`, { ...at(memory.time), value: Number(memory.workingSetBytes) });
+  }
+  if (swap?.swapUsageBytes !== undefined) {
+    add(`${of}_swap_usage_bytes`, { ...at(swap.time), value: Number(swap.swapUsageBytes) });
+  }
+  if (of === 'container' && swap?.swapAvailableBytes !== undefined) {
+    const limit = swap.swapAvailableBytes + (swap.swapUsageBytes ?? 0n);
+    add('container_swap_limit_bytes', { ...at(swap.time), value: Number(limit) });
+  }
+}

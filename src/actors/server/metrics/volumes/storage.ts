@@ -1,0 +1,168 @@
+/**
+ * How long volumes take to be set up and torn down. One request is about all volumes of a pod: each of them is counted
+ * with the time of that request, which is the time that its pod waited for it.
+ */
+import { Histogram, type Registry } from 'prom-client';
+import type { KernelRecord } from '../../../../kernel/records.ts';
+import type { Volume } from '../../../../machines/api/pod.ts';
+import type { VolumeFailure, VolumeSetUp } from '../../../../machines/operations/volume.ts';
+import type { NodePod } from '../../node-view.ts';
+import type { Family, Sample } from '../family.ts';
+import { MS_PER_SECOND, type Projection, podContextAt, podUidAt, type Seen, type UnderWay } from '../projection.ts';
+
+/** Upstream's. */
+const BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
+const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
+  ['emptyDir', 'kubernetes.io/empty-dir'],
+  ['configMap', 'kubernetes.io/configmap'],
+  ['secret', 'kubernetes.io/secret'],
+  ['downwardAPI', 'kubernetes.io/downward-api'],
+  ['projected', 'kubernetes.io/projected'],
+  ['image', 'kubernetes.io/image'],
+  ['hostPath', 'kubernetes.io/host-path'],
+];
+
+/** A claim is bound to a path of the host, or to a volume of a CSI driver. */
+const pluginOf = (volume: Volume | undefined, driver?: string): string =>
+  driver === undefined
+    ? (PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path')
+    : `kubernetes.io/csi:${driver}`;
+
+/** Upstream's names of what is asked of CSI drivers; staging is a part of mounting. */
+const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
+  'csi.publish': 'volume_mount',
+  'csi.unpublish': 'volume_unmount',
+  'csi.unstage': 'unmount_device',
+  'csi.expand': 'volume_fs_resize',
+};
+const BLOCK_OPERATIONS: Readonly<Record<string, string>> = {
+  'csi.publish': 'map_volume',
+  'csi.unpublish': 'unmap_volume',
+  'csi.unstage': 'unmap_device',
+};
+const operationOf = (name: string, input: unknown): string =>
+  ((input as { readonly block?: object | null } | undefined)?.block ? BLOCK_OPERATIONS[name] : undefined) ??
+  DRIVER_OPERATIONS[name]!;
+const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
+
+/** What the actor of a driver's volume knows. */
+export interface DriverVolume {
+  readonly pod?: { readonly uid: string };
+  readonly volume: { readonly name: string; readonly driver: string };
+}
+
+export class StorageMetrics implements Projection {
+  /** By pod, since when a volume is not set up. */
+  readonly #since = new Map<string, Map<string, number>>();
+  /** By request of a driver's volume, the driver: its actor may have ended with the answer. */
+  readonly #drivers = new Map<number, string>();
+  readonly #operations: Histogram;
+  readonly #whole: Histogram;
+
+  constructor(registry: Registry) {
+    this.#operations = new Histogram({
+      name: 'storage_operation_duration_seconds',
+      help: '[ALPHA] Storage operation duration',
+      buckets: BUCKETS,
+      labelNames: ['volume_plugin', 'operation_name', 'status', 'migrated'],
+      registers: [registry],
+    });
+    this.#whole = new Histogram({
+      name: 'volume_operation_total_seconds',
+      help: '[ALPHA] Storage operation end to end duration in seconds',
+      buckets: BUCKETS,
+      labelNames: ['plugin_name', 'operation_name'],
+      registers: [registry],
+    });
+  }
+
+  on(record: KernelRecord, { kernel, request }: Seen): void {
+    if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
+      this.#drivers.set(record.id, driverAt(record.at, kernel));
+    } else if (record.k === 'result' && request && this.#drivers.has(record.id)) {
+      const operation_name = operationOf(request.name, request.input);
+      const driver = this.#drivers.get(record.id)!;
+      this.#drivers.delete(record.id);
+      this.#observe(request, { volume: undefined, driver, operation_name, isDone: !record.error }, kernel.now);
+    } else if (record.k === 'cancel') this.#drivers.delete(record.id);
+    else if (record.k === 'effect' && record.name === 'volume.setUp') {
+      const uid = podUidAt(record.at);
+      const since = this.#since.get(uid) ?? new Map<string, number>();
+      this.#since.set(uid, since);
+      for (const { name } of volumesOf(record.input)) since.set(name, since.get(name) ?? kernel.now);
+    } else if (record.k === 'result' && request?.name === 'volume.setUp') {
+      const { failed = [] } = (record.output ?? {}) as { failed?: readonly VolumeFailure[] };
+      const failures = new Set(failed.map(({ name }) => name));
+      for (const { name } of volumesOf(request.input)) {
+        this.#done(request, name, record.error === undefined && !failures.has(name), kernel);
+      }
+    } else if (record.k === 'result' && request?.name === 'volume.tearDown') {
+      this.#since.delete(podUidAt(request.address));
+      for (const volume of specVolumes(request.address, kernel)) {
+        this.#observe(request, { volume, operation_name: 'volume_unmount', isDone: !record.error }, kernel.now);
+      }
+    }
+  }
+
+  #done(request: UnderWay, name: string, isDone: boolean, kernel: Seen['kernel']): void {
+    const volume = specVolumes(request.address, kernel).find((each) => each.name === name);
+    this.#observe(request, { volume, operation_name: 'volume_mount', isDone }, kernel.now);
+    const since = this.#since.get(podUidAt(request.address));
+    const sinceMs = since?.get(name);
+    if (!isDone || sinceMs === undefined) return;
+    since!.delete(name);
+    const labels = { plugin_name: pluginOf(volume), operation_name: 'volume_mount' };
+    this.#whole.observe(labels, (kernel.now - sinceMs) / MS_PER_SECOND);
+  }
+
+  #observe(
+    { sinceMs }: UnderWay,
+    operation: {
+      readonly volume: Volume | undefined;
+      readonly driver?: string;
+      readonly operation_name: string;
+      readonly isDone: boolean;
+    },
+    nowMs: number,
+  ): void {
+    const { volume, driver, operation_name, isDone } = operation;
+    const status = isDone ? 'success' : 'fail-unknown';
+    const labels = { volume_plugin: pluginOf(volume, driver), operation_name, status, migrated: 'false' };
+    this.#operations.observe(labels, (nowMs - sinceMs) / MS_PER_SECOND);
+  }
+}
+
+const volumesOf = (input: unknown): readonly VolumeSetUp[] => (input as { volumes: readonly VolumeSetUp[] }).volumes;
+
+const specVolumes = (address: string, kernel: Seen['kernel']): readonly Volume[] =>
+  podContextAt(address, kernel)?.pod?.spec.volumes ?? [];
+
+function driverAt(address: string, kernel: Seen['kernel']): string {
+  const actor = DRIVER_ACTOR.exec(address)?.[0] ?? '';
+  return (kernel.snapshotOf(actor) as { readonly context?: DriverVolume } | undefined)?.context?.volume.driver ?? '';
+}
+
+/** The volumes that pods want, and those that are set up; `ofDrivers` are those of CSI drivers. */
+export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly DriverVolume[]): Family {
+  const drivers = new Map(ofDrivers.map(({ pod, volume }) => [`${pod?.uid}/${volume.name}`, volume.driver]));
+  const counts = new Map<string, number>();
+  const add = (plugin_name: string, state: string) => {
+    const key = JSON.stringify({ plugin_name, state });
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  };
+  for (const { uid, pod, status, mounted } of pods) {
+    const isOver = status?.phase === 'Succeeded' || status?.phase === 'Failed';
+    for (const volume of pod?.spec.volumes ?? []) {
+      const plugin = pluginOf(volume, drivers.get(`${uid}/${volume.name}`));
+      if (!isOver) add(plugin, 'desired_state_of_world');
+      if (mounted.includes(volume.name)) add(plugin, 'actual_state_of_world');
+    }
+  }
+  const samples = [...counts].map(([labels, value]) => ({ labels: JSON.parse(labels) as Sample['labels'], value }));
+  return {
+    name: 'volume_manager_total_volumes',
+    help: '[ALPHA] Number of volumes in Volume Manager',
+    type: 'gauge',
+    samples,
+  };
+}
