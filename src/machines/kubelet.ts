@@ -17,14 +17,14 @@
 import { assign, enqueueActions, line, raise, sendTo, to } from '../kernel/xstate.ts';
 import { nodeStatusInput } from './node/object/identity.ts';
 import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './node/server-ports.ts';
-import { clientCertificateInput } from './startup/client-builder.ts';
-import { clientBuilderInput, servingCertificateInput } from './startup/client-input.ts';
+import { clientCertificateInput } from './startup/clients/client-builder.ts';
+import { clientBuilderInput, servingCertificateInput } from './startup/clients/client-input.ts';
 import { command } from './startup/command.ts';
 import { commandFailed, millisecondsOf } from './startup/configuration/index.ts';
 import { containerManagerInput } from './startup/container-manager/policy.ts';
 import { deriveSettings } from './startup/derive-settings.ts';
+import { oomWatcherInput } from './startup/host/oom-watcher-input.ts';
 import { logEntries } from './startup/log-entries.ts';
-import { oomWatcherInput } from './startup/oom-watcher-input.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
 import { runOncePhases } from './startup/run-once-phases.ts';

@@ -52,7 +52,7 @@ export const TESTS = {
   flags: 'test/machines/startup/configuration/flags.test.ts',
   resolve: 'test/machines/startup/configuration/resolve.test.ts',
   values: 'test/machines/startup/configuration/values.test.ts',
-  lockFile: 'test/machines/startup/lock-file.test.ts',
+  lockFile: 'test/machines/startup/host/lock-file.test.ts',
   refusals: 'test/machines/startup/refusals.test.ts',
   runtimeService: 'test/machines/startup/runtime-service.test.ts',
   runtimeState: 'test/machines/node/runtime-state.test.ts',

@@ -28,7 +28,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built('S011', '--version', `${CONFIGURATION}/flags.ts#VersionText`, `${flags}::prints the version`),
   built('S012', 'KubeletFlags', `${CONFIGURATION}/flags.ts#KubeletFlags`, `${flags}::own flags of a node`),
   built('S013', 'KubeletConfiguration', `${CONFIGURATION}/defaults.ts#applyDefaults`, [resolve, corpus]),
-  built('S014', 'KubeletServer', 'src/machines/startup/config-loader.ts#LoadedConfiguration', boot),
+  built('S014', 'KubeletServer', 'src/machines/startup/configuration/config-loader.ts#LoadedConfiguration', boot),
   built('S015', 'flag groups', `${CONFIGURATION}/flag-table.ts#FLAGS`, `${flags}::lists every flag once`),
   built('S016', 'feature gates from flags', `${CONFIGURATION}/feature-gates.ts#decideFeatures`, [resolve, golden]),
   built('S017', 'gate defaults', `${CONFIGURATION}/feature-gate-table.ts#FEATURE_GATES`, `${resolve}::feature gates`),

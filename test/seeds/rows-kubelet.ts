@@ -4,7 +4,7 @@ import { built, instead, type Row, TESTS } from './row.ts';
 const { boot, failures, kubelet, corpus, refusals, subsystems } = TESTS;
 const CONFIGURATION = 'src/machines/startup/configuration';
 const SETTINGS = 'src/machines/startup/derive-settings.ts';
-const NODE_IP = 'src/machines/startup/node-ip.ts';
+const NODE_IP = 'src/machines/startup/host/node-ip.ts';
 const CREATE = 'kubelet: alive.startup.runKubelet.createAndInitKubelet';
 
 export const KUBELET_ROWS: readonly Row[] = [

@@ -75,7 +75,7 @@ export const LOOP_ROWS: readonly Row[] = [
     'S225',
     'iptables chains',
     ['iptables: keeping', 'host.keepIptables'],
-    ['test/machines/startup/iptables.test.ts', 'test/actors/host/kernel/iptables.test.ts'],
+    ['test/machines/startup/host/iptables.test.ts', 'test/actors/host/kernel/iptables.test.ts'],
   ),
   instead('S226', 'syncNetworkStatus', 'NetworkReady of the runtime'),
   instead('S227', 'podKiller', 'housekeeping of the sync loop ends pods that nobody wants'),

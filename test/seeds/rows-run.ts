@@ -5,8 +5,8 @@ const { boot, failures, kubelet, corpus, values, refusals } = TESTS;
 const CONFIGURATION = 'src/machines/startup/configuration';
 const SETTINGS = 'src/machines/startup/derive-settings.ts';
 const CLIENTS = 'kubelet: alive.startup.run.clients';
-const BUILDER = 'src/machines/startup/client-builder.ts';
-const clients = 'test/machines/startup/client-builder.test.ts';
+const BUILDER = 'src/machines/startup/clients/client-builder.ts';
+const clients = 'test/machines/startup/clients/client-builder.test.ts';
 const kube = 'test/actors/kube/client.test.ts';
 
 export const RUN_ROWS: readonly Row[] = [
@@ -58,7 +58,7 @@ export const RUN_ROWS: readonly Row[] = [
   built(
     'S064',
     'BuildAuth',
-    ['kubelet: alive.startup.run.auth', 'src/machines/startup/auth.ts#buildAuth'],
+    ['kubelet: alive.startup.run.auth', 'src/machines/startup/clients/auth.ts#buildAuth'],
     [refusals, failures],
   ),
   built(

@@ -4,7 +4,7 @@
  * Steps: S006 to S031. The work is the config loader's; the supervisor only waits for its answer and says who we are.
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
-import type { LoadedConfiguration } from './config-loader.ts';
+import type { LoadedConfiguration } from './configuration/config-loader.ts';
 import { toMasked } from './configuration/index.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 

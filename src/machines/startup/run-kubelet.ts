@@ -9,7 +9,7 @@ import { cgroupV1, nodeRef, starting } from '../node/events.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import { logLines } from './configuration/go-text.ts';
 import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
-import { resolveNodeIPs } from './node-ip.ts';
+import { resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { Failure, KubeletContext } from './types.ts';
 

@@ -4,8 +4,8 @@
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
-import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './client-ca.ts';
-import { clientBuilderInput } from './client-input.ts';
+import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
+import { clientBuilderInput } from './clients/client-input.ts';
 import { decideFeatures, isEnabled } from './configuration/index.ts';
 import { reservedCPULines } from './configuration/resource-managers.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';

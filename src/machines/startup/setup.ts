@@ -32,23 +32,23 @@ import { podsMachine } from '../pods/pods.ts';
 import { rememberedPodsMachine } from '../pods/remembered-pods.ts';
 import { statusMachine } from '../pods/status/status.ts';
 import { syncLoopMachine } from '../pods/sync-loop.ts';
-import { authMachine } from './auth.ts';
-import { cadvisorMachine } from './cadvisor.ts';
 import { certificateManagerMachine } from './certificates/certificate-manager.ts';
-import { clientBuilderMachine } from './client-builder.ts';
-import { configLoaderMachine } from './config-loader.ts';
-import { configReloadMachine } from './config-reload.ts';
+import { authMachine } from './clients/auth.ts';
+import { clientBuilderMachine } from './clients/client-builder.ts';
+import { configLoaderMachine } from './configuration/config-loader.ts';
+import { configReloadMachine } from './configuration/config-reload.ts';
 import { logLines } from './configuration/go-text.ts';
 import { containerManagerMachine } from './container-manager/container-manager.ts';
-import { iptablesMachine } from './iptables.ts';
-import { lockFileMachine } from './lock-file.ts';
+import { cadvisorMachine } from './host/cadvisor.ts';
+import { iptablesMachine } from './host/iptables.ts';
+import { lockFileMachine } from './host/lock-file.ts';
+import { resolverMachine } from './host/resolver.ts';
+import { watchdogMachine } from './host/watchdog.ts';
 import { loggingMachine } from './logging.ts';
-import { resolverMachine } from './resolver.ts';
 import { runOnceMachine } from './run-once.ts';
 import { runtimeServiceMachine } from './runtime-service.ts';
 import { restartDelay } from './subsystems.ts';
 import type { KubeletContext, KubeletEvent, KubeletInput, KubeletMachineOutput } from './types.ts';
-import { watchdogMachine } from './watchdog.ts';
 
 /** Subsystems that the supervisor starts and restarts, in the order in which the documents create them. */
 export const SUBSYSTEMS = [

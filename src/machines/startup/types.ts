@@ -4,8 +4,8 @@ import type { NodeResources } from '../node/allocatable.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
 import type { CertificateReport } from './certificates/setup.ts';
-import type { KubeClients } from './client-builder.ts';
-import type { ConfigReloadApplied } from './config-reload.ts';
+import type { KubeClients } from './clients/client-builder.ts';
+import type { ConfigReloadApplied } from './configuration/config-reload.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { PodResult, RunOnceFinished } from './run-once.ts';
 

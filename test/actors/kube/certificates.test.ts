@@ -17,7 +17,7 @@ import {
   SERVING_SIGNER,
   servingPlace,
 } from '../../../src/machines/startup/certificates/policy.ts';
-import { clientBuilderMachine, clientCertificateInput } from '../../../src/machines/startup/client-builder.ts';
+import { clientBuilderMachine, clientCertificateInput } from '../../../src/machines/startup/clients/client-builder.ts';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
 import { runForReal, until } from '../../support/real-machine.ts';
 import { bench, pods, settings } from './support.ts';

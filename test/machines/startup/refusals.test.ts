@@ -1,10 +1,10 @@
 /** The small subsystems of starting that accept or refuse: auth, container manager, cadvisor, node IPs. */
 import { describe, expect, it } from 'vitest';
-import { authMachine, buildAuth } from '../../../src/machines/startup/auth.ts';
-import { cadvisorMachine } from '../../../src/machines/startup/cadvisor.ts';
+import { authMachine, buildAuth } from '../../../src/machines/startup/clients/auth.ts';
 import { containerManagerMachine } from '../../../src/machines/startup/container-manager/container-manager.ts';
 import { type ContainerManagerInput, cgroupRoots } from '../../../src/machines/startup/container-manager/policy.ts';
-import { parseNodeIPs } from '../../../src/machines/startup/node-ip.ts';
+import { cadvisorMachine } from '../../../src/machines/startup/host/cadvisor.ts';
+import { parseNodeIPs } from '../../../src/machines/startup/host/node-ip.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
 
 describe('auth', () => {

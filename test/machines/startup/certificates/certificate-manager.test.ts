@@ -10,7 +10,7 @@ import {
   rotationDeadline,
   verdictOf,
 } from '../../../../src/machines/startup/certificates/policy.ts';
-import { clientCertificateInput } from '../../../../src/machines/startup/client-builder.ts';
+import { clientCertificateInput } from '../../../../src/machines/startup/clients/client-builder.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const START_MS = 1_000_000;

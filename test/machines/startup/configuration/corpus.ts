@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { readConfiguration, readDropIns } from '../../../../src/actors/host/configuration/configuration.ts';
 import type { Json } from '../../../../src/kernel/json.ts';
-import { buildAuth } from '../../../../src/machines/startup/auth.ts';
+import { buildAuth } from '../../../../src/machines/startup/clients/auth.ts';
 import {
   type ConfigurationFiles,
   commandFailed,
@@ -14,7 +14,7 @@ import {
   resolveConfiguration,
   toVersioned,
 } from '../../../../src/machines/startup/configuration/index.ts';
-import { parseNodeIPs } from '../../../../src/machines/startup/node-ip.ts';
+import { parseNodeIPs } from '../../../../src/machines/startup/host/node-ip.ts';
 
 export interface Case {
   readonly name: string;

@@ -1,8 +1,11 @@
 /** Proves F1 and F2 of the config loader; the rules themselves are held by the corpus. */
 import { describe, expect, it } from 'vitest';
-import { configLoaderMachine, type LoadedConfiguration } from '../../../src/machines/startup/config-loader.ts';
-import type { Answer } from '../../../src/machines/startup/types.ts';
-import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
+import {
+  configLoaderMachine,
+  type LoadedConfiguration,
+} from '../../../../src/machines/startup/configuration/config-loader.ts';
+import type { Answer } from '../../../../src/machines/startup/types.ts';
+import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const document = (path: string, value: object) => ({
   kind: 'document',

@@ -7,8 +7,8 @@
  * Invariants: A1 a webhook without an API client is refused, never silently skipped. A2 an unknown mode is refused.
  * Seeds: S064, S065. Upstream: cmd/kubelet/app/auth.go.
  */
-import { setup } from '../../kernel/xstate.ts';
-import type { Answer } from './types.ts';
+import { setup } from '../../../kernel/xstate.ts';
+import type { Answer } from '../types.ts';
 
 export interface AuthInput {
   readonly anonymous: boolean;

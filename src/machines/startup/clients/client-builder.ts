@@ -13,13 +13,13 @@
  *      without rotation, which cannot go on without its answer.
  * Seeds: S052, S056 to S063. Upstream: cmd/kubelet/app/server.go, pkg/kubelet/certificate/bootstrap.
  */
-import { assign, line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
-import { certificateOperations, currentPair } from '../operations/certificate.ts';
-import { type KubeSettings, kubeOperations } from '../operations/kube.ts';
-import { certificateManagerMachine } from './certificates/certificate-manager.ts';
-import { CLIENT_SIGNER, clientPlace, nodeTemplate } from './certificates/policy.ts';
-import type { CertificateManagerInput } from './certificates/setup.ts';
-import type { Answer } from './types.ts';
+import { assign, line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import { certificateOperations, currentPair } from '../../operations/certificate.ts';
+import { type KubeSettings, kubeOperations } from '../../operations/kube.ts';
+import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
+import { CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/policy.ts';
+import type { CertificateManagerInput } from '../certificates/setup.ts';
+import type { Answer } from '../types.ts';
 
 export interface ClientBuilderInput {
   readonly kubeconfig: string;

@@ -1,7 +1,7 @@
 /** Proves L1 and L2 of the lock file. */
 import { describe, expect, it } from 'vitest';
-import { lockFileMachine } from '../../../src/machines/startup/lock-file.ts';
-import { fail, ok, runUnder } from '../../support/answering-world.ts';
+import { lockFileMachine } from '../../../../src/machines/startup/host/lock-file.ts';
+import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const input = (exitOnContention: boolean) => ({ path: '/run/lock', exitOnContention });
 

@@ -10,10 +10,10 @@
  *   to nobody.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
-import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
-import { nodeRef } from '../node/events.ts';
-import { operations } from '../operations/index.ts';
-import { parseResolvConf } from './derive-settings.ts';
+import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { nodeRef } from '../../node/events.ts';
+import { operations } from '../../operations/index.ts';
+import { parseResolvConf } from '../derive-settings.ts';
 
 export interface ResolverInput {
   /** `resolvConf` of the configuration; empty without one. */

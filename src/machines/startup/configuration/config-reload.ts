@@ -12,11 +12,11 @@
  *   R3 flags win over the files, as at the start.
  * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
  */
-import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
-import { configurationChanged, configurationRefused, nodeRef } from '../node/events.ts';
-import { operations } from '../operations/index.ts';
+import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { configurationChanged, configurationRefused, nodeRef } from '../../node/events.ts';
+import { operations } from '../../operations/index.ts';
 import { configLoaderMachine } from './config-loader.ts';
-import type { KubeletConfiguration } from './configuration/index.ts';
+import type { KubeletConfiguration } from './index.ts';
 import { type ConfigurationChange, changeOf } from './reloadable.ts';
 
 export interface ConfigReloadInput {

@@ -11,10 +11,10 @@
  *   stops when pods were not synchronised for so long that upstream's /healthz would fail, and goes on when they are.
  * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
  */
-import { assign, line, pick, sendParent, setup } from '../../kernel/xstate.ts';
-import { operations } from '../operations/index.ts';
-import { formatDuration } from './configuration/duration.ts';
-import type { Answer } from './types.ts';
+import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { operations } from '../../operations/index.ts';
+import { formatDuration } from '../configuration/duration.ts';
+import type { Answer } from '../types.ts';
 
 export interface WatchdogInput {
   readonly syncFrequencyMs: number;

@@ -1,9 +1,9 @@
 /** From flags and configuration to what the client builder and the certificate managers are told. */
-import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/policy.ts';
-import type { CertificateManagerInput } from './certificates/setup.ts';
+import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../certificates/policy.ts';
+import type { CertificateManagerInput } from '../certificates/setup.ts';
+import { millisecondsOf } from '../configuration/duration.ts';
+import type { KubeletContext } from '../types.ts';
 import type { ClientBuilderInput } from './client-builder.ts';
-import { millisecondsOf } from './configuration/duration.ts';
-import type { KubeletContext } from './types.ts';
 
 /** Needs a context in which the node has its name. */
 export function clientBuilderInput({ flags, config, node, input }: KubeletContext): ClientBuilderInput {

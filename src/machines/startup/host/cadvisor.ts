@@ -5,10 +5,10 @@
  * Owns: nothing after it has answered; usage is read from cgroups when somebody asks for it.
  * Seeds: S070, S072, S077, S164. Upstream: pkg/kubelet/cadvisor.
  */
-import { assign, pick, setup } from '../../kernel/xstate.ts';
-import type { MachineInfo } from '../operations/host.ts';
-import { operations } from '../operations/index.ts';
-import type { Answer } from './types.ts';
+import { assign, pick, setup } from '../../../kernel/xstate.ts';
+import type { MachineInfo } from '../../operations/host.ts';
+import { operations } from '../../operations/index.ts';
+import type { Answer } from '../types.ts';
 
 export const cadvisorMachine = setup({
   types: {

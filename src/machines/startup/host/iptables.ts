@@ -7,9 +7,9 @@
  * Invariant: a node without iptables is a node all the same.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
-import { line, pick, setup } from '../../kernel/xstate.ts';
-import type { IptablesItem } from '../operations/host.ts';
-import { operations } from '../operations/index.ts';
+import { line, pick, setup } from '../../../kernel/xstate.ts';
+import type { IptablesItem } from '../../operations/host.ts';
+import { operations } from '../../operations/index.ts';
 
 /** Upstream's period of looking for its canary. */
 const MONITOR_PERIOD_MS = 60_000;

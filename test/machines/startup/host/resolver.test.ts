@@ -1,10 +1,10 @@
 /** resolv.conf: its limits, in upstream's words, and its changes while the node runs. */
 import { describe, expect, it } from 'vitest';
-import { parseResolvConf } from '../../../src/machines/startup/derive-settings.ts';
-import { limitExceeded, resolverMachine } from '../../../src/machines/startup/resolver.ts';
-import { fail, ok, runUnder } from '../../support/answering-world.ts';
-import { image, manifest } from '../../support/pods-node.ts';
-import { type Answers, BootNode } from './boot-node.ts';
+import { parseResolvConf } from '../../../../src/machines/startup/derive-settings.ts';
+import { limitExceeded, resolverMachine } from '../../../../src/machines/startup/host/resolver.ts';
+import { fail, ok, runUnder } from '../../../support/answering-world.ts';
+import { image, manifest } from '../../../support/pods-node.ts';
+import { type Answers, BootNode } from '../boot-node.ts';
 
 const PATH = '/etc/resolv.conf';
 const search = (count: number, length = 5) =>

@@ -1,8 +1,8 @@
 /** iptables: what is said of the chains, and which nodes have them. */
 import { describe, expect, it } from 'vitest';
-import { iptablesMachine } from '../../../src/machines/startup/iptables.ts';
-import { fail, runUnder } from '../../support/answering-world.ts';
-import { ARGV, BootNode, ok } from './boot-node.ts';
+import { iptablesMachine } from '../../../../src/machines/startup/host/iptables.ts';
+import { fail, runUnder } from '../../../support/answering-world.ts';
+import { ARGV, BootNode, ok } from '../boot-node.ts';
 
 describe('the machine', () => {
   it('says what became of each protocol, in upstream words', () => {

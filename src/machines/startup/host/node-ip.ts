@@ -3,9 +3,9 @@
  *
  * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go.
  */
-import type { KubeletFlags } from './configuration/index.ts';
-import { isIpAddress, parseIp } from './configuration/ip.ts';
-import type { Answer } from './types.ts';
+import type { KubeletFlags } from '../configuration/index.ts';
+import { isIpAddress, parseIp } from '../configuration/ip.ts';
+import type { Answer } from '../types.ts';
 
 interface HostAddress {
   readonly address: string;

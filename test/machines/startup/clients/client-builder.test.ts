@@ -4,8 +4,8 @@ import {
   type ClientBuilderInput,
   clientBuilderMachine,
   kubeSettings,
-} from '../../../src/machines/startup/client-builder.ts';
-import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
+} from '../../../../src/machines/startup/clients/client-builder.ts';
+import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const input: ClientBuilderInput = {
   kubeconfig: '/etc/kubelet.conf',

@@ -1,8 +1,8 @@
 /** The service manager's watchdog: when it is wanted, how often it is fed, when it goes hungry. */
 import { describe, expect, it } from 'vitest';
-import { watchdogInterval, watchdogMachine } from '../../../src/machines/startup/watchdog.ts';
-import { fail, ok, runUnder } from '../../support/answering-world.ts';
-import { type Answers, ARGV, BootNode, RUNTIME_NOT_READY, RUNTIME_READY } from './boot-node.ts';
+import { watchdogInterval, watchdogMachine } from '../../../../src/machines/startup/host/watchdog.ts';
+import { fail, ok, runUnder } from '../../../support/answering-world.ts';
+import { type Answers, ARGV, BootNode, RUNTIME_NOT_READY, RUNTIME_READY } from '../boot-node.ts';
 
 const OWN = 42;
 const settings = (usec: string, pid = '') => ({ usec, pid, ownPid: OWN });

@@ -10,8 +10,10 @@
  * is changed before the answer is accepted.
  * Seeds: S006 to S025, S044, S045. Upstream: cmd/kubelet/app/server.go.
  */
-import { assign, enqueueActions, line, pick, setup } from '../../kernel/xstate.ts';
-import { operations } from '../operations/index.ts';
+import { assign, enqueueActions, line, pick, setup } from '../../../kernel/xstate.ts';
+import { operations } from '../../operations/index.ts';
+import { logEntries } from '../log-entries.ts';
+import type { Failure } from '../types.ts';
 import {
   type ConfigurationSource,
   commandFailed,
@@ -24,10 +26,8 @@ import {
   parseCommandLine,
   type Resolution,
   resolveConfiguration,
-} from './configuration/index.ts';
-import { hintForRefusal } from './configuration/removed-flags.ts';
-import { logEntries } from './log-entries.ts';
-import type { Failure } from './types.ts';
+} from './index.ts';
+import { hintForRefusal } from './removed-flags.ts';
 
 export interface ConfigLoaderInput {
   readonly argv: readonly string[];

@@ -4,8 +4,8 @@
  * A field is here when its readers take it from their input, and beginning anew costs nothing but a second look at the
  * world (the same that follows a crash): no container is touched. Everything else is refused by name. Pure.
  */
-import type { Json } from '../../kernel/json.ts';
-import type { KubeletConfiguration } from './configuration/index.ts';
+import type { Json } from '../../../kernel/json.ts';
+import type { KubeletConfiguration } from './index.ts';
 
 /** By path of a field: the subsystems that read it. */
 export const RELOADABLE = {

@@ -2,17 +2,17 @@
  * Reload: which fields can change, and a whole node whose files change, or that is told SIGHUP, under virtual time.
  */
 import { describe, expect, it } from 'vitest';
-import type { Json } from '../../../src/kernel/json.ts';
-import { kubeletMachine } from '../../../src/machines/kubelet.ts';
-import { configReloadMachine } from '../../../src/machines/startup/config-reload.ts';
-import { kubeletConfigurationType } from '../../../src/machines/startup/configuration/fields.ts';
-import { flagDefaults, type KubeletConfiguration } from '../../../src/machines/startup/configuration/index.ts';
-import { deriveSettings } from '../../../src/machines/startup/derive-settings.ts';
-import { changeOf, RELOADABLE } from '../../../src/machines/startup/reloadable.ts';
-import { SUBSYSTEMS } from '../../../src/machines/startup/setup.ts';
-import { runUnder } from '../../support/answering-world.ts';
-import { image, manifest } from '../../support/pods-node.ts';
-import { type Answers, ARGV, BootNode, document, fail, ok } from './boot-node.ts';
+import type { Json } from '../../../../src/kernel/json.ts';
+import { kubeletMachine } from '../../../../src/machines/kubelet.ts';
+import { configReloadMachine } from '../../../../src/machines/startup/configuration/config-reload.ts';
+import { kubeletConfigurationType } from '../../../../src/machines/startup/configuration/fields.ts';
+import { flagDefaults, type KubeletConfiguration } from '../../../../src/machines/startup/configuration/index.ts';
+import { changeOf, RELOADABLE } from '../../../../src/machines/startup/configuration/reloadable.ts';
+import { deriveSettings } from '../../../../src/machines/startup/derive-settings.ts';
+import { SUBSYSTEMS } from '../../../../src/machines/startup/setup.ts';
+import { runUnder } from '../../../support/answering-world.ts';
+import { image, manifest } from '../../../support/pods-node.ts';
+import { type Answers, ARGV, BootNode, document, fail, ok } from '../boot-node.ts';
 
 const current = flagDefaults({});
 const changed = (fields: Record<string, unknown>) => ({ ...current, ...fields }) as KubeletConfiguration;
