@@ -8,7 +8,7 @@ import { writeFileSync } from 'node:fs';
 import type { Json } from '../src/kernel/json.ts';
 import type { Field, FieldType, StructType } from '../src/machines/startup/configuration/field-types.ts';
 import { API_VERSION, KIND, kubeletConfigurationType } from '../src/machines/startup/configuration/fields.ts';
-import { FLAGS } from '../src/machines/startup/configuration/flag-table.ts';
+import { FLAGS } from '../src/machines/startup/configuration/flags/flag-table.ts';
 
 type Schema = Record<string, Json>;
 

@@ -41,7 +41,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S128',
     'failed to create kubelet',
-    `${CONFIGURATION}/settings.ts#settingsError`,
+    `${CONFIGURATION}/validation/settings.ts#settingsError`,
     `${failures}::sync frequency`,
   ),
   built('S129', 'PodConfig is there', `${CREATE}.parts`, `${boot}::takes every step`),
@@ -67,9 +67,14 @@ export const KUBELET_ROWS: readonly Row[] = [
     'kubelet: alive.startup.runKubelet.rootDirectory',
     `${failures}::no root directory`,
   ),
-  built('S137', 'sync frequency check', `${CONFIGURATION}/settings.ts#syncFrequency`, `${failures}::sync frequency`),
-  built('S138', 'iptables bits', `${CONFIGURATION}/validation.ts#validateConfiguration`, corpus),
-  built('S139', 'built-in cloud providers', `${CONFIGURATION}/settings.ts#cloudProvider`, corpus),
+  built(
+    'S137',
+    'sync frequency check',
+    `${CONFIGURATION}/validation/settings.ts#syncFrequency`,
+    `${failures}::sync frequency`,
+  ),
+  built('S138', 'iptables bits', `${CONFIGURATION}/validation/validation.ts#validateConfiguration`, corpus),
+  built('S139', 'built-in cloud providers', `${CONFIGURATION}/validation/settings.ts#cloudProvider`, corpus),
   built(
     'S140',
     'node informer',
@@ -119,7 +124,12 @@ export const KUBELET_ROWS: readonly Row[] = [
     ['src/machines/pods/images/image-gc.ts#bytesToFree', `${SETTINGS}#images`],
     `${subsystems}::imageGC`,
   ),
-  built('S149', 'ParseThresholdConfig', `${CONFIGURATION}/eviction-thresholds.ts#parseEvictionThresholds`, corpus),
+  built(
+    'S149',
+    'ParseThresholdConfig',
+    `${CONFIGURATION}/validation/eviction-thresholds.ts#parseEvictionThresholds`,
+    corpus,
+  ),
   built(
     'S150',
     'eviction configuration',
@@ -157,7 +167,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     ['test/machines/pods/cluster/objects.test.ts'],
   ),
   built('S161', 'secrets and configmaps by get', ['object: getting'], ['test/machines/pods/cluster/objects.test.ts']),
-  built('S162', 'unknown strategy', `${CONFIGURATION}/validation.ts#validateConfiguration`, corpus),
+  built('S162', 'unknown strategy', `${CONFIGURATION}/validation/validation.ts#validateConfiguration`, corpus),
   instead('S163', 'ExperimentalHostUserNamespaceDefaulting', 'pods ask for it by spec.hostUsers'),
   built('S164', 'machine info cached', 'src/machines/startup/types.ts#KubeletContext', boot),
   built(

@@ -112,7 +112,7 @@ export const RUN_ROWS: readonly Row[] = [
   ),
   built('S076', 'QoS cgroups', 'src/machines/pods/spec/qos.ts#cgroupParent', [TESTS.spec, TESTS.requests]),
   built('S077', 'machine info', ['cadvisor: readingMachineInfo', 'host.machineInfo'], [refusals, TESTS.machine]),
-  built('S078', 'reserved-cpus parsed', `${CONFIGURATION}/cpu-set.ts#parseCpuSet`, [values, corpus]),
+  built('S078', 'reserved-cpus parsed', `${CONFIGURATION}/values/cpu-set.ts#parseCpuSet`, [values, corpus]),
   built(
     'S079',
     'reserved-cpus within the machine',
@@ -124,23 +124,23 @@ export const RUN_ROWS: readonly Row[] = [
     'reserved-cpus over reservations',
     [
       'src/machines/node/allocatable.ts#nodeResources',
-      'src/machines/startup/configuration/resource-managers.ts#reservedCPULines',
+      'src/machines/startup/configuration/validation/resource-managers.ts#reservedCPULines',
     ],
     ['test/machines/startup/refusals.test.ts', 'test/machines/startup/configuration/corpus.test.ts'],
   ),
   built(
     'S081',
     'kube- and system-reserved parsed',
-    `${CONFIGURATION}/reserved-resources.ts#parseReservedResources`,
+    `${CONFIGURATION}/validation/reserved-resources.ts#parseReservedResources`,
     corpus,
   ),
   built(
     'S082',
     'hard eviction thresholds parsed',
-    `${CONFIGURATION}/eviction-thresholds.ts#parseEvictionThresholds`,
+    `${CONFIGURATION}/validation/eviction-thresholds.ts#parseEvictionThresholds`,
     corpus,
   ),
-  built('S083', 'ParseQOSReserved', `${CONFIGURATION}/reserved-resources.ts#parseQosReserved`, corpus),
+  built('S083', 'ParseQOSReserved', `${CONFIGURATION}/validation/reserved-resources.ts#parseQosReserved`, corpus),
   instead('S084', 'DevicePlugins gate', 'always on upstream; no gate of that name'),
   instead('S085', 'CPUManagerPolicyOptions gate', 'options need no gate upstream any more'),
   built(
@@ -196,7 +196,7 @@ export const RUN_ROWS: readonly Row[] = [
     'QOSReserved',
     [
       'src/machines/node/cgroups/node-groups.ts#qosGroups',
-      'src/machines/startup/configuration/reserved-resources.ts#parseQosReserved',
+      'src/machines/startup/configuration/validation/reserved-resources.ts#parseQosReserved',
     ],
     ['test/actors/cgroup/version-1.test.ts', 'test/machines/startup/configuration/corpus.test.ts'],
   ),
@@ -204,7 +204,7 @@ export const RUN_ROWS: readonly Row[] = [
     'S097',
     'CPU manager',
     [
-      `${CONFIGURATION}/resource-managers.ts#cpuManagerError`,
+      `${CONFIGURATION}/validation/resource-managers.ts#cpuManagerError`,
       'src/machines/pods/allocation/cpu-manager.ts#allocateCpus',
       'src/machines/pods/pod/pod-cpus.ts#pinning',
     ],
@@ -218,7 +218,7 @@ export const RUN_ROWS: readonly Row[] = [
     'S098',
     'memory manager',
     [
-      `${CONFIGURATION}/resource-managers.ts#memoryManagerError`,
+      `${CONFIGURATION}/validation/resource-managers.ts#memoryManagerError`,
       'src/machines/pods/allocation/memory-manager.ts#allocateMemory',
       'src/machines/node/state-files/memory-state-file.ts#memoryStateText',
     ],
@@ -242,7 +242,7 @@ export const RUN_ROWS: readonly Row[] = [
     'S101',
     'topology manager',
     [
-      `${CONFIGURATION}/settings.ts#topologyOptions`,
+      `${CONFIGURATION}/validation/settings.ts#topologyOptions`,
       'src/machines/pods/allocation/topology-manager.ts#align',
       'src/machines/startup/container-manager/policy.ts#alignmentRefusal',
     ],

@@ -18,7 +18,6 @@ import {
   required,
 } from '../../machines/pods/validation/field.ts';
 import { decodeAs } from '../../machines/startup/configuration/decode.ts';
-import { nanosecondsOf } from '../../machines/startup/configuration/duration.ts';
 import {
   bool,
   duration,
@@ -30,8 +29,9 @@ import {
   strings,
   struct,
 } from '../../machines/startup/configuration/field-types.ts';
-import { aggregate, quote } from '../../machines/startup/configuration/go-text.ts';
 import { readTypeMeta } from '../../machines/startup/configuration/source.ts';
+import { nanosecondsOf } from '../../machines/startup/configuration/values/duration.ts';
+import { aggregate, quote } from '../../machines/startup/configuration/values/go-text.ts';
 import { readConfiguration } from '../host/configuration/configuration.ts';
 import { parseRegistryUrl } from './registry-url.ts';
 

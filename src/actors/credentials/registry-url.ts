@@ -4,8 +4,8 @@
  * Owns the matching rules: as many labels in the host, each by a glob (`*.example.com`); the same port; the path is a
  * prefix. Pure; the refusals are Go's.
  */
-import type { Parsed } from '../../machines/startup/configuration/go-text.ts';
-import { quote } from '../../machines/startup/configuration/go-text.ts';
+import type { Parsed } from '../../machines/startup/configuration/values/go-text.ts';
+import { quote } from '../../machines/startup/configuration/values/go-text.ts';
 
 export interface RegistryUrl {
   /** With its port. */

@@ -1,7 +1,7 @@
 /** The value of every flag of this process as `/flagz` writes it: as given, or the flag's own default. */
 import type { Json } from '../../kernel/json.ts';
 import { flagDefaults } from '../../machines/startup/configuration/defaults.ts';
-import { FLAGS } from '../../machines/startup/configuration/flag-table.ts';
+import { FLAGS } from '../../machines/startup/configuration/flags/flag-table.ts';
 import { parseCommandLine } from '../../machines/startup/configuration/index.ts';
 
 const NO_TEXT = { version: '', raw: '' };

@@ -12,7 +12,7 @@ import { loadSync } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
-import { parseCpuSet } from '../../machines/startup/configuration/cpu-set.ts';
+import { parseCpuSet } from '../../machines/startup/configuration/values/cpu-set.ts';
 import { TokenBucket } from '../kube/limits.ts';
 import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { aborted } from './aborted.ts';

@@ -7,7 +7,7 @@
 import type { PlainError } from '../../kernel/xstate.ts';
 import type { PersistentVolumeClaim } from '../api/storage.ts';
 import type { NodeExpandRequest } from '../operations/csi.ts';
-import { parseQuantity } from '../startup/configuration/quantity.ts';
+import { parseQuantity } from '../startup/configuration/values/quantity.ts';
 import type { CSIVolume } from './messages.ts';
 import { type Capabilities, capabilityOf, type Secrets } from './policy.ts';
 

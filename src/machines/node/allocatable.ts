@@ -14,11 +14,11 @@ import {
   parseQuantity,
   wholeUnits,
 } from '../pods/spec/quantity.ts';
-import { formatCpuSet, parseCpuSet } from '../startup/configuration/cpu-set.ts';
-import { parseEvictionThresholds } from '../startup/configuration/eviction-thresholds.ts';
-import { type Parsed, quote } from '../startup/configuration/go-text.ts';
 import type { KubeletConfiguration } from '../startup/configuration/index.ts';
 import type { StringMap } from '../startup/configuration/types.ts';
+import { parseEvictionThresholds } from '../startup/configuration/validation/eviction-thresholds.ts';
+import { formatCpuSet, parseCpuSet } from '../startup/configuration/values/cpu-set.ts';
+import { type Parsed, quote } from '../startup/configuration/values/go-text.ts';
 import { thresholdAmount } from './eviction/thresholds.ts';
 
 export interface NodeResources {

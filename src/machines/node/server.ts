@@ -11,7 +11,7 @@
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
 import { type ServedPort, type ServerItem, serverOperations } from '../operations/server.ts';
-import { http2Refusal } from '../startup/configuration/tls-options.ts';
+import { http2Refusal } from '../startup/configuration/validation/tls-options.ts';
 
 export interface ServerInput {
   readonly served: ServedPort;

@@ -10,9 +10,9 @@ import { units } from '../pods/allocation/request.ts';
 import type { ResourceManagers } from '../pods/allocation/resource-assignment.ts';
 import type { TopologyPolicy } from '../pods/allocation/topology-manager.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../pods/spec/quantity.ts';
-import { isOptionOn } from './configuration/cpu-manager-options.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { StringMap } from './configuration/types.ts';
+import { isOptionOn } from './configuration/validation/cpu-manager-options.ts';
 import type { NodeIdentity } from './types.ts';
 
 const OPERATING_SYSTEM = 'linux';

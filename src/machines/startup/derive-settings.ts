@@ -6,11 +6,11 @@
 import { configuredThresholds } from '../node/eviction/thresholds.ts';
 import { shutdownPeriods } from '../node/shutdown/policy.ts';
 import type { NodeSettings } from '../node-settings.ts';
-import { millisecondsOf } from './configuration/duration.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
-import { isIpAddress } from './configuration/ip.ts';
-import { parseQuantity, unitsOf } from './configuration/quantity.ts';
+import { millisecondsOf } from './configuration/values/duration.ts';
+import { isIpAddress } from './configuration/values/ip.ts';
+import { parseQuantity, unitsOf } from './configuration/values/quantity.ts';
 import { admissionSettings } from './derive-admission.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';
 

@@ -7,7 +7,7 @@ import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
 import { clientBuilderInput } from './clients/client-input.ts';
 import { decideFeatures, isEnabled } from './configuration/index.ts';
-import { reservedCPULines } from './configuration/resource-managers.ts';
+import { reservedCPULines } from './configuration/validation/resource-managers.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { Failure, KubeletContext, NodeIdentity } from './types.ts';
 

@@ -37,7 +37,7 @@ import { authMachine } from './clients/auth.ts';
 import { clientBuilderMachine } from './clients/client-builder.ts';
 import { configLoaderMachine } from './configuration/config-loader.ts';
 import { configReloadMachine } from './configuration/config-reload.ts';
-import { logLines } from './configuration/go-text.ts';
+import { logLines } from './configuration/values/go-text.ts';
 import { containerManagerMachine } from './container-manager/container-manager.ts';
 import { cadvisorMachine } from './host/cadvisor.ts';
 import { iptablesMachine } from './host/iptables.ts';

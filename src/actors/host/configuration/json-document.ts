@@ -6,7 +6,7 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../machines/startup/configuration/decode.ts';
-import { quote } from '../../../machines/startup/configuration/go-text.ts';
+import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
 
 export type JsonDocument =
   | { readonly value: Json; readonly duplicates: readonly string[]; readonly error?: undefined }

@@ -25,7 +25,7 @@ import type { Json } from '../../../kernel/json.ts';
 import type { Manifest, ManifestError } from '../../../machines/operations/host.ts';
 import type { ConfigObject } from '../../../machines/operations/volume.ts';
 import { staticPod } from '../../../machines/pods/config/static-pod.ts';
-import { aggregate } from '../../../machines/startup/configuration/go-text.ts';
+import { aggregate } from '../../../machines/startup/configuration/values/go-text.ts';
 import { configObject, configObjectKind } from './config-object.ts';
 import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
 

@@ -8,7 +8,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { getHeapSnapshot } from 'node:v8';
-import { parseUnsigned31 } from '../../../machines/startup/configuration/go-text.ts';
+import { parseUnsigned31 } from '../../../machines/startup/configuration/values/go-text.ts';
 import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import { allocations, cpuProfile, traceEvents } from '../http/inspector.ts';

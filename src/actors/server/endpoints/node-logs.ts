@@ -7,7 +7,7 @@
 import type { Dirent } from 'node:fs';
 import { lstat, readdir, realpath, stat } from 'node:fs/promises';
 import { join, sep } from 'node:path';
-import { byBytes } from '../../../machines/startup/configuration/go-text.ts';
+import { byBytes } from '../../../machines/startup/configuration/values/go-text.ts';
 import { firstHeader } from '../http/accept.ts';
 import { type Answer, escapeHtml, notFound, refusal } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';

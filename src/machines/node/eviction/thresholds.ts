@@ -13,9 +13,9 @@ import type {
   ThresholdValue,
 } from '../../operations/stats.ts';
 import { formatBinary, formatDecimal, fromWhole, parseQuantity, wholeUnits } from '../../pods/spec/quantity.ts';
-import { millisecondsOf } from '../../startup/configuration/duration.ts';
-import { parseEvictionThresholds } from '../../startup/configuration/eviction-thresholds.ts';
 import type { KubeletConfiguration } from '../../startup/configuration/index.ts';
+import { parseEvictionThresholds } from '../../startup/configuration/validation/eviction-thresholds.ts';
+import { millisecondsOf } from '../../startup/configuration/values/duration.ts';
 
 export type PressureCondition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
 /** What is reclaimed; `inodes` and `pids` are no resources of the API. */

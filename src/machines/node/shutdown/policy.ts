@@ -3,8 +3,9 @@
  *
  * Pure. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager.go.
  */
-import { millisecondsOf } from '../../startup/configuration/duration.ts';
+
 import type { KubeletConfiguration } from '../../startup/configuration/index.ts';
+import { millisecondsOf } from '../../startup/configuration/values/duration.ts';
 import { type NodePod, SYSTEM_CRITICAL_PRIORITY } from '../eviction/facts.ts';
 
 export interface ShutdownPeriod {

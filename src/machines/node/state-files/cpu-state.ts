@@ -3,7 +3,7 @@
  * gave. Pure. Upstream: cpumanager/state/checkpoint.go (form 2) and policy_static.go (validateState).
  */
 import type { CpuManagerSettings, ExclusiveCpus } from '../../pods/allocation/cpu-manager.ts';
-import { formatCpuSet, parseCpuSet } from '../../startup/configuration/cpu-set.ts';
+import { formatCpuSet, parseCpuSet } from '../../startup/configuration/values/cpu-set.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct, isRecord } from './checkpoint.ts';
 
 /** Kubelets since 1.36 print the type with its number; they take the older name, too. */

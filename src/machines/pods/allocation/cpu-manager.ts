@@ -5,7 +5,7 @@
  * container had is used again by those after it.
  */
 import type { Container, Pod } from '../../api/pod.ts';
-import { formatCpuSet, parseCpuSet } from '../../startup/configuration/cpu-set.ts';
+import { formatCpuSet, parseCpuSet } from '../../startup/configuration/values/cpu-set.ts';
 import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { type Cpu, coreOf, pack } from './cpu-packing.ts';

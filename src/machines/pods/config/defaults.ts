@@ -17,7 +17,7 @@ import type {
   Volume,
   VolumeProjection,
 } from '../../api/pod.ts';
-import { formatQuantity, milliUnitsOf, parseQuantity } from '../../startup/configuration/quantity.ts';
+import { formatQuantity, milliUnitsOf, parseQuantity } from '../../startup/configuration/values/quantity.ts';
 import { pullPolicy } from '../spec/image.ts';
 import { VOLUME_KINDS } from '../validation/pod-schema.ts';
 

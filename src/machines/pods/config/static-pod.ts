@@ -19,7 +19,7 @@ import {
   type Toleration,
 } from '../../api/pod.ts';
 import type { Manifest, ManifestError } from '../../operations/host.ts';
-import { aggregate } from '../../startup/configuration/go-text.ts';
+import { aggregate } from '../../startup/configuration/values/go-text.ts';
 import { apiReferences } from '../validation/api-references.ts';
 import { validatePod } from '../validation/pod.ts';
 import { podSchema } from '../validation/pod-schema.ts';

@@ -16,7 +16,7 @@ import { line, now, type PlainError, pick, sendTo, setup, to } from '../../../ke
 import type { Image } from '../../api/cri.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { operations } from '../../operations/index.ts';
-import { aggregate } from '../../startup/configuration/go-text.ts';
+import { aggregate } from '../../startup/configuration/values/go-text.ts';
 import { type Ended, eventRecorded, type GarbagePurge, type ImagesInUse, type ImageUsed } from '../messages.ts';
 
 /** As upstream: every five minutes. */

@@ -11,7 +11,7 @@ import {
   waitingMessages,
   waitingReasons,
 } from '../../reasons.ts';
-import { aggregate } from '../../startup/configuration/go-text.ts';
+import { aggregate } from '../../startup/configuration/values/go-text.ts';
 import {
   type Ended,
   eventRecorded,

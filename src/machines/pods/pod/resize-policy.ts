@@ -8,7 +8,7 @@ import type { LinuxContainerResources } from '../../api/cri.ts';
 import type { Container, Pod, ResourceList, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { CgroupResources, CgroupWish } from '../../operations/cgroup.ts';
-import { byBytes } from '../../startup/configuration/go-text.ts';
+import { byBytes } from '../../startup/configuration/values/go-text.ts';
 import { type Allocation, withAllocation } from '../allocation/request.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../spec/resources.ts';

@@ -3,7 +3,12 @@
  *
  * Owns the step between texts that were validated before and arithmetic. Invariant: no floating point; rounding is up.
  */
-import { formatQuantity, milliUnitsOf, parseQuantity as parse, unitsOf } from '../../startup/configuration/quantity.ts';
+import {
+  formatQuantity,
+  milliUnitsOf,
+  parseQuantity as parse,
+  unitsOf,
+} from '../../startup/configuration/values/quantity.ts';
 
 /** An amount in 1e-9 units. */
 export type Nano = bigint;

@@ -5,8 +5,8 @@
  * which a value is refused; an empty list is approval.
  */
 
-import { quote } from '../../startup/configuration/go-text.ts';
-import { qualifiedNameErrors } from '../../startup/configuration/labels.ts';
+import { quote } from '../../startup/configuration/values/go-text.ts';
+import { qualifiedNameErrors } from '../../startup/configuration/values/labels.ts';
 
 /** Where a value is (`spec.containers[0].name`), and what is wrong with it, in one line. */
 export type FieldError = string;

@@ -5,8 +5,8 @@
  * further checks; names that become parts of paths (name, namespace, uid) are safe there.
  */
 import type { Pod, PodSpec, Toleration } from '../../api/pod.ts';
-import { isIpAddress } from '../../startup/configuration/ip.ts';
-import { labelValueErrors } from '../../startup/configuration/labels.ts';
+import { isIpAddress } from '../../startup/configuration/values/ip.ts';
+import { labelValueErrors } from '../../startup/configuration/values/labels.ts';
 import { refuseEphemeralContainers, validateContainers } from './containers.ts';
 import {
   checked,

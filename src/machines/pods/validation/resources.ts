@@ -1,6 +1,6 @@
 /** Validates amounts of resources: names, signs, and that a request does not exceed its limit. */
 import type { ResourceList, ResourceRequirements } from '../../api/pod.ts';
-import { formatQuantity, parseQuantity, type Quantity } from '../../startup/configuration/quantity.ts';
+import { formatQuantity, parseQuantity, type Quantity } from '../../startup/configuration/values/quantity.ts';
 import { checked, type FieldError, forbidden, invalid, isQualifiedName, required } from './field.ts';
 
 const CONTAINER_RESOURCES = ['cpu', 'memory', 'ephemeral-storage'];

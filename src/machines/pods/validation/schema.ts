@@ -5,7 +5,7 @@
  * is an error. Invariant: what comes out has the shape of the schema, so that defaults and validation need not look
  * again. Messages never repeat the value: an unquoted number may be a password.
  */
-import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../../startup/configuration/quantity.ts';
+import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../../startup/configuration/values/quantity.ts';
 import type { FieldError } from './field.ts';
 
 export type Schema = Shape & {

@@ -5,7 +5,7 @@
  * is not looked at: this agent does not mount it and says so when the pod starts.
  */
 import type { Container, Volume, VolumeMount, VolumeProjection } from '../../api/pod.ts';
-import { parseQuantity } from '../../startup/configuration/quantity.ts';
+import { parseQuantity } from '../../startup/configuration/values/quantity.ts';
 import {
   checked,
   descendingPath,

@@ -8,7 +8,7 @@
 import type { KeyToPath, Pod, Volume, VolumeProjection } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { VolumeFile } from '../../operations/volume.ts';
-import { aggregate } from '../../startup/configuration/go-text.ts';
+import { aggregate } from '../../startup/configuration/values/go-text.ts';
 import { fieldValue, resourceValue } from '../spec/downward-api.ts';
 import { type ConfigObjects, type ObjectKind, objectKey } from './objects.ts';
 import { certificateFiles, DEFAULT_MODE, type ProjectionPlace, tokenFiles, trustFiles } from './projected.ts';

@@ -1,7 +1,7 @@
 /** From flags and configuration to what the client builder and the certificate managers are told. */
 import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
-import { millisecondsOf } from '../configuration/duration.ts';
+import { millisecondsOf } from '../configuration/values/duration.ts';
 import type { KubeletContext } from '../types.ts';
 import type { ClientBuilderInput } from './client-builder.ts';
 

@@ -14,6 +14,7 @@ import { assign, enqueueActions, line, pick, setup } from '../../../kernel/xstat
 import { operations } from '../../operations/index.ts';
 import { logEntries } from '../log-entries.ts';
 import type { Failure } from '../types.ts';
+import { hintForRefusal } from './flags/removed-flags.ts';
 import {
   type ConfigurationSource,
   commandFailed,
@@ -27,7 +28,6 @@ import {
   type Resolution,
   resolveConfiguration,
 } from './index.ts';
-import { hintForRefusal } from './removed-flags.ts';
 
 export interface ConfigLoaderInput {
   readonly argv: readonly string[];

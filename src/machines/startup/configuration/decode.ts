@@ -6,11 +6,11 @@
  * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { formatDuration, parseDuration } from './duration.ts';
 import { type Field, type FieldType, goName, type StructType, zeroOf } from './field-types.ts';
 import { kubeletConfigurationType } from './fields.ts';
-import { quote } from './go-text.ts';
-import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from './quantity.ts';
+import { formatDuration, parseDuration } from './values/duration.ts';
+import { quote } from './values/go-text.ts';
+import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from './values/quantity.ts';
 
 export type JsonObject = { readonly [key: string]: Json | undefined };
 

@@ -8,10 +8,10 @@ import type { Json } from '../../../kernel/json.ts';
 import { decodeMerged, isObject, type JsonObject } from './decode.ts';
 import type { FeatureSettings } from './feature-gates.ts';
 import { API_VERSION, KIND } from './fields.ts';
-import { byBytes, quote } from './go-text.ts';
 import { completeConfiguration, type Loaded } from './load.ts';
 import { type ConfigurationSource, type DropInListing, emptyFile, printKind, readDropInMeta } from './source.ts';
 import type { KubeletConfiguration } from './types.ts';
+import { byBytes, quote } from './values/go-text.ts';
 import { toVersioned } from './versioned.ts';
 
 export function mergeDropIns(

@@ -6,7 +6,7 @@
  * map always gives the same answer.
  */
 import { FEATURE_DEPENDENCIES, FEATURE_GATES, FEATURE_GROUPS } from './feature-gate-table.ts';
-import { aggregate, byBytes, quote } from './go-text.ts';
+import { aggregate, byBytes, quote } from './values/go-text.ts';
 
 /** Gates by name, as `--feature-gates` or the field `featureGates` sets them. */
 export type FeatureSettings = Readonly<Record<string, boolean>>;

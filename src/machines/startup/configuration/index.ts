@@ -7,12 +7,12 @@
  */
 export { applyDefaults, flagDefaults } from './defaults.ts';
 export { mergeDropIns } from './drop-ins.ts';
-export { millisecondsOf } from './duration.ts';
 export { decideFeatures, type FeatureSettings, isEnabled } from './feature-gates.ts';
-export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags.ts';
+export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags/flags.ts';
 export { loadConfiguration } from './load.ts';
 export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
 export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';
 export type { ConfigurationSource, DropInListing } from './source.ts';
 export type { KubeletConfiguration } from './types.ts';
+export { millisecondsOf } from './values/duration.ts';
 export { MASKED, toMasked, toVersioned } from './versioned.ts';

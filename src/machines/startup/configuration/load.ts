@@ -9,10 +9,10 @@ import { decodeConfiguration, isObject, type JsonObject } from './decode.ts';
 import { applyDefaults, evictionHardOf } from './defaults.ts';
 import { decideFeatures, type FeatureSettings } from './feature-gates.ts';
 import { API_VERSION, KIND } from './fields.ts';
-import { logLines, quote } from './go-text.ts';
-import { directoryOf, joinPath } from './paths.ts';
 import { type ConfigurationSource, emptyFile, type GroupVersionKind, printKind, readTypeMeta } from './source.ts';
 import type { KubeletConfiguration } from './types.ts';
+import { logLines, quote } from './values/go-text.ts';
+import { directoryOf, joinPath } from './values/paths.ts';
 
 export type Loaded =
   | {

@@ -5,19 +5,20 @@
  * both, the gates again, logging, the rules between the fields, and at last the settings that parts read later.
  * Invariant: pure; the first step that fails ends it, and what was warned about before is still told.
  */
-import { applyFlags, featureFlags, withServingCertificate } from './apply-flags.ts';
+
 import { flagDefaults } from './defaults.ts';
 import { mergeDropIns } from './drop-ins.ts';
 import { decideFeatures, type FeatureSettings } from './feature-gates.ts';
-import type { GivenFlags, KubeletFlags } from './flags.ts';
-import { logLines } from './go-text.ts';
-import { nodeLabelsError } from './labels.ts';
+import { applyFlags, featureFlags, withServingCertificate } from './flags/apply-flags.ts';
+import type { GivenFlags, KubeletFlags } from './flags/flags.ts';
 import { type Loaded, loadConfiguration } from './load.ts';
-import { settingsError } from './settings.ts';
 import type { ConfigurationSource, DropInListing } from './source.ts';
 import type { KubeletConfiguration } from './types.ts';
-import { type ConfigurationHost, validateConfiguration } from './validation.ts';
-import { validateLogging } from './validation-components.ts';
+import { settingsError } from './validation/settings.ts';
+import { type ConfigurationHost, validateConfiguration } from './validation/validation.ts';
+import { validateLogging } from './validation/validation-components.ts';
+import { logLines } from './values/go-text.ts';
+import { nodeLabelsError } from './values/labels.ts';
 
 /** Why the process ends: lines for stderr, and its exit status. */
 export interface Failure {

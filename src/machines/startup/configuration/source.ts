@@ -5,7 +5,7 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject, wordFor } from './decode.ts';
-import { quote } from './go-text.ts';
+import { quote } from './values/go-text.ts';
 
 export type ConfigurationSource =
   | {

@@ -20,7 +20,7 @@
 import { assign, line, sendParent, sendTo, to } from '../../../kernel/xstate.ts';
 import { NO_DEMAND } from '../../node/cgroups/node-groups.ts';
 import { stateFilePaths } from '../../node/state-files/held.ts';
-import { aggregate } from '../configuration/go-text.ts';
+import { aggregate } from '../configuration/values/go-text.ts';
 import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './groups.ts';
 import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './policy.ts';
 import {

@@ -4,7 +4,7 @@
  * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go.
  */
 import type { KubeletFlags } from '../configuration/index.ts';
-import { isIpAddress, parseIp } from '../configuration/ip.ts';
+import { isIpAddress, parseIp } from '../configuration/values/ip.ts';
 import type { Answer } from '../types.ts';
 
 interface HostAddress {

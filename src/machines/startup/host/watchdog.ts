@@ -13,7 +13,7 @@
  */
 import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../operations/index.ts';
-import { formatDuration } from '../configuration/duration.ts';
+import { formatDuration } from '../configuration/values/duration.ts';
 import type { Answer } from '../types.ts';
 
 export interface WatchdogInput {

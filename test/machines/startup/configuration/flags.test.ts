@@ -1,7 +1,7 @@
 /** Tables for the spelling of flags beyond what the corpus has, and for what the result says. */
 import { describe, expect, it } from 'vitest';
-import { FLAGS } from '../../../../src/machines/startup/configuration/flag-table.ts';
-import { parseCommandLine } from '../../../../src/machines/startup/configuration/flags.ts';
+import { FLAGS } from '../../../../src/machines/startup/configuration/flags/flag-table.ts';
+import { parseCommandLine } from '../../../../src/machines/startup/configuration/flags/flags.ts';
 
 const VERSION = { version: 'v1.36.2+statelet.0.1.0', raw: 'raw version' };
 

@@ -11,7 +11,7 @@ import {
 } from '../../../../src/machines/startup/configuration/feature-gate-table.ts';
 import type { FieldType } from '../../../../src/machines/startup/configuration/field-types.ts';
 import { API_VERSION, KIND, kubeletConfigurationType } from '../../../../src/machines/startup/configuration/fields.ts';
-import { FLAGS } from '../../../../src/machines/startup/configuration/flag-table.ts';
+import { FLAGS } from '../../../../src/machines/startup/configuration/flags/flag-table.ts';
 import {
   applyDefaults,
   type ConfigurationFiles,

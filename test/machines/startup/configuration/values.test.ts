@@ -1,21 +1,21 @@
 /** Tables and laws for durations, quantities, CPU sets, addresses and paths. */
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatCpuSet, parseCpuSet } from '../../../../src/machines/startup/configuration/cpu-set.ts';
+import { formatCpuSet, parseCpuSet } from '../../../../src/machines/startup/configuration/values/cpu-set.ts';
 import {
   formatDuration,
   millisecondsOf,
   parseDuration,
-} from '../../../../src/machines/startup/configuration/duration.ts';
-import { quote } from '../../../../src/machines/startup/configuration/go-text.ts';
-import { isIpAddress, parseIp } from '../../../../src/machines/startup/configuration/ip.ts';
-import { cleanPath, directoryOf, joinPath } from '../../../../src/machines/startup/configuration/paths.ts';
+} from '../../../../src/machines/startup/configuration/values/duration.ts';
+import { quote } from '../../../../src/machines/startup/configuration/values/go-text.ts';
+import { isIpAddress, parseIp } from '../../../../src/machines/startup/configuration/values/ip.ts';
+import { cleanPath, directoryOf, joinPath } from '../../../../src/machines/startup/configuration/values/paths.ts';
 import {
   formatQuantity,
   milliUnitsOf,
   parseQuantity,
   unitsOf,
-} from '../../../../src/machines/startup/configuration/quantity.ts';
+} from '../../../../src/machines/startup/configuration/values/quantity.ts';
 
 describe('durations', () => {
   it.each([

@@ -3,8 +3,9 @@
  *
  * Invariant: each check gives every reason it finds, in upstream's order.
  */
+
+import type { Taint } from '../types.ts';
 import type { Parsed } from './go-text.ts';
-import type { Taint } from './types.ts';
 
 const NAME_LENGTH = 63;
 const SUBDOMAIN_LENGTH = 253;

@@ -5,17 +5,18 @@
  * touched, in the same order, with the same text and the same exit status. Invariant: only what the configuration alone
  * decides is judged; the rest belongs to the part that knows the host.
  */
+
+import { decideFeatures, isEnabled } from '../feature-gates.ts';
+import type { KubeletFlags } from '../flags/flags.ts';
+import type { KubeletConfiguration } from '../types.ts';
+import { nanosecondsOf } from '../values/duration.ts';
+import { parseBool, parseDecimal, quote } from '../values/go-text.ts';
+import { parseQuantity } from '../values/quantity.ts';
 import { goMap } from './cpu-manager-options.ts';
-import { nanosecondsOf } from './duration.ts';
 import { parseEvictionThresholds } from './eviction-thresholds.ts';
-import { decideFeatures, isEnabled } from './feature-gates.ts';
-import type { KubeletFlags } from './flags.ts';
-import { parseBool, parseDecimal, quote } from './go-text.ts';
-import { parseQuantity } from './quantity.ts';
 import { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
 import { cpuManagerError, memoryManagerError, type SettingsError } from './resource-managers.ts';
 import { tlsError } from './tls-options.ts';
-import type { KubeletConfiguration } from './types.ts';
 import type { ConfigurationHost } from './validation.ts';
 
 type Check = (

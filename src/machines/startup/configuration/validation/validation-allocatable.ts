@@ -1,6 +1,7 @@
 /** Decides whether `enforceNodeAllocatable` makes sense: known names, once each, with the cgroups they need. */
-import { quote } from './go-text.ts';
-import type { KubeletConfiguration } from './types.ts';
+
+import type { KubeletConfiguration } from '../types.ts';
+import { quote } from '../values/go-text.ts';
 
 const FIELD = 'enforceNodeAllocatable (--enforce-node-allocatable)';
 const SYSTEM = ['system-reserved', 'system-reserved-compressible'] as const;

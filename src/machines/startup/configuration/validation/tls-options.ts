@@ -1,6 +1,7 @@
 /** Decides whether the cipher suites and the TLS version of the server have names that are known. */
-import { quote } from './go-text.ts';
-import type { KubeletConfiguration } from './types.ts';
+
+import type { KubeletConfiguration } from '../types.ts';
+import { quote } from '../values/go-text.ts';
 
 const TLS_VERSIONS = ['VersionTLS10', 'VersionTLS11', 'VersionTLS12', 'VersionTLS13'] as const;
 

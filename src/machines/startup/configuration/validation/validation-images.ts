@@ -1,7 +1,7 @@
 /** Decides whether the settings for images that were pulled with credentials fit together. */
-import { parseImage, repositoryOf } from '../../pods/spec/image.ts';
-import { isEnabled } from './feature-gates.ts';
-import { quote } from './go-text.ts';
+import { parseImage, repositoryOf } from '../../../pods/spec/image.ts';
+import { isEnabled } from '../feature-gates.ts';
+import { quote } from '../values/go-text.ts';
 import type { Rule } from './validation.ts';
 
 const PULL_POLICIES = ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'];

@@ -1,7 +1,8 @@
 /** Decides what `kubeReserved`, `systemReserved` and `qosReserved` keep back: known resources, no negative amounts. */
-import { byBytes, type Parsed, quote } from './go-text.ts';
-import { formatQuantity, parseQuantity } from './quantity.ts';
-import type { StringMap } from './types.ts';
+
+import type { StringMap } from '../types.ts';
+import { byBytes, type Parsed, quote } from '../values/go-text.ts';
+import { formatQuantity, parseQuantity } from '../values/quantity.ts';
 
 const RESERVABLE = ['cpu', 'memory', 'ephemeral-storage', 'pid'];
 const ONLY_CLASS_RESOURCE = 'memory';

@@ -4,13 +4,14 @@
  * Owns the rules between the fields and the feature gates; of the host it hears only the cgroup version. Invariant: a
  * rule reads the configuration and answers with its refusals; no rule stops another one.
  */
-import { parseCpuSet } from './cpu-set.ts';
-import { nanosecondsOf, secondsOf } from './duration.ts';
-import { type FeatureSettings, isEnabled } from './feature-gates.ts';
-import { isMemoryResource } from './flag-values.ts';
-import { aggregate, quote, quoteList } from './go-text.ts';
-import { isValidTaint, printTaint } from './labels.ts';
-import type { KubeletConfiguration } from './types.ts';
+
+import { type FeatureSettings, isEnabled } from '../feature-gates.ts';
+import { isMemoryResource } from '../flags/flag-values.ts';
+import type { KubeletConfiguration } from '../types.ts';
+import { parseCpuSet } from '../values/cpu-set.ts';
+import { nanosecondsOf, secondsOf } from '../values/duration.ts';
+import { aggregate, quote, quoteList } from '../values/go-text.ts';
+import { isValidTaint, printTaint } from '../values/labels.ts';
 import { allocatableErrors } from './validation-allocatable.ts';
 import { showHiddenMetricsErrors, tracingErrors } from './validation-components.ts';
 import { pullCredentialErrors } from './validation-images.ts';

@@ -3,9 +3,9 @@
  *
  * Upstream: cpumanager/policy_options.go.
  */
-import { decideFeatures, isEnabled } from './feature-gates.ts';
-import { byBytes, quote } from './go-text.ts';
-import type { KubeletConfiguration } from './types.ts';
+import { decideFeatures, isEnabled } from '../feature-gates.ts';
+import type { KubeletConfiguration } from '../types.ts';
+import { byBytes, quote } from '../values/go-text.ts';
 
 const FULL_CORES = 'full-pcpus-only';
 const STRICT_RESERVATION = 'strict-cpu-reservation';

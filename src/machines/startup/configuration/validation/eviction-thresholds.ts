@@ -4,10 +4,11 @@
  * Invariants: a threshold of 0% or 100% is none; every soft threshold has a grace period; signals in the order of their
  * names, so that the same settings always give the same list.
  */
-import { parseDuration } from './duration.ts';
-import { byBytes, type Parsed, quote } from './go-text.ts';
-import { formatQuantity, parseQuantity } from './quantity.ts';
-import type { KubeletConfiguration, StringMap } from './types.ts';
+
+import type { KubeletConfiguration, StringMap } from '../types.ts';
+import { parseDuration } from '../values/duration.ts';
+import { byBytes, type Parsed, quote } from '../values/go-text.ts';
+import { formatQuantity, parseQuantity } from '../values/quantity.ts';
 
 const EVICTION_SIGNALS = [
   'allocatableMemory.available',

@@ -4,7 +4,7 @@
  * Those that configured the built-in cAdvisor are accepted and checked, because upstream still accepts them, and have
  * no effect.
  */
-import type { Json } from '../../../kernel/json.ts';
+import type { Json } from '../../../../kernel/json.ts';
 import { CONFIGURATION_FLAGS } from './configuration-flags.ts';
 import type { FlagSpec } from './flag-spec.ts';
 import type { FlagKind } from './flag-values.ts';

@@ -4,13 +4,13 @@
  * Invariant: a flag that was not given changes nothing, with upstream's one exception: `splitStream` of the log options
  * is a flag with a fixed default, so that a file cannot set it.
  */
-import type { Json } from '../../../kernel/json.ts';
-import { isObject, type JsonObject } from './decode.ts';
-import { type FeatureSettings, mergeFeatureSettings } from './feature-gates.ts';
+import type { Json } from '../../../../kernel/json.ts';
+import { isObject, type JsonObject } from '../decode.ts';
+import { type FeatureSettings, mergeFeatureSettings } from '../feature-gates.ts';
+import { asConfiguration, type KubeletConfiguration } from '../types.ts';
+import { joinPath } from '../values/paths.ts';
 import { FLAGS } from './flag-table.ts';
 import type { GivenFlags, KubeletFlags } from './flags.ts';
-import { joinPath } from './paths.ts';
-import { asConfiguration, type KubeletConfiguration } from './types.ts';
 
 const FIXED_FIELDS = ['logging.options.text.splitStream', 'logging.options.json.splitStream'];
 

@@ -3,11 +3,12 @@
  *
  * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
  */
+
+import type { KubeletConfiguration } from '../types.ts';
+import { parseCpuSet } from '../values/cpu-set.ts';
+import { logLines, quote } from '../values/go-text.ts';
+import { formatQuantity, parseQuantity, type Quantity } from '../values/quantity.ts';
 import { cpuPolicyOptionsError, noneOptionsError } from './cpu-manager-options.ts';
-import { parseCpuSet } from './cpu-set.ts';
-import { logLines, quote } from './go-text.ts';
-import { formatQuantity, parseQuantity, type Quantity } from './quantity.ts';
-import type { KubeletConfiguration } from './types.ts';
 
 /** The refusal, and what is logged before it. */
 export interface SettingsError {

@@ -3,14 +3,14 @@
  *
  * Owns the layout of pflag's usage (two columns, sorted, defaults in brackets); the sentences are ours.
  */
-import type { Json } from '../../../kernel/json.ts';
-import { isObject } from './decode.ts';
-import { flagDefaults } from './defaults.ts';
-import { FEATURE_GATES, FEATURE_GROUPS } from './feature-gate-table.ts';
+import type { Json } from '../../../../kernel/json.ts';
+import { isObject } from '../decode.ts';
+import { flagDefaults } from '../defaults.ts';
+import { FEATURE_GATES, FEATURE_GROUPS } from '../feature-gate-table.ts';
+import { byBytes, quote } from '../values/go-text.ts';
 import type { FlagSpec } from './flag-spec.ts';
 import { FLAGS } from './flag-table.ts';
 import type { FlagKind } from './flag-values.ts';
-import { byBytes, quote } from './go-text.ts';
 
 const INTRODUCTION = [
   'The node agent of Kubernetes: it runs the pods of one machine on a container runtime and reports on both.',

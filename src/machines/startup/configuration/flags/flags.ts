@@ -4,15 +4,15 @@
  * Hears argv, owns nothing else. Invariants: parsing never throws and never stops half-way silently; `_` and `-` are
  * the same in a name; the result says which flags were given, because those win over every configuration file.
  */
-import type { Json } from '../../../kernel/json.ts';
-import type { JsonObject } from './decode.ts';
+import type { Json } from '../../../../kernel/json.ts';
+import type { JsonObject } from '../decode.ts';
+import type { StringMap } from '../types.ts';
+import { parseBool, quote } from '../values/go-text.ts';
 import type { FlagSpec } from './flag-spec.ts';
 import { FLAGS } from './flag-table.ts';
 import { FLAG_READERS, type FlagKind } from './flag-values.ts';
-import { parseBool, quote } from './go-text.ts';
 import { helpText } from './help.ts';
 import { hintFor } from './removed-flags.ts';
-import type { StringMap } from './types.ts';
 
 /** Settings that belong to one node and to no configuration file. */
 export type KubeletFlags = {

@@ -1,8 +1,9 @@
 /** Decides whether the settings of logging, tracing and metrics are allowed, in the form of `field.Error`. */
-import { nanosecondsOf } from './duration.ts';
-import { type FeatureSettings, isEnabled } from './feature-gates.ts';
-import { aggregate, quote } from './go-text.ts';
-import type { KubeletConfiguration, LoggingConfiguration, OutputRoutingOptions } from './types.ts';
+
+import { type FeatureSettings, isEnabled } from '../feature-gates.ts';
+import type { KubeletConfiguration, LoggingConfiguration, OutputRoutingOptions } from '../types.ts';
+import { nanosecondsOf } from '../values/duration.ts';
+import { aggregate, quote } from '../values/go-text.ts';
 
 /** Only this release's hidden metrics may be shown again. */
 const PREVIOUS_MINOR = '1.35';

@@ -1,5 +1,5 @@
 /** Owns what is known of a flag: its name and type, what it sets, how it is deprecated, and our sentence of help. */
-import type { Json } from '../../../kernel/json.ts';
+import type { Json } from '../../../../kernel/json.ts';
 import type { FlagKind } from './flag-values.ts';
 
 export interface FlagSpec {

@@ -4,14 +4,14 @@
  * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader is given what earlier occurrences
  * of the same flag on this command line made, because lists and maps add up while scalars replace. Invariant: total.
  */
-import type { Json } from '../../../kernel/json.ts';
-import { readCsvRecord } from './csv.ts';
-import { isObject } from './decode.ts';
-import { formatDuration, parseDuration } from './duration.ts';
-import { type Parsed, parseBool, parseDecimal, parseInteger, parseUnsigned31, quote } from './go-text.ts';
-import { isIpAddress } from './ip.ts';
-import { parseTaints } from './labels.ts';
-import { formatQuantity, parseQuantity } from './quantity.ts';
+import type { Json } from '../../../../kernel/json.ts';
+import { isObject } from '../decode.ts';
+import { readCsvRecord } from '../values/csv.ts';
+import { formatDuration, parseDuration } from '../values/duration.ts';
+import { type Parsed, parseBool, parseDecimal, parseInteger, parseUnsigned31, quote } from '../values/go-text.ts';
+import { isIpAddress } from '../values/ip.ts';
+import { parseTaints } from '../values/labels.ts';
+import { formatQuantity, parseQuantity } from '../values/quantity.ts';
 
 export type FlagReader = (text: string, earlier: Json | undefined) => Parsed<Json>;
 
