@@ -10,8 +10,10 @@ export interface BackOff {
   readonly jitter?: number;
 }
 
-/** What is done for one volume. Upstream's bounds: pkg/util/goroutinemap/exponentialbackoff. */
-export const VOLUME_BACK_OFF: BackOff = { baseMs: 500, maxMs: 122_000 };
+/** What is done for one volume or one plugin. Upstream's bounds: pkg/util/goroutinemap/exponentialbackoff. */
+export const OPERATION_BACK_OFF: BackOff = { baseMs: 500, maxMs: 122_000 };
+/** What the node says of itself: its Node, its Lease. Upstream's bounds. */
+export const NODE_BACK_OFF: BackOff = { baseMs: 100, maxMs: 7_000 };
 /** Objects that pods use. */
 export const READ_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 30_000, jitter: 1 };
 /** What is written about a pod: a server that refuses is asked rarely, and one that came back is found soon. */
@@ -25,3 +27,6 @@ export const RESPAWN_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 60_000 };
  */
 export const pauseMs = ({ baseMs, maxMs, jitter = 0 }: BackOff, before: number, chance = 0): number =>
   Math.min(maxMs, baseMs * 2 ** before) * (1 + jitter * chance);
+
+/** The pause after one of `beforeMs`, for those who remember pauses and not failures. */
+export const doubledMs = ({ maxMs }: BackOff, beforeMs: number): number => Math.min(beforeMs * 2, maxMs);

@@ -1,14 +1,14 @@
 /** What the charts of devices, mounts and expansions share: preparing a driver, and waiting after a failure. */
 import type { PlainError } from '../../kernel/xstate.ts';
 import type { SecretReference } from '../api/storage.ts';
-import { pauseMs, VOLUME_BACK_OFF } from '../back-off.ts';
+import { OPERATION_BACK_OFF, pauseMs } from '../back-off.ts';
 import type { KubeTarget } from '../operations/kube.ts';
 import type { Driver } from './messages.ts';
 import type { Capabilities, Secrets } from './policy.ts';
 
 export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
 
-export const retryDelayMs = (tries: number): number => pauseMs(VOLUME_BACK_OFF, tries);
+export const retryDelayMs = (tries: number): number => pauseMs(OPERATION_BACK_OFF, tries);
 
 /** Only for a driver that is registered. */
 export const askCapabilities = {

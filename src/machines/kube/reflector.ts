@@ -13,6 +13,7 @@
  * Upstream: client-go tools/cache/reflector.go.
  */
 import { assign, line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { type BackOff, doubledMs } from '../back-off.ts';
 import { type KubeObject, type KubeSelection, type KubeTarget, kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
 
@@ -33,8 +34,7 @@ const PAGE_LIMIT = 500;
 /** A watch ends by itself after five to ten minutes, so that no server keeps one for ever. */
 const WATCH_MIN_S = 300;
 /** Pauses after failures, as client-go's: doubled each time, up to twice as long by jitter. */
-const BACKOFF_BASE_MS = 800;
-const BACKOFF_MAX_MS = 30_000;
+const BACK_OFF: BackOff = { baseMs: 800, maxMs: 30_000 };
 /** A failure after this long without one is a first failure again. */
 const BACKOFF_RESET_MS = 120_000;
 /** A watch that the server closed sooner than this was refused in other words. */
@@ -95,7 +95,7 @@ const fail = s.enqueueActions((args) => {
   const { message, retryAfterMs = 0 } = errorOf(event);
   const nowMs = now(args);
   const isFirst = nowMs - context.failedAtMs > BACKOFF_RESET_MS;
-  const doubled = isFirst ? BACKOFF_BASE_MS : Math.min(context.backoffMs * 2, BACKOFF_MAX_MS);
+  const doubled = isFirst ? BACK_OFF.baseMs : doubledMs(BACK_OFF, context.backoffMs);
   enqueue.assign({ failedAtMs: nowMs, backoffMs: Math.max(doubled, retryAfterMs) });
   const { resource, namespace } = context.target;
   enqueue(line('warn', ['Failed to watch', { resource, ...(namespace ? { namespace } : {}), err: message }]));
@@ -120,7 +120,7 @@ export const reflectorMachine = s.createMachine({
     watchingSinceMs: 0,
     closedAtMs: 0,
     failedAtMs: -BACKOFF_RESET_MS,
-    backoffMs: BACKOFF_BASE_MS,
+    backoffMs: BACK_OFF.baseMs,
     isListed: false,
   }),
   initial: 'listing',

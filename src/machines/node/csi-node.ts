@@ -14,14 +14,14 @@
 import type { Json } from '../../kernel/json.ts';
 import { assign, line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { CSINode } from '../api/node.ts';
+import { type BackOff, doubledMs } from '../back-off.ts';
 import { strategicPatch } from '../kube/strategic-patch.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
 
 /** Upstream's pauses between tries. */
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 60_000;
+const RETRY: BackOff = { baseMs: 500, maxMs: 60_000 };
 /** After so many tries upstream tells a driver that it is not registered. */
 const TRIES_MAX = 4;
 
@@ -149,7 +149,7 @@ export const csiNodeMachine = s.createMachine({
     drivers: {},
     gone: [],
     existing: null,
-    retryMs: RETRY_BASE_MS,
+    retryMs: RETRY.baseMs,
     failures: 0,
   }),
   entry: sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: CSINODE_UNKNOWN } }),
@@ -206,12 +206,12 @@ export const csiNodeMachine = s.createMachine({
     },
     verifying: { always: [{ guard: 'isInLine', target: 'initialized' }, { target: 'backingOff' }] },
     backingOff: {
-      exit: assign({ retryMs: ({ context }) => Math.min(context.retryMs * 2, RETRY_MAX_MS) }),
+      exit: assign({ retryMs: ({ context }) => doubledMs(RETRY, context.retryMs) }),
       after: { retry: 'reading' },
     },
     initialized: {
       entry: [
-        assign({ retryMs: RETRY_BASE_MS, failures: 0 }),
+        assign({ retryMs: RETRY.baseMs, failures: 0 }),
         sendTo(to('nodeStatus'), { type: 'node.reported', reports: { storageError: '' } }),
         tellWritten,
       ],

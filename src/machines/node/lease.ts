@@ -13,6 +13,7 @@
 import type { Json } from '../../kernel/json.ts';
 import { assign, line, now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
 import type { Lease } from '../api/node.ts';
+import { doubledMs, NODE_BACK_OFF } from '../back-off.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
 
@@ -28,14 +29,12 @@ const JITTER = 0.04;
 const TRIES_MAX = 5;
 /** The failure after which upstream calls OnHeartbeatFailure. */
 const REPEATED_TRIES = 2;
-/** Upstream's pauses while there is no lease at all. */
-const ENSURE_BASE_MS = 100;
-const ENSURE_MAX_MS = 7_000;
 
 interface Context extends LeaseInput {
   readonly lease: Lease | null;
   /** Uid of the Node that owns the lease; empty until it is known. */
   readonly ownerUid: string;
+  /** The pause while there is no lease at all. */
   readonly ensureMs: number;
   readonly tries: number;
 }
@@ -102,7 +101,7 @@ const isCode = (code: string) => (args: { event: { error: unknown } }) =>
 
 export const leaseMachine = s.createMachine({
   id: 'lease',
-  context: ({ input }) => ({ ...input, lease: null, ownerUid: '', ensureMs: ENSURE_BASE_MS, tries: 0 }),
+  context: ({ input }) => ({ ...input, lease: null, ownerUid: '', ensureMs: NODE_BACK_OFF.baseMs, tries: 0 }),
   initial: 'reading',
   on: { 'node.registered': { actions: noteOwner } },
   states: {
@@ -133,11 +132,11 @@ export const leaseMachine = s.createMachine({
       },
     },
     pausing: {
-      exit: assign({ ensureMs: ({ context }) => Math.min(context.ensureMs * 2, ENSURE_MAX_MS) }),
+      exit: assign({ ensureMs: ({ context }) => doubledMs(NODE_BACK_OFF, context.ensureMs) }),
       after: { ensure: 'reading' },
     },
     holding: {
-      entry: assign({ ensureMs: ENSURE_BASE_MS, tries: 0 }),
+      entry: assign({ ensureMs: NODE_BACK_OFF.baseMs, tries: 0 }),
       after: { renew: 'renewing' },
     },
     renewing: {

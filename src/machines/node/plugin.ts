@@ -2,7 +2,8 @@
  * One plugin: the handshake with the socket that it put into the plugin folder.
  *
  * Decides: when it is asked again, and what it is told. Owns: what the plugin says of itself.
- * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced` of the plugin manager.
+ * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced` of the
+ *   plugin manager.
  * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `devices.getOptions`, `plugins.notifyRegistrationStatus`.
  * Tells: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or
  *   `plugin.failed`.
@@ -13,15 +14,13 @@
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { doubledMs, OPERATION_BACK_OFF } from '../back-off.ts';
 import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../operations/devices.ts';
 import { type CSINodeInfo, type PluginInfo, pluginOperations } from '../operations/plugins.ts';
 import type { Ended } from '../pods/messages.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
 
-/** Upstream's pauses between tries. */
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 122_000;
 /** A cluster that was not told by then cannot be told; the plugin waits no longer than its own start may take. */
 const ANNOUNCING_MAX_MS = 60_000;
 const UNANNOUNCED = 'error updating CSINode object with CSI driver node info: timed out waiting for the condition';
@@ -107,7 +106,7 @@ const sayRefusal = s.enqueueActions(({ context, enqueue }) => {
 
 export const pluginMachine = s.createMachine({
   id: 'plugin',
-  context: ({ input }) => ({ socket: input.socket, info: null, error: '', retryMs: RETRY_BASE_MS }),
+  context: ({ input }) => ({ socket: input.socket, info: null, error: '', retryMs: OPERATION_BACK_OFF.baseMs }),
   initial: 'asking',
   states: {
     asking: {
@@ -184,7 +183,7 @@ export const pluginMachine = s.createMachine({
       invoke: { ...tell(false), onDone: 'backingOff', onError: { target: 'backingOff', actions: sayUntold } },
     },
     backingOff: {
-      exit: assign({ error: '', retryMs: ({ context }) => Math.min(context.retryMs * 2, RETRY_MAX_MS) }),
+      exit: assign({ error: '', retryMs: ({ context }) => doubledMs(OPERATION_BACK_OFF, context.retryMs) }),
       after: { retry: 'asking' },
     },
     failed: {

@@ -10,14 +10,11 @@
 
 import { assign, line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
 import type { Node } from '../api/node.ts';
+import { doubledMs, NODE_BACK_OFF } from '../back-off.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
 import type { NodeFacts } from './object/facts.ts';
 import { reconciliation } from './object/node.ts';
-
-/** Upstream's pauses between tries. */
-const RETRY_BASE_MS = 100;
-const RETRY_MAX_MS = 7_000;
 
 export interface RegistrationInput {
   readonly facts: NodeFacts;
@@ -57,7 +54,7 @@ const unable = (text: string) =>
 
 export const registrationMachine = s.createMachine({
   id: 'registration',
-  context: ({ input }) => ({ ...input, isNew: false, retryMs: RETRY_BASE_MS, existing: null }),
+  context: ({ input }) => ({ ...input, isNew: false, retryMs: NODE_BACK_OFF.baseMs, existing: null }),
   initial: 'creating',
   states: {
     creating: {
@@ -120,7 +117,7 @@ export const registrationMachine = s.createMachine({
     },
     backingOff: {
       meta: { waitsFor: 'the next try to register' },
-      exit: assign({ retryMs: ({ context }) => Math.min(context.retryMs * 2, RETRY_MAX_MS) }),
+      exit: assign({ retryMs: ({ context }) => doubledMs(NODE_BACK_OFF, context.retryMs) }),
       after: { retry: 'creating' },
     },
     registered: { type: 'final' },

@@ -79,13 +79,24 @@ export interface CpuProgress {
   readonly reusable: readonly number[];
 }
 
-/** CPUs for one container of a pod, beside those that hold `grants`; of `nodes` as many as they have. */
+/** Out of what a container is given CPUs: the machine's, without what others hold, with what its pod has so far. */
+interface CpuBooks {
+  readonly settings: CpuManagerSettings;
+  readonly grants: readonly Granted[];
+  readonly progress: CpuProgress;
+}
+
+interface CpuWish {
+  readonly container: string;
+  readonly isInit: boolean;
+  /** How many of its own. */
+  readonly cpus: number;
+}
+
+/** CPUs for one container of a pod; of `nodes` as many as they have. */
 export function allocateCpus(
-  settings: CpuManagerSettings,
-  grants: readonly Granted[],
-  { cpus, reusable }: CpuProgress,
-  { container, isInit }: { readonly container: string; readonly isInit: boolean },
-  count: number,
+  { settings, grants, progress: { cpus, reusable } }: CpuBooks,
+  { container, isInit, cpus: count }: CpuWish,
   nodes: NumaSet | null,
 ): CpuProgress | { readonly rejection: Rejection } {
   const free = assignable(settings, [...grants, { cpus }]);
@@ -97,9 +108,7 @@ export function allocateCpus(
 
 /** Where so many CPUs could come from, the narrowest first. */
 export function cpuHints(
-  settings: CpuManagerSettings,
-  grants: readonly Granted[],
-  { cpus, reusable }: CpuProgress,
+  { settings, grants, progress: { cpus, reusable } }: CpuBooks,
   count: number,
 ): readonly NumaHint[] {
   const nodeOf = new Map(settings.cpus.map(({ id, numaNode }) => [id, numaNode]));

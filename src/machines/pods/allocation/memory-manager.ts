@@ -40,7 +40,21 @@ interface Granted {
   readonly memory?: MemoryBlocks;
 }
 
-const machineOf = (settings: MemoryManagerSettings, grants: readonly Granted[], { blocks }: MemoryProgress) =>
+/** Out of what a container is given memory: the machine's, without what others hold, with what its pod has so far. */
+interface MemoryBooks {
+  readonly settings: MemoryManagerSettings;
+  readonly grants: readonly Granted[];
+  readonly progress: MemoryProgress;
+}
+
+interface MemoryWish {
+  readonly container: string;
+  readonly isInit: boolean;
+  /** Bytes by resource. */
+  readonly memory: Amounts;
+}
+
+const machineOf = ({ settings, grants, progress: { blocks } }: MemoryBooks) =>
   machineMemory(settings, [...grants.flatMap(({ memory }) => (memory === undefined ? [] : [memory])), blocks]);
 
 const reusableOf = ({ blocks, inits }: MemoryProgress, nodes: NumaSet, type: string): bigint =>
@@ -50,14 +64,8 @@ const reusableOf = ({ blocks, inits }: MemoryProgress, nodes: NumaSet, type: str
     .reduce((sum, { size }) => sum + BigInt(size), 0n);
 
 /** Where the amounts could come from, the narrowest first. */
-export function memoryHints(
-  settings: MemoryManagerSettings,
-  grants: readonly Granted[],
-  progress: MemoryProgress,
-  amounts: Amounts,
-): readonly NumaHint[] {
-  return hintsIn(machineOf(settings, grants, progress), progress, entriesOf(amounts));
-}
+export const memoryHints = (books: MemoryBooks, amounts: Amounts): readonly NumaHint[] =>
+  hintsIn(machineOf(books), books.progress, entriesOf(amounts));
 
 type Amount = readonly [type: string, size: bigint];
 const entriesOf = (amounts: Amounts): readonly Amount[] =>
@@ -122,17 +130,15 @@ function choose(
 
 export type MemoryStep = MemoryProgress | { readonly rejection: Rejection };
 
-/** Memory for one container of a pod, beside those that hold `grants`. */
+/** Memory for one container of a pod. */
 export function allocateMemory(
-  settings: MemoryManagerSettings,
-  grants: readonly Granted[],
-  progress: MemoryProgress,
-  { container, isInit }: { readonly container: string; readonly isInit: boolean },
-  amounts: Amounts,
+  books: MemoryBooks,
+  { container, isInit, memory }: MemoryWish,
   hint: NumaHint,
 ): MemoryStep {
-  const wanted = entriesOf(amounts);
-  const answer = choose(machineOf(settings, grants, progress), progress, wanted, hint);
+  const { progress } = books;
+  const wanted = entriesOf(memory);
+  const answer = choose(machineOf(books), progress, wanted, hint);
   if ('error' in answer) return { rejection: unexpected(`[memorymanager] ${answer.error}`) };
   const own = wanted.map(([type, size]) => ({ numaAffinity: answer.nodes, type, size: String(size) }));
   return {

@@ -116,13 +116,13 @@ function hintFor(
   const cpus: ProviderHints =
     cpuManager === undefined || wanted.cpus === undefined
       ? {}
-      : { cpu: cpuHints(cpuManager, grants, cpu, wanted.cpus) };
+      : { cpu: cpuHints({ settings: cpuManager, grants, progress: cpu }, wanted.cpus) };
   return align(topology, [
     wanted.devices === undefined ? {} : deviceHints(books, devices, wanted.devices),
     cpus,
     memoryManager === undefined || wanted.memory === undefined
       ? {}
-      : hintsOfMemory(memoryHints(memoryManager, grants, memory, wanted.memory), wanted.memory),
+      : hintsOfMemory(memoryHints({ settings: memoryManager, grants, progress: memory }, wanted.memory), wanted.memory),
   ]);
 }
 
@@ -163,11 +163,19 @@ function give(node: Node, progress: Progress, wish: ContainerWish, hint: NumaHin
   const cpu =
     cpuManager === undefined || wish.cpus === undefined
       ? progress.cpu
-      : allocateCpus(cpuManager, grants, progress.cpu, wish, wish.cpus, hint.nodes);
+      : allocateCpus(
+          { settings: cpuManager, grants, progress: progress.cpu },
+          { ...wish, cpus: wish.cpus },
+          hint.nodes,
+        );
   if ('rejection' in cpu) return cpu;
   const memory =
     memoryManager === undefined || wish.memory === undefined
       ? progress.memory
-      : allocateMemory(memoryManager, grants, progress.memory, wish, wish.memory, hint);
+      : allocateMemory(
+          { settings: memoryManager, grants, progress: progress.memory },
+          { ...wish, memory: wish.memory },
+          hint,
+        );
   return 'rejection' in memory ? memory : { devices, cpu, memory };
 }

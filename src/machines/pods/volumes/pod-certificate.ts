@@ -25,7 +25,7 @@ import {
   setup,
   to,
 } from '../../../kernel/xstate.ts';
-import { type BackOff, pauseMs, VOLUME_BACK_OFF } from '../../back-off.ts';
+import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 import { versionOf } from '../../objects/from-api.ts';
 import type { ObjectFound, ObjectState } from '../../objects/messages.ts';
@@ -37,7 +37,7 @@ import { type Ended, eventRecorded, type ObjectReference, type PodRef } from '..
 import { isRecord } from '../validation/schema.ts';
 import { type CertificateSource, NOT_ISSUED } from './certificates.ts';
 
-const RETRY: BackOff = { ...VOLUME_BACK_OFF, jitter: 0.5 };
+const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
 /** Upstream's: a request that is not seen by then was deleted; a certificate this long due is overdue. */
 const ABANDON_MS = 600_000;
 const OVERDUE_MS = 600_000;

@@ -10,7 +10,7 @@
  *   N2 without a good token the pod hears why.
  */
 import { now, type PlainError, pick, random, type SecretHandle, sendParent, setup } from '../../../kernel/xstate.ts';
-import { type BackOff, pauseMs, VOLUME_BACK_OFF } from '../../back-off.ts';
+import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { ObjectFound } from '../../objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../operations/kube.ts';
 import type { Ended, PodRef } from '../messages.ts';
@@ -19,7 +19,7 @@ import { serviceAccountTokenRequest, type TokenSource } from './tokens.ts';
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
 const JITTER_MS = 10_000;
-const RETRY: BackOff = { ...VOLUME_BACK_OFF, jitter: 0.5 };
+const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
 const SECOND_MS = 1_000;
 
 export interface TokenInput {

@@ -13,7 +13,7 @@
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */
 import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
-import { pauseMs, VOLUME_BACK_OFF } from '../../back-off.ts';
+import { OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
 import type { VolumeFailure } from '../../operations/volume.ts';
 import { volumeOperations } from '../../operations/volume.ts';
@@ -106,7 +106,7 @@ const reportFailures = s.enqueueActions((args) => {
   const { namespace, name: pod } = context.ref;
   const names = context.failures.map(({ name }) => name);
   enqueue(line('warn', ['Volumes cannot be set up', { pod: `${namespace}/${pod}`, volumes: names }]));
-  enqueue.assign({ tries: context.tries + 1, untilMs: now(args) + pauseMs(VOLUME_BACK_OFF, context.tries) });
+  enqueue.assign({ tries: context.tries + 1, untilMs: now(args) + pauseMs(OPERATION_BACK_OFF, context.tries) });
 });
 
 export const volumesMachine = s.createMachine({

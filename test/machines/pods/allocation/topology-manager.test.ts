@@ -106,11 +106,13 @@ describe('CPUs are hinted', () => {
     [2, [{ cpus: { c: '1-2,4-6' } }], [no(0, 1)]],
     [8, [], []],
   ])('%i', (count, held, expected) => {
-    expect(cpuHints(CPUS, held, nothing, count)).toEqual(expected);
+    expect(cpuHints({ settings: CPUS, grants: held, progress: nothing }, count)).toEqual(expected);
   });
 
   it('from where an init container had its own', () => {
-    expect(cpuHints(CPUS, [{ cpus: { i: '4-5' } }], { cpus: {}, reusable: [4, 5] }, 1)).toEqual([yes(1), no(0, 1)]);
+    const progress = { cpus: {}, reusable: [4, 5] };
+    const books = { settings: CPUS, grants: [{ cpus: { i: '4-5' } }], progress };
+    expect(cpuHints(books, 1)).toEqual([yes(1), no(0, 1)]);
   });
 });
 
