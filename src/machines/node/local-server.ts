@@ -2,7 +2,7 @@
  * A local server: the node's API, or its pod resources, on a unix socket for those who are on the node itself.
  *
  * Decides: that a socket which cannot be had is said and tried again, and never the node's end. Owns: nothing.
- * Hears: `server.listening` of its socket. Asks: `server.serveLocal`.
+ * Hears: nothing but the end of its socket. Asks: `server.serveLocal`.
  * Invariant: W1 who may use it is decided by the rights on the socket's file alone.
  */
 import { line, type PlainError, pick, setup } from '../../kernel/xstate.ts';

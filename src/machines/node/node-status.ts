@@ -4,8 +4,9 @@
  * Decides: when there is something to say of the node, and what; which changes of conditions are events.
  * Owns: what the subsystems reported, the Node as the API server last had it.
  * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that knows a
- * part, `eviction.conditions`; the watch of its own Node.
- * Asks: `registration` first; then `kube.patch` of nodes/status by the heartbeat client.
+ * part, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
+ * Asks: `registration` first; then `cri.watchImages`, `kube.get` of the Node, and `kube.patch` of nodes/status by the
+ *   heartbeat client.
  * Tells: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
  *   `objects` its labels and `csiVolumes` its volumes, when they changed.
  * Invariants:

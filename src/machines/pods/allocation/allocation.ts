@@ -4,8 +4,9 @@
  * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
  * or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
- * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node,
- *   `devices.changed` of `deviceManager`, `devices.*` of its actors that talk with plugins.
+ * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node, `memory.loaded`,
+ *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
+ *   with plugins.
  * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what
  *   must outlive the agent, `containerManager` the sums by QoS class and what single
  *   containers hold, `deviceManager` which devices they have.

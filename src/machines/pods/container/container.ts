@@ -4,7 +4,8 @@
  * Decides: when to ask for the image, when to create, start, stop, wait and start again.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
- *   turn), `container.configured`, `container.stop` of its pod; `image.*` of `images` through its pod.
+ *   turn), `container.configured`, `container.stop` and `container.turn` (those before it have stopped) of its pod;
+ *   `image.*` of `images` through its pod.
  * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
  *   hooks, `host.terminationMessage`.
  *   Tells its pod every change; `eventRecorder` what people see; `memory` what a restart must not forget.
