@@ -11,7 +11,8 @@ import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../../sr
 import { kubeletMachine } from '../../src/machines/kubelet.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
 import { CONTRADICTIONS, checkOrder, DOCUMENTS } from '../../src/machines/startup/order/index.ts';
-import type { Failure, KubeletInput } from '../../src/machines/startup/types.ts';
+import type { Failure } from '../../src/machines/startup/answers.ts';
+import type { KubeletInput } from '../../src/machines/startup/types.ts';
 import { header, MemorySink } from '../kernel/support.ts';
 import { ARGV, FIRST_WORDS, HEALTHY, ok } from '../machines/startup/boot-node.ts';
 

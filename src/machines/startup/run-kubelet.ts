@@ -7,11 +7,12 @@
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, nodeRef, starting } from '../node/events.ts';
 import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
+import type { Failure } from './answers.ts';
 import { logLines } from './configuration/values/go-text.ts';
 import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
 import { resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { Failure, KubeletContext } from './types.ts';
+import type { KubeletContext } from './types.ts';
 
 /** Largest resolv.conf and hosts file read; upstream's cap for resolv.conf is 10 MiB. */
 const NODE_FILE_MAX_BYTES = 10 * 1024 * 1024;

@@ -4,12 +4,13 @@
  * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
+import type { Failure } from './answers.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
 import { clientBuilderInput } from './clients/client-input.ts';
 import { decideFeatures, isEnabled } from './configuration/index.ts';
 import { reservedCPULines } from './configuration/validation/resource-managers.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
-import type { Failure, KubeletContext, NodeIdentity } from './types.ts';
+import type { KubeletContext, NodeIdentity } from './types.ts';
 
 const clientCAFile = ({ config }: KubeletContext): string => config!.authentication.x509.clientCAFile ?? '';
 

@@ -3,6 +3,7 @@
 import type { NodeResources } from '../node/allocatable.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
+import type { Failure } from './answers.ts';
 import type { CertificateReport } from './certificates/setup.ts';
 import type { KubeClients } from './clients/client-builder.ts';
 import type { ConfigReloadApplied } from './configuration/config-reload.ts';
@@ -24,21 +25,6 @@ export interface KubeletInput {
   /** Present in a node that runs the pods of its manifests once and ends: `statelet run-once`. */
   readonly runOnce?: { readonly retries: number };
 }
-
-/** Why starting ended, in the words of the phase that failed. */
-export interface Failure {
-  /** State of the chart that was active, such as `run.lockFile`. */
-  readonly phase: string;
-  readonly message: string;
-  readonly exitCode: number;
-  /** What upstream's command ends with on stderr, without klog's headers; default: one line that has the message. */
-  readonly lines?: readonly string[];
-}
-
-/** What a one-shot subsystem answers. */
-export type Answer<Value> =
-  | { readonly ok: true; readonly value: Value }
-  | { readonly ok: false; readonly message: string };
 
 export interface RuntimeFacts {
   /** Endpoint that answered; the embedded runtime's own when there was no other. */

@@ -19,7 +19,7 @@
  */
 import { assign, line, now, sendParent } from '../../../kernel/xstate.ts';
 import type { CertificateFacts } from '../../operations/certificate.ts';
-import type { Answer } from '../types.ts';
+import type { Answer } from '../answers.ts';
 import { type CertificatePurpose, csrObject, verdictOf } from './policy.ts';
 import {
   type CertificateReport,

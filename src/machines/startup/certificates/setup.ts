@@ -12,7 +12,7 @@ import {
 } from '../../operations/certificate.ts';
 import { type KubeObject, type KubeTarget, kubeOperations } from '../../operations/kube.ts';
 import type { Ended } from '../../pods/messages.ts';
-import type { Answer } from '../types.ts';
+import type { Answer } from '../answers.ts';
 import {
   type CertificateNames,
   type CertificatePurpose,

@@ -19,7 +19,7 @@ import { type KubeSettings, kubeOperations } from '../../operations/kube.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
 import { CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
-import type { Answer } from '../types.ts';
+import type { Answer } from '../answers.ts';
 
 export interface ClientBuilderInput {
   readonly kubeconfig: string;

@@ -8,7 +8,7 @@
 import { assign, pick, setup } from '../../../kernel/xstate.ts';
 import type { MachineInfo } from '../../operations/host.ts';
 import { operations } from '../../operations/index.ts';
-import type { Answer } from '../types.ts';
+import type { Answer } from '../answers.ts';
 
 export const cadvisorMachine = setup({
   types: {

@@ -5,7 +5,7 @@
  */
 import type { KubeletFlags } from '../configuration/index.ts';
 import { isIpAddress, parseIp } from '../configuration/values/ip.ts';
-import type { Answer } from '../types.ts';
+import type { Answer } from '../answers.ts';
 
 interface HostAddress {
   readonly address: string;

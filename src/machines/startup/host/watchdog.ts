@@ -14,7 +14,7 @@
 import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../operations/index.ts';
 import { formatDuration } from '../configuration/values/duration.ts';
-import type { Answer } from '../types.ts';
+import type { Answer } from '../answers.ts';
 
 export interface WatchdogInput {
   readonly syncFrequencyMs: number;

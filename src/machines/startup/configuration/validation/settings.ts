@@ -17,7 +17,7 @@ import { parseEvictionThresholds } from './eviction-thresholds.ts';
 import { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
 import { cpuManagerError, memoryManagerError, type SettingsError } from './resource-managers.ts';
 import { tlsError } from './tls-options.ts';
-import type { ConfigurationHost } from './validation.ts';
+import type { ConfigurationHost } from './rule.ts';
 
 type Check = (
   configuration: KubeletConfiguration,

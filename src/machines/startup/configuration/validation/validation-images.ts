@@ -2,7 +2,7 @@
 import { parseImage, repositoryOf } from '../../../pods/spec/image.ts';
 import { isEnabled } from '../feature-gates.ts';
 import { quote } from '../values/go-text.ts';
-import type { Rule } from './validation.ts';
+import type { Rule } from './rule.ts';
 
 const PULL_POLICIES = ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'];
 

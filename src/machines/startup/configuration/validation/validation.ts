@@ -12,20 +12,10 @@ import { parseCpuSet } from '../values/cpu-set.ts';
 import { nanosecondsOf, secondsOf } from '../values/duration.ts';
 import { aggregate, quote, quoteList } from '../values/go-text.ts';
 import { isValidTaint, printTaint } from '../values/labels.ts';
+import type { ConfigurationHost, Rule } from './rule.ts';
 import { allocatableErrors } from './validation-allocatable.ts';
 import { showHiddenMetricsErrors, tracingErrors } from './validation-components.ts';
 import { pullCredentialErrors } from './validation-images.ts';
-
-export interface ConfigurationHost {
-  readonly cgroupVersion: 1 | 2;
-}
-
-/** Answers with its refusals, without the words before each. */
-export type Rule = (
-  configuration: KubeletConfiguration,
-  gates: FeatureSettings,
-  host: ConfigurationHost,
-) => readonly (string | false | undefined)[];
 
 const LARGEST_PORT = 65_535;
 const SMALLEST_QUOTA_PERIOD = nanosecondsOf('1ms');
