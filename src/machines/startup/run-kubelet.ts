@@ -6,8 +6,8 @@
  */
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, nodeRef, starting } from '../node/events.ts';
-import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { Failure } from './answers.ts';
+import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import { logLines } from './configuration/values/go-text.ts';
 import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
 import { resolveNodeIPs } from './host/node-ip.ts';

@@ -3,9 +3,9 @@
  * the wait for the pods. Steps: S131, S112.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
+import type { Failure } from './answers.ts';
 import { CONTAINER_MANAGER_PHASE, containerLogs, dataDirectories, startContainerManagerAgain } from './last-phases.ts';
 import { kubeletSetup, messageOf } from './setup.ts';
-import type { Failure } from './answers.ts';
 
 const failureOf = (phase: string, text: string): Failure => ({
   phase: `runOnce.${phase}`,

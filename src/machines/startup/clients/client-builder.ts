@@ -16,10 +16,10 @@
 import { assign, line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
 import { certificateOperations, currentPair } from '../../operations/certificate.ts';
 import { type KubeSettings, kubeOperations } from '../../operations/kube.ts';
+import type { Answer } from '../answers.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
 import { CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
-import type { Answer } from '../answers.ts';
 
 export interface ClientBuilderInput {
   readonly kubeconfig: string;

@@ -12,8 +12,8 @@
  */
 import { assign, enqueueActions, line, pick, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../operations/index.ts';
-import { logEntries } from '../log-entries.ts';
 import type { Failure } from '../answers.ts';
+import { logEntries } from '../log-entries.ts';
 import { hintForRefusal } from './flags/removed-flags.ts';
 import {
   type ConfigurationSource,

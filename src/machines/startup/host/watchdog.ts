@@ -13,8 +13,8 @@
  */
 import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../operations/index.ts';
-import { formatDuration } from '../configuration/values/duration.ts';
 import type { Answer } from '../answers.ts';
+import { formatDuration } from '../configuration/values/duration.ts';
 
 export interface WatchdogInput {
   readonly syncFrequencyMs: number;

@@ -16,8 +16,8 @@ import { goMap } from './cpu-manager-options.ts';
 import { parseEvictionThresholds } from './eviction-thresholds.ts';
 import { parseQosReserved, parseReservedResources } from './reserved-resources.ts';
 import { cpuManagerError, memoryManagerError, type SettingsError } from './resource-managers.ts';
-import { tlsError } from './tls-options.ts';
 import type { ConfigurationHost } from './rule.ts';
+import { tlsError } from './tls-options.ts';
 
 type Check = (
   configuration: KubeletConfiguration,
