@@ -93,6 +93,13 @@ export const instancesOf = (status: PodRuntimeStatus | null, name: string): Cont
 export const sandboxesOf = (status: PodRuntimeStatus | null): PodSandboxStatus[] =>
   [...(status?.sandboxes ?? [])].sort((a, b) => (b.metadata?.attempt ?? 0) - (a.metadata?.attempt ?? 0) || newer(a, b));
 
+/** Its newest instance is one of the sandbox that is there now, not of one that was replaced. */
+export function hasBegunInSandbox(status: PodRuntimeStatus | null, name: string): boolean {
+  const [sandbox] = sandboxesOf(status);
+  const [instance] = instancesOf(status, name);
+  return sandbox?.state === 'SANDBOX_READY' && instance !== undefined && newer(sandbox, instance) >= 0;
+}
+
 export const isAlive = (container: ContainerStatus): boolean =>
   container.state === 'CONTAINER_RUNNING' || container.state === 'CONTAINER_UNKNOWN';
 

@@ -8,11 +8,12 @@ import { withAllocation } from '../allocation/request.ts';
 import { retryDelay, runsInOrder } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { eventRecorded } from '../messages.ts';
+import { hasBegunInSandbox } from '../runtime-facts.ts';
 import { podDns } from '../spec/index.ts';
+import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
 import {
   addressesOf,
-  containerInput,
   graceLeft,
   membersOf,
   mergedKill,
@@ -44,9 +45,7 @@ export const adoptContainers = s.enqueueActions((args) => {
 
 const hasBegun = (context: PodContext): boolean =>
   sandboxPlan(context) === 'use' &&
-  (context.pod?.spec.containers ?? []).some(({ name }) =>
-    (context.runtime?.containers ?? []).some(({ metadata }) => metadata?.name === name),
-  );
+  (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
 /** What the runtime still runs under this pod's name gets an actor, so that it can be stopped. */
 const adoptStrangers = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {

@@ -20,7 +20,6 @@ import type { DeviceHealth } from '../allocation/device-state.ts';
 import type { Rejection } from '../allocation/predicates.ts';
 import type { Allocation } from '../allocation/request.ts';
 import type { ContainerDevices } from '../allocation/resource-grants.ts';
-import type { ContainerInput } from '../container/container-policy.ts';
 import type {
   ContainerFacts,
   ContainerKind,
@@ -80,6 +79,8 @@ export interface Resize {
   readonly steps: readonly ResizeStep[];
   /** Containers that begin anew. */
   readonly anew: readonly string[];
+  /** Their instances that were stopped for it. */
+  readonly stopped?: readonly string[];
   /** Why the last try failed; empty when none did. */
   readonly error: string;
 }
@@ -234,7 +235,7 @@ export const refOf = ({
   ...versionOf(pod),
 });
 
-const versionOf = (pod: Pod | null): Pick<ObjectReference, 'resourceVersion'> =>
+export const versionOf = (pod: Pod | null): Pick<ObjectReference, 'resourceVersion'> =>
   pod?.metadata.resourceVersion === undefined ? {} : { resourceVersion: pod.metadata.resourceVersion };
 
 export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
@@ -285,25 +286,6 @@ function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): R
   if (kind === 'ephemeral') return 'Never';
   const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
   return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
-}
-
-export function containerInput(context: PodContext, member: Member, nowMs: number): ContainerInput {
-  const { uid, name, namespace, node, memory, initialised, kill } = context;
-  const facts = factsOf(context.runtime, member.container.name);
-  return {
-    uid,
-    namespace,
-    podName: name,
-    name: member.container.name,
-    kind: member.kind,
-    wanted: wantedOf(podOrName(context), member),
-    facts: facts && facts.finishedAtMs > nowMs ? { ...facts, finishedAtMs: nowMs } : facts,
-    memory: memory[member.container.name] ?? null,
-    maxBackoffMs: node.crashLoopBackOffMaxMs,
-    podIP: addressesOf(context)[0] ?? '',
-    ...versionOf(context.pod),
-    dormant: kill !== null || context.stage !== 'sync' || (initialised && member.kind === 'init'),
-  };
 }
 
 export const changedFacts = (
@@ -371,7 +353,7 @@ export const allGone = ({ containers }: PodContext): boolean => Object.values(co
 
 export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
 
-export const anyReadySandbox = ({ runtime }: PodContext): boolean =>
+export const anyReadySandbox = ({ runtime }: Pick<PodContext, 'runtime'>): boolean =>
   (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
 
 /** When the first of its sandboxes was made, of those that the runtime shows; `null`: there are none. */

@@ -2,12 +2,13 @@
  * Whose turn it is in a pod, and whether its sandbox will do. Pure. See `pod.ts`.
  *
  * Invariant: init containers run one after the other to success, sidecars start in their order and stay, the regular
- * containers come when all of these are passed. Ephemeral containers wait for nobody and nobody waits for them.
+ * containers come when all of these are passed. What was passed once stays passed, also when a sidecar ends or the
+ * runtime forgets an init container. Ephemeral containers wait for nobody and nobody waits for them.
  */
 import type { Pod } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { hasStarted } from '../prober/probe-plan.ts';
-import { factsOf, sandboxesOf } from '../runtime-facts.ts';
+import { factsOf, hasBegunInSandbox, sandboxesOf } from '../runtime-facts.ts';
 import { sandboxConfig, usersRefusal } from '../spec/index.ts';
 import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../status/index.ts';
 import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
@@ -35,10 +36,21 @@ export function turnsOf(context: PodContext): Member[] {
   return reached(context, members).filter(waits);
 }
 
+/** As far as the last one that has begun in this sandbox, or the one after it: those before it were passed. */
 function reached(context: PodContext, members: readonly Member[]): Member[] {
-  const blocking = members.findIndex((member) => isInOrder(member) && !isPassed(context, member));
-  return members.filter(({ kind }, at) => kind === 'ephemeral' || blocking === -1 || at <= blocking);
+  const inOrder = members.filter(isInOrder);
+  const last = inOrder.findLastIndex((member) => hasBegun(context, member));
+  const turn = last !== -1 && isPassed(context, inOrder[last]!) ? last + 1 : Math.max(last, 0);
+  return members.filter(({ kind }, at) => {
+    if (kind === 'init') return at === turn;
+    return kind === 'ephemeral' || at <= turn || turn === inOrder.length;
+  });
 }
+
+/** The runtime may not show yet what was just started. */
+const hasBegun = (context: PodContext, { container: { name } }: Member): boolean =>
+  ['starting', 'running'].includes(context.containers[name]?.view.phase ?? '') ||
+  hasBegunInSandbox(context.runtime, name);
 
 /** Whether all that comes before this container is passed. */
 export function isReached(context: PodContext, name: string): boolean {
