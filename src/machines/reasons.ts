@@ -53,6 +53,8 @@ export const lostContainerMessages = {
   deleted: 'The container could not be located when the pod was deleted.  The container used to be Running',
   terminated: 'The container could not be located when the pod was terminated',
   restartingAll: 'The container is removed because RestartAllContainers in place',
+  forgottenInit:
+    'Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally',
 } as const;
 
 export const podReasons = {
@@ -176,6 +178,8 @@ export const containerEvents = {
 
 /** Events about a volume of a pod; of those about its size its claim hears, too. */
 export const volumeEvents = {
+  abnormal: (volume: string, message: string): EventText =>
+    warning('VolumeConditionAbnormal', `Volume ${volume}: ${message}`),
   expanded: (volume: string, node: string): EventText =>
     normal('FileSystemResizeSuccessful', `MountVolume.NodeExpandVolume succeeded for volume "${volume}" ${node}`),
   readOnly: (volume: string): EventText =>
@@ -223,6 +227,8 @@ export const podEvents = {
       `Unable to attach or mount volumes: unmounted volumes=${list(unmounted)}, ` +
         `unattached volumes=${list(unattached)}, failed to process volumes=[]: context deadline exceeded`,
     ),
+  attachmentLimit: (): EventText =>
+    warning('VolumeAttachmentLimitExceeded', 'Node has reached its volume attachment limit, rejecting pod'),
   failedMakeDirectories: (error: string): EventText => warning('Failed', `error making pod data directories: ${error}`),
   failedCreatePodContainer: (uid: string, error: string): EventText =>
     warning(

@@ -64,7 +64,7 @@ function containerStatus(container: Container, facts: ContainerFacts, isInit: bo
   const [current, last] = instancesOf(facts.runtime, container.name);
   const found =
     current === undefined
-      ? withoutInstance(container, facts, previous)
+      ? withoutInstance(container, facts, previous, isInit && !isSidecar(container))
       : withInstance(container, facts, previous, current, last);
   return withProbes(container, withWaiting(container, facts, found, current, isInit), facts, isInit);
 }
@@ -74,6 +74,7 @@ function withoutInstance(
   container: Container,
   facts: ContainerFacts,
   previous: ContainerStatus | undefined,
+  isPlainInit: boolean,
 ): ContainerStatus {
   const { pod, restartCounts, canRecurse } = facts;
   if (facts.restartingAll && previous !== undefined && previous.state?.waiting === undefined) {
@@ -85,13 +86,22 @@ function withoutInstance(
   const isLost = previous?.state?.running !== undefined && previous.lastState?.terminated === undefined;
   const restarts = previous?.restartCount ?? restartCounts[container.name] ?? 0;
   const isRestart = isLost && pod.metadata.deletionTimestamp === undefined;
+  const isForgotten = isPlainInit && hasAnyRegularInstance(facts);
   return {
     ...unmade(container, canRecurse),
-    state: { waiting: { reason } },
+    state: isForgotten ? FORGOTTEN_INIT : { waiting: { reason } },
     lastState: isLost ? lost(lostContainerMessages.deleted) : (previous?.lastState ?? {}),
     restartCount: isRestart ? restarts + 1 : restarts,
   };
 }
+
+/** Regular containers come when all init containers have succeeded, also those that the runtime has forgotten. */
+const hasAnyRegularInstance = ({ pod, runtime }: ContainerFacts): boolean =>
+  pod.spec.containers.some(({ name }) => instancesOf(runtime, name).length > 0);
+
+const FORGOTTEN_INIT: ContainerState = {
+  terminated: { exitCode: 0, reason: terminatedReasons.completed, message: lostContainerMessages.forgottenInit },
+};
 
 const unmade = (container: Container, canRecurse: boolean) => ({
   name: container.name,

@@ -150,6 +150,11 @@ describe('restart', () => {
     expect(nextBackoff({ previousMs: 300_000, quietMs, maxMs: 300_000 })).toBe(expected);
   });
 
+  it('begins with another delay where it was told one', () => {
+    expect(nextBackoff({ previousMs: 0, quietMs: 0, maxMs: 60_000, initialMs: 1_000 })).toBe(1_000);
+    expect(nextBackoff({ previousMs: 60_000, quietMs: 120_001, maxMs: 60_000, initialMs: 1_000 })).toBe(1_000);
+  });
+
   it('keeps to a longest delay that is shorter than the first', () => {
     expect(nextBackoff({ previousMs: 0, quietMs: 0, maxMs: 1_000 })).toBe(1_000);
   });
@@ -179,6 +184,13 @@ describe('conditions', () => {
       PodScheduled: rfc3339(NOW_MS),
     });
     expect(after.startTime).toBe(rfc3339(NOW_MS));
+  });
+
+  it('do not say whether containers can start where a gate hides that', () => {
+    const types = (hidesReadyToStart: boolean) =>
+      podStatus(facts({ node: { ...node, hidesReadyToStart } })).conditions?.map(({ type }) => type);
+    expect(types(true)).toEqual(types(false)?.filter((type) => type !== 'PodReadyToStartContainers'));
+    expect(types(false)).toContain('PodReadyToStartContainers');
   });
 
   it('of others stay and decide on readiness', () => {
@@ -287,6 +299,17 @@ describe('a container', () => {
       lastState: { terminated: { exitCode: 137, reason: 'ContainerStatusUnknown' } },
     });
     expect(of({ pod: deleted, previous: before, runtime: runtime([]) })?.restartCount).toBe(0);
+  });
+
+  it('that initialised and was forgotten has succeeded, because the regular one is there', () => {
+    const spec = { initContainers: [container({ name: 'i' }), container({ name: 's', restartPolicy: 'Always' })] };
+    const seen = (instances: ReturnType<typeof instance>[]) =>
+      podStatus(facts({ pod: pod(spec), previous: null, runtime: runtime(instances) }));
+    expect(seen([instance()]).initContainerStatuses).toMatchObject([
+      { ready: true, state: { terminated: { exitCode: 0, reason: 'Completed' } } },
+      { ready: false, state: { waiting: { reason: 'PodInitializing' } } },
+    ]);
+    expect(seen([]).initContainerStatuses?.[0]?.state).toEqual({ waiting: { reason: 'PodInitializing' } });
   });
 
   it('has ended when the runtime does not know what became of it, and stays so', () => {
