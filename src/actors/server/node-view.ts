@@ -31,12 +31,21 @@ export interface NodePod {
   readonly pod: Pod | null;
   readonly status: PodStatus | null;
   readonly runtime: PodRuntimeStatus | null;
+  /** How far it is on its way out; absent: it is to run. */
+  readonly ending?: PodEnding;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
   /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
   readonly exclusiveCpus?: ExclusiveCpus;
   /** By volume that is set up and lies on this machine, the claim behind it and where it is. Absent: none. */
   readonly claims?: ClaimPlaces;
+}
+
+export interface PodEnding {
+  /** Its source does not have it any more. */
+  readonly isOrphan: boolean;
+  /** Its containers have stopped for good. */
+  readonly isStopped: boolean;
 }
 
 /** By name of a check, why it fails, or `null` while all is well. */
@@ -190,11 +199,14 @@ export class KernelView implements NodeView {
     return (this.contexts(PODS) as readonly PodContext[]).map((context) => {
       const { uid, namespace, name, pod, status, runtime, volumes, cpus } = context;
       const mounted = Object.keys(volumes ?? {});
-      const claims = claimsOf(context);
-      return { uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus: cpus?.exclusive ?? {}, ...claims };
+      const known = { uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus: cpus?.exclusive ?? {} };
+      return { ...known, ...endingOf(context), ...claimsOf(context) };
     });
   }
 }
+
+const endingOf = ({ kill, stage }: PodContext): { readonly ending?: PodEnding } =>
+  kill === null ? {} : { ending: { isOrphan: kill.remove, isStopped: stage !== 'sync' } };
 
 const isOfDriver = (path: string): boolean => path.includes('/volumes/kubernetes.io~csi/');
 

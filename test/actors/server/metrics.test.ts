@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Family, toProtobuf, toText } from '../../../src/actors/server/metrics/family.ts';
 import type { NodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
+import { podGauges } from '../../../src/actors/server/metrics/pods/pod-gauges.ts';
+import type { NodePod } from '../../../src/actors/server/node-view.ts';
 import { NOT_HERE } from '../../golden/http-metrics-excused.ts';
 import { golden } from './golden-records.ts';
 import { API_SERVER, type MeasuredNode, measuredNode } from './metrics-node.ts';
@@ -129,6 +131,49 @@ describe('numbers', () => {
     expect(await value('statelet_turns_total')).toBeGreaterThan(10);
     expect(await value('statelet_turn_duration_seconds', { le: '+Inf' })).toBe(await value('statelet_turns_total'));
     expect(await value('statelet_queue_length')).toBe(0);
+  });
+
+  test('of pods are of every kind that there can be, by their way out', () => {
+    const [orphan, stopped] = [
+      { isOrphan: true, isStopped: false },
+      { isOrphan: false, isStopped: true },
+    ];
+    const file = { 'kubernetes.io/config.source': 'file' };
+    const of = (annotations: object | null, ending?: NodePod['ending']): NodePod => ({
+      uid: 'u',
+      namespace: 'default',
+      name: 'web',
+      status: null,
+      runtime: null,
+      mounted: [],
+      pod: annotations && {
+        metadata: { uid: 'u', namespace: 'default', name: 'web', annotations: { ...annotations } },
+        spec: { containers: [] },
+      },
+      ...(ending && { ending }),
+    });
+    const gauges = podGauges([of({}), of(file), of(file, orphan), of({}, stopped), of(null, orphan)], 1);
+    const count = (name: string) =>
+      gauges
+        .find((family) => family.name === name)!
+        .samples.map(({ labels, value: n }) => [...Object.values(labels), n]);
+    const rows = count('kubelet_working_pods');
+    expect(rows).toHaveLength(15);
+    expect(rows.filter((row) => row.at(-1) !== 0)).toEqual([
+      ['desired', 'sync', '', 1],
+      ['desired', 'sync', 'true', 1],
+      ['orphan', 'terminating', 'true', 1],
+      ['runtime_only', 'terminating', 'unknown', 1],
+      ['desired', 'terminated', '', 1],
+    ]);
+    expect(count('kubelet_desired_pods')).toEqual([
+      ['true', 1],
+      ['', 2],
+    ]);
+    expect(count('kubelet_active_pods')).toEqual([
+      ['true', 1],
+      ['', 1],
+    ]);
   });
 
   test('of the pod are what was done for it', async () => {

@@ -8,10 +8,10 @@ import type { NodePod, NodeView } from '../node-view.ts';
 const listOf = (items: readonly object[]): string =>
   `${JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items })}\n`;
 
-/** Every pod that this node is to run, with its status as this node sees it. */
+/** Every pod that this node is to run, with its status as this node sees it: none that its source has no more. */
 const wanted = (pods: readonly NodePod[]): object[] =>
-  pods.flatMap(({ pod, status }) => {
-    if (pod === null) return [];
+  pods.flatMap(({ pod, status, ending }) => {
+    if (pod === null || ending?.isOrphan === true) return [];
     const { metadata, spec } = pod;
     return [{ metadata, spec, status: status ?? pod.status ?? {} }];
   });

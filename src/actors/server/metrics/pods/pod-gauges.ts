@@ -5,7 +5,6 @@ import type { NodePod } from '../../node-view.ts';
 import { type Family, gaugeOf, one, type Sample } from '../family.ts';
 import { bytesBelow } from './disk.ts';
 
-const isFinished = ({ status }: NodePod): boolean => status?.phase === 'Succeeded' || status?.phase === 'Failed';
 const conditionOf = (status: NodePod['status'], wanted: string) =>
   status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');
 
@@ -36,7 +35,7 @@ export const podGauges = (pods: readonly NodePod[], mirrorPods: number): Family[
 ];
 
 function wantedGauges(pods: readonly NodePod[]): Family[] {
-  const wanted = pods.filter(({ pod }) => pod !== null);
+  const wanted = pods.filter(({ pod, ending }) => pod !== null && ending?.isOrphan !== true);
   const byStatic = (known: readonly NodePod[]) =>
     ([true, false] as const).map((isStatic) =>
       one(known.filter(({ pod }) => isStaticPod(pod!) === isStatic).length, { static: isStatic ? 'true' : '' }),
@@ -50,7 +49,7 @@ function wantedGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_active_pods',
       '[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.',
-      byStatic(wanted.filter((pod) => !isFinished(pod))),
+      byStatic(wanted.filter(({ ending }) => ending?.isStopped !== true)),
     ),
     gaugeOf(
       'kubelet_managed_ephemeral_containers',
@@ -109,11 +108,28 @@ function runningGauges(pods: readonly NodePod[]): Family[] {
   ];
 }
 
+/** Where a pod is wanted from, and whether it is one of a file: `unknown` where only the runtime knows it. */
+const ORIGINS = [
+  { config: 'desired', static: '' },
+  { config: 'desired', static: 'true' },
+  { config: 'orphan', static: '' },
+  { config: 'orphan', static: 'true' },
+  { config: 'runtime_only', static: 'unknown' },
+] as const;
+
+/** Every combination that there can be, also where there is no such pod. */
 function working(pods: readonly NodePod[]): Sample[] {
-  const groups = Object.groupBy(pods, (known) => {
-    const config = known.pod === null ? 'runtime_only' : 'desired';
-    const lifecycle = isFinished(known) ? 'terminated' : known.pod === null ? 'terminating' : 'sync';
-    return JSON.stringify({ config, lifecycle, static: known.pod && isStaticPod(known.pod) ? 'true' : '' });
-  });
-  return Object.entries(groups).map(([labels, all]) => one(all!.length, JSON.parse(labels) as Sample['labels']));
+  const counts = Object.groupBy(pods, (pod) => JSON.stringify(labelsOf(pod)));
+  return (['sync', 'terminating', 'terminated'] as const).flatMap((lifecycle) =>
+    ORIGINS.map((origin) => {
+      const labels = { config: origin.config, lifecycle, static: origin.static };
+      return one(counts[JSON.stringify(labels)]?.length ?? 0, labels);
+    }),
+  );
+}
+
+function labelsOf({ pod, ending }: NodePod) {
+  const lifecycle = ending === undefined ? 'sync' : ending.isStopped ? 'terminated' : 'terminating';
+  if (pod === null) return { config: 'runtime_only', lifecycle, static: 'unknown' };
+  return { config: ending?.isOrphan ? 'orphan' : 'desired', lifecycle, static: isStaticPod(pod) ? 'true' : '' };
 }
