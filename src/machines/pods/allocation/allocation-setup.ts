@@ -59,6 +59,8 @@ export interface Context {
   readonly waiting: Readonly<Record<string, Waiting>>;
   /** Those that the Node may be right for once it is known. */
   readonly unjudged: Readonly<Record<string, Wish>>;
+  /** Who was taken by an agent before this one and has not been looked at since. */
+  readonly recalled: readonly string[];
   readonly resizes: Readonly<Record<string, PendingResize>>;
   /** Those whose devices are being arranged with their plugins. */
   readonly arranging: Readonly<Record<string, Arranging>>;
@@ -91,7 +93,15 @@ type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 
 /** What changes while one message is worked on; it becomes the context at the end, all at once. */
 export type Books = {
-  -readonly [Key in 'grants' | 'rejections' | 'waiting' | 'unjudged' | 'resizes' | 'arranging' | 'talks']: Context[Key];
+  -readonly [Key in
+    | 'grants'
+    | 'rejections'
+    | 'waiting'
+    | 'unjudged'
+    | 'recalled'
+    | 'resizes'
+    | 'arranging'
+    | 'talks']: Context[Key];
 };
 
 export interface Work {
@@ -103,8 +113,8 @@ export interface Work {
 export const keeping = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
-    const { grants, rejections, waiting, unjudged, resizes, arranging, talks } = context;
-    const books: Books = { grants, rejections, waiting, unjudged, resizes, arranging, talks };
+    const { grants, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
+    const books: Books = { grants, rejections, waiting, unjudged, recalled, resizes, arranging, talks };
     work({ args, books });
     const demand = demandOf(books.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });

@@ -11,7 +11,8 @@
  *   must outlive the agent, `containerManager` the sums by QoS class and what single
  *   containers hold, `deviceManager` which devices they have.
  * Invariants:
- *   A1 what was taken once stays taken over a restart of the agent, and what was refused stays refused.
+ *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
+ *      what was refused stays refused.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
  *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
@@ -42,6 +43,7 @@ import { type DeviceAnswers, unasked, unexpected, withAnswer, withResponses } fr
 import { type Devices, deviceHealth } from './device-state.ts';
 import type { AllocationReport, Grant } from './messages.ts';
 import type { Rejection } from './predicates.ts';
+import { judgeRecalled } from './recalled.ts';
 import type { AdmissionRequest } from './request.ts';
 import type { Assignment, Holding } from './resource-assignment.ts';
 import { assignedTo, devicesHeldBy, heldBy, pinnedResize, podShares } from './resource-grants.ts';
@@ -202,6 +204,7 @@ function keep(w: Work, wish: Wish): void {
   w.books.resizes = without(w.books.resizes, uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
   tellHealth(w, uid, held, w.args.context.devices);
+  judgeRecalled(w, wish);
 }
 
 function change(w: Work, wish: Wish): void {
@@ -306,12 +309,16 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
 
 /** The Node is known from now on: who had to wait for that is judged. */
 const judgeEarly = keeping((w) => {
-  for (const wish of Object.values(w.books.unjudged)) take(w, wish);
+  for (const wish of Object.values(w.books.unjudged)) {
+    if (w.books.grants[wish.request.uid]) judgeRecalled(w, wish);
+    else take(w, wish);
+  }
 });
 
 /** What was known before; what was decided since counts more. */
 const remember = keeping(({ args: { event }, books }) => {
   if (event.type !== 'memory.loaded') return;
+  books.recalled = [...new Set([...books.recalled, ...Object.keys(event.state.grants ?? {})])];
   books.grants = { ...event.state.grants, ...books.grants };
   books.rejections = { ...event.state.rejections, ...books.rejections };
 });
@@ -330,6 +337,7 @@ export const allocationMachine = s.createMachine({
     rejections: softState?.rejections ?? {},
     waiting: {},
     unjudged: {},
+    recalled: Object.keys(softState?.grants ?? {}),
     resizes: {},
     arranging: {},
     devices: {},

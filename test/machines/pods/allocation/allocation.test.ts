@@ -4,26 +4,12 @@ import type { Pod } from '../../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
 import { allocationMachine } from '../../../../src/machines/pods/allocation/allocation.ts';
 import { admissionRequest, allocationOf } from '../../../../src/machines/pods/allocation/request.ts';
-import { withDefaults } from '../../../../src/machines/pods/config/defaults.ts';
 import { runUnder } from '../../../support/answering-world.ts';
-import { image, manifest, PodsNode, settings } from '../../../support/pods-node.ts';
-
-const ADMISSION: NonNullable<NodeSettings['admission']> = {
-  allocatable: { cpu: '2000', memory: '1000000000', pods: '110' },
-  wholeNode: { cpu: '2000', memory: '1100000000' },
-  labels: { zone: 'a' },
-  taints: [],
-  sysctls: { kernelVersion: '6.1.0', allowedUnsafe: [] },
-  appArmor: false,
-};
+import { ADMISSION, apiPod, bootCountingNode, removePod, tellPods } from '../../../support/counting-node.ts';
+import { manifest, PodsNode, settings } from '../../../support/pods-node.ts';
 
 let node: PodsNode;
-function boot(change: Partial<NodeSettings> = {}): PodsNode {
-  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true, ...change } });
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.boot().run(100);
-  return node;
-}
+const boot = (change: Partial<NodeSettings> = {}): PodsNode => (node = bootCountingNode(change));
 
 /** The next agent on the same machine, which is another by now. */
 function restartOn(admission: NonNullable<NodeSettings['admission']>): void {
@@ -40,33 +26,14 @@ interface Wanted {
   readonly generation?: number;
 }
 
-/** A pod as the API server would have it. */
-function apiPod(uid: string, { cpu, priority, spec = {}, generation = 1 }: Wanted = {}): Pod {
+function asking(uid: string, { cpu, priority, spec = {}, generation = 1 }: Wanted = {}): Pod {
   const resources = cpu === undefined ? {} : { requests: { cpu } };
   const containers = [{ name: 'app', image: 'app:1', resources }];
-  return {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: {
-      name: uid,
-      namespace: 'default',
-      uid,
-      generation,
-      annotations: { 'kubernetes.io/config.source': 'api' },
-    },
-    spec: withDefaults({ containers, ...(priority === undefined ? {} : { priority }), ...spec }),
-    status: { phase: 'Pending' },
-  };
+  return apiPod(uid, { containers, ...(priority === undefined ? {} : { priority }), ...spec }, generation);
 }
 
-const tell = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) =>
-  void node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op, source: 'api', pods }, 'test');
-const remove = (uid: string) =>
-  void node.kernel.dispatch(
-    'kubelet/pods',
-    { type: 'config.pods', op: 'REMOVE', source: 'api', pods: [{ uid, namespace: 'default', name: uid }] },
-    'test',
-  );
+const tell = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) => tellPods(node, op, ...pods);
+const remove = (uid: string) => removePod(node, uid);
 const running = (uid: string) => () => node.phase(uid) === 'Running';
 
 afterEach(() => {
@@ -79,7 +46,7 @@ describe('a pod that the node does not take', () => {
 
   it('fails with the reason, gets no sandbox, folder or group, and one event', () => {
     boot();
-    tell('ADD', apiPod('u1', { spec: rejected }));
+    tell('ADD', asking('u1', { spec: rejected }));
     node.run(5_000);
     expect(node.status('u1')).toEqual({
       observedGeneration: 1,
@@ -104,10 +71,10 @@ describe('a pod that the node does not take', () => {
     void node.kernel.dispatch('kubelet/allocation', { type: 'node.known', node: known }, 'test');
     tell(
       'ADD',
-      apiPod('u1', { spec: rejected }),
-      apiPod('u2', { spec: { ...rejected, tolerations: [{ key: 'gone' }] } }),
+      asking('u1', { spec: rejected }),
+      asking('u2', { spec: { ...rejected, tolerations: [{ key: 'gone' }] } }),
     );
-    tell('ADD', apiPod('u3', { spec: { ...rejected, tolerations: [{ operator: 'Exists' }] } }));
+    tell('ADD', asking('u3', { spec: { ...rejected, tolerations: [{ operator: 'Exists' }] } }));
     node.until('Running', running('u3'));
     const message =
       "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
@@ -127,9 +94,9 @@ describe('a pod that the node does not take', () => {
         .flatMap(({ type, uid }: { type: string; uid?: string }) =>
           type === 'allocation.granted' || type === 'allocation.refused' ? [`${uid} ${type}`] : [],
         );
-    want(apiPod('u1', { spec: rejected }));
-    want(apiPod('u2', { spec: { nodeSelector: { zone: 'c' } } }));
-    want(apiPod('u3', { cpu: '3' }));
+    want(asking('u1', { spec: rejected }));
+    want(asking('u2', { spec: { nodeSelector: { zone: 'c' } } }));
+    want(asking('u3', { cpu: '3' }));
     expect(answers()).toEqual(['u3 allocation.refused']);
     run.tell({ type: 'node.known', node: { metadata: { labels: { zone: 'b' } } } });
     expect(answers().slice(1)).toEqual(['u1 allocation.granted', 'u2 allocation.refused']);
@@ -150,7 +117,7 @@ describe('a pod that the node does not take', () => {
 
   it('is gone with its source, and forgotten', () => {
     boot();
-    tell('ADD', apiPod('u1', { cpu: '3' }));
+    tell('ADD', asking('u1', { cpu: '3' }));
     node.run(2_000);
     remove('u1');
     node.until('gone', () => node.podState('u1') === undefined);
@@ -162,12 +129,12 @@ describe('a pod that the node does not take', () => {
 describe('a pod that the node takes', () => {
   it('is counted until it ends, and its place is free then', () => {
     boot();
-    tell('ADD', apiPod('u1', { cpu: '1500m', spec: { restartPolicy: 'Never' } }));
+    tell('ADD', asking('u1', { cpu: '1500m', spec: { restartPolicy: 'Never' } }));
     node.world.runtime.programs.set('app', [{ runsMs: 3_000, exitCode: 0 }, {}]);
     node.until('Running', running('u1'));
-    tell('ADD', apiPod('u2', { cpu: '1' }));
+    tell('ADD', asking('u2', { cpu: '1' }));
     node.until('over', () => node.phase('u1') === 'Succeeded');
-    tell('ADD', apiPod('u3', { cpu: '1' }));
+    tell('ADD', asking('u3', { cpu: '1' }));
     node.until('Running', running('u3'));
     expect(node.status('u2')).toMatchObject({
       reason: 'OutOfcpu',
@@ -187,14 +154,35 @@ describe('a pod that the node takes', () => {
     expect(node.phase('u1')).toBe('Running');
     expect(node.world.runtime.started).toEqual(started);
   });
+
+  it('ends when the next agent finds the node without the labels that it asks for', () => {
+    boot({ admission: { ...ADMISSION, labels: { zone: 'b' } } });
+    node.world.setManifests([
+      manifest({ uid: 'u1', name: 'picky', spec: { nodeSelector: { zone: 'b' } } }),
+      manifest({ uid: 'u2', name: 'other' }),
+    ]);
+    node.until('Running', () => running('u1')() && running('u2')());
+    node.run(2_000);
+    restartOn({ ...ADMISSION, labels: { zone: 'c' } });
+    node.run(60_000);
+    const text = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+    expect(node.status('u1')).toMatchObject({
+      phase: 'Failed',
+      reason: 'NodeAffinity',
+      message: `Pod was rejected: ${text}`,
+      containerStatuses: [{ restartCount: 0, state: { terminated: {} } }],
+    });
+    expect(node.events()).toContain(`NodeAffinity: ${text}`);
+    expect(node.phase('u2')).toBe('Running');
+  });
 });
 
 describe('a critical pod', () => {
   it('comes when the pod that it displaces has ended, which says why it did', () => {
     boot();
-    tell('ADD', apiPod('low', { cpu: '1500m' }));
+    tell('ADD', asking('low', { cpu: '1500m' }));
     node.until('Running', running('low'));
-    tell('ADD', apiPod('high', { cpu: '1', priority: 2_000_000_000 }));
+    tell('ADD', asking('high', { cpu: '1', priority: 2_000_000_000 }));
     node.until('Running', running('high'));
     const [first, second] = node.world.callsOf('cri.runPodSandbox');
     const stopped = node.world.callsOf('cri.stopPodSandbox')[0]!;
@@ -224,7 +212,7 @@ describe('the cgroup of a pod', () => {
 
   it('is there with its limits before the sandbox, and goes after it', () => {
     boot({ podPidsLimit: 100, hugePageSizes: ['2MB'] });
-    tell('ADD', apiPod('u1', { cpu: '150m' }));
+    tell('ADD', asking('u1', { cpu: '150m' }));
     node.until('Running', running('u1'));
     expect(node.world.groups.get(PATH)).toEqual({
       cpuShares: '153',
@@ -243,7 +231,7 @@ describe('the cgroup of a pod', () => {
   it('that cannot be made keeps the pod waiting, and people read why', () => {
     boot();
     node.world.fault = (name, _, nth) => (name === 'cgroup.ensure' && nth === 0 ? { error: 'no space' } : undefined);
-    tell('ADD', apiPod('u1', { cpu: '1' }));
+    tell('ADD', asking('u1', { cpu: '1' }));
     node.until('Running', running('u1'));
     expect(node.events()).toContain(
       'FailedCreatePodContainer: unable to ensure pod container exists: failed to create container for ' +
@@ -253,7 +241,7 @@ describe('the cgroup of a pod', () => {
 
   it('of a pod that only the runtime knew is looked for at every level', () => {
     boot();
-    tell('ADD', apiPod('u1', { cpu: '1' }));
+    tell('ADD', asking('u1', { cpu: '1' }));
     node.until('Running', running('u1'));
     node = node.restart();
     node.until('gone', () => node.world.runtime.sandboxes.size === 0 && node.world.groups.size === 0);
