@@ -80,8 +80,12 @@ export class Adapter {
     }
   }
 
+  starting(id: string): void {
+    for (const watcher of this.watchers) watcher.starting(id);
+  }
+
   changed(id: string, outcome: Outcome): void {
-    for (const watcher of this.watchers) watcher.hint({ id, outcome });
+    for (const watcher of this.watchers) watcher.called(id, outcome);
   }
 
   /** Ends or removes a sandbox or container. One that the runtime does not know has ended and is removed. */

@@ -7,7 +7,7 @@
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 
 /** How long what was seen serves others; longer than an event waits for a look to share. */
-const KEEP_MS = 50;
+const KEEP_MS = 500;
 
 interface Look {
   readonly began: number;

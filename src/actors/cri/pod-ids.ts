@@ -1,23 +1,31 @@
 /**
- * Which sandboxes and containers a pod has, where that is certain without asking: they were listed once, and since then
- * only calls of our own made more. A look at such a pod needs no lists, which cost the runtime more the more it runs.
+ * Which sandboxes and containers a pod has, where that is certain without asking: it was listed once, or a list of all
+ * pods did not have it, and since then only calls of our own made more. A look at such a pod needs no lists, which cost
+ * the runtime more the more it runs.
  *
  * Invariants: what a call made while a list was under way, what a call that failed may have made, and what a relist
- * shows that nobody here made, makes the next look list again.
+ * shows that nobody here made, makes the next look list again; before the first list of all nothing is certain of a pod
+ * that was not listed.
  */
 export interface Ids {
   readonly sandboxIds: readonly string[];
   readonly containerIds: readonly string[];
 }
 
+const NOTHING: Ids = { sandboxIds: [], containerIds: [] };
+
 export class PodIds {
   readonly #known = new Map<string, Ids>();
   /** The newest list of a pod that is under way, and of which nothing was made since it began. */
   readonly #listings = new Map<string, symbol>();
+  /** Pods of which only a list of their own can tell; `true`: a list of all ended since. */
+  readonly #doubted = new Map<string, boolean>();
+  /** A list of all was there: what it did not have has nothing. */
+  #complete = false;
 
   /** Undefined: only a list can tell. */
   of(uid: string): Ids | undefined {
-    return this.#known.get(uid);
+    return this.#known.get(uid) ?? (this.#complete && !this.#doubted.has(uid) ? NOTHING : undefined);
   }
 
   /** Lists a pod; what it has is certain from then on, unless something happened meanwhile. */
@@ -26,7 +34,10 @@ export class PodIds {
     this.#listings.set(uid, listing);
     try {
       const ids = await list();
-      if (this.#listings.get(uid) === listing) this.#known.set(uid, ids);
+      if (this.#listings.get(uid) === listing) {
+        this.#known.set(uid, ids);
+        this.#doubted.delete(uid);
+      }
       return ids;
     } finally {
       if (this.#listings.get(uid) === listing) this.#listings.delete(uid);
@@ -35,21 +46,22 @@ export class PodIds {
 
   /** A call of our own made it. */
   made(uid: string, kind: keyof Ids, id: string): void {
+    const known = this.of(uid);
+    if (!known) return this.doubt(uid);
     this.#listings.delete(uid);
-    const known = this.#known.get(uid);
-    if (!known || known[kind].includes(id)) return;
-    this.#known.set(uid, { ...known, [kind]: [...known[kind], id] });
+    if (!known[kind].includes(id)) this.#known.set(uid, { ...known, [kind]: [...known[kind], id] });
   }
 
   /** Nobody knows what it has now. */
   doubt(uid: string): void {
     this.#listings.delete(uid);
     this.#known.delete(uid);
+    this.#doubted.set(uid, false);
   }
 
   /** A list of all pods shows these; one that nobody here made is not the only one, perhaps. */
   shown(uid: string, { sandboxIds, containerIds }: Ids): void {
-    const known = this.#known.get(uid);
+    const known = this.of(uid);
     const areKnown =
       known &&
       sandboxIds.every((id) => known.sandboxIds.includes(id)) &&
@@ -65,10 +77,15 @@ export class PodIds {
     this.#known.set(uid, { sandboxIds: left(known.sandboxIds), containerIds: left(known.containerIds) });
   }
 
-  /** Forgets the pods that have nothing and are not in a list of all. */
+  /** A list of all has these. A pod that has nothing is forgotten, and so is a doubt that is older than the list. */
   retain(listed: { has(uid: string): boolean }): void {
+    this.#complete = true;
     for (const [uid, { sandboxIds, containerIds }] of this.#known) {
       if (sandboxIds.length + containerIds.length === 0 && !listed.has(uid)) this.#known.delete(uid);
+    }
+    for (const [uid, isOlder] of this.#doubted) {
+      if (isOlder && !listed.has(uid)) this.#doubted.delete(uid);
+      else this.#doubted.set(uid, true);
     }
   }
 }

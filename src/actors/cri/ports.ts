@@ -110,6 +110,7 @@ function containerPorts(adapter: Adapter) {
     'cri.startContainer': async (call) => {
       const { containerId } = call.input;
       if (call.resume && (await hasStarted(adapter, call, containerId))) return null;
+      adapter.starting(containerId);
       const start = client.call('StartContainer', { container_id: containerId }, adapter.limits(call));
       const secrets = adapter.secrets.get(containerId) ?? [];
       return adapter.changing(containerId, 'running', adapter.discreet(secrets, start));

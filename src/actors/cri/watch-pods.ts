@@ -11,7 +11,7 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/operations/cri.ts';
 import { type Cadence, initialCadence, nextCadence } from './cadence.ts';
 import type { RuntimeClient } from './client.ts';
-import { type Expectations, expecting, stillOpen } from './expectations.ts';
+import { type Expectations, expecting, type Outcome, stillOpen } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { inspectPod } from './inspect.ts';
 import type { Looks } from './looks.ts';
@@ -29,6 +29,10 @@ export const DEFAULT_RELIST_PERIODS: RelistPeriods = { settledMs: 10_000, quietM
 
 /** A hint waits this long for a look of the pod's own to share; containerd's CRI part is behind its events as much. */
 const GATHER_MS = 10;
+/** The same for the end of a call of the pod's own, which that look follows. */
+const GATHER_OWN_MS = 50;
+/** An id that no list has shown may be that of a sandbox whose call has not returned: most do within this time. */
+const STRANGER_MS = 500;
 
 export interface WatchOptions {
   readonly client: RuntimeClient;
@@ -54,6 +58,8 @@ interface Inspection {
   again: boolean;
   done: Promise<void> | null;
   timer: NodeJS.Timeout | null;
+  /** When the timer ends, by the clock of `performance`. */
+  dueAtMs: number;
   /** Moment of the last hint that nobody has looked after. */
   hintedAt: number | null;
 }
@@ -69,8 +75,11 @@ export class PodWatcher {
   #failing = false;
   #complete = false;
   #hinted = false;
-  /** A hint named an id that no list has shown yet. */
-  #strangers = false;
+  /** Ids that a hint named and that no list and no call has shown yet. */
+  readonly #strangers = new Set<string>();
+  readonly #starting = new Set<string>();
+  /** One of them stayed a stranger: only a relist tells whose it is. */
+  #strange = false;
   #listeningSinceMs: number | null = null;
   /** Ends the pause before the next relist: at once, or when the fast period is over. */
   #endPause: (when: 'now' | 'soon') => void = () => {};
@@ -111,27 +120,48 @@ export class PodWatcher {
     }
   }
 
-  /** Something happened to this sandbox or container: look at its pod, and only at it. */
-  hint({ id, uid, outcome }: Hint): void {
+  /** Something happened to this sandbox or container: look at its pod, and only at it. `gatherMs`: but not sooner. */
+  hint({ id, uid, outcome }: Hint, gatherMs = GATHER_MS): void {
     if (this.#options.signal.aborted) return;
     this.#hinted = true;
+    if (outcome === 'running' && this.#starting.has(id)) return;
     const pod = uid ?? this.#ledger.podOf(id);
     if (pod === undefined) {
-      if (outcome === 'gone') return;
-      this.#strangers = true;
-      this.#endPause('soon');
+      if (outcome !== 'gone') this.#meet(id);
       return;
     }
     const inspection = this.#inspectionOf(pod);
     inspection.expectations = expecting(inspection.expectations, id, outcome);
     inspection.hintedAt = this.#options.looks.moment();
     if (inspection.done) inspection.again = true;
-    else inspection.timer ??= setTimeout(() => void this.#inspect(pod, inspection), GATHER_MS);
+    else this.#schedule(pod, inspection, gatherMs);
+  }
+
+  /** A call of our own begins that starts it: the event about that says no more than the end of the call. */
+  starting(id: string): void {
+    this.#starting.add(id);
+  }
+
+  /** A call of our own ended that should have had this outcome. */
+  called(id: string, outcome: Outcome): void {
+    this.#starting.delete(id);
+    this.hint({ id, outcome }, GATHER_OWN_MS);
   }
 
   /** An id that a call of our own got from the runtime. */
   learn(id: string, uid: string): void {
+    this.#strangers.delete(id);
     this.#ledger.learn(id, uid, this.#options.now());
+  }
+
+  #meet(id: string): void {
+    this.#strangers.add(id);
+    const judge = () => {
+      if (!this.#strangers.has(id)) return;
+      this.#strange = true;
+      this.#endPause('soon');
+    };
+    setTimeout(judge, STRANGER_MS).unref();
   }
 
   #tell(items: readonly WatchPodsItem[]): void {
@@ -150,8 +180,9 @@ export class PodWatcher {
 
   async #relist(startedAtMs: number): Promise<void> {
     let listed: ReadonlyMap<string, ListedPod>;
-    const announced = this.#strangers;
-    this.#strangers = false;
+    const announced = this.#strangers.size > 0;
+    this.#strangers.clear();
+    this.#strange = false;
     try {
       listed = await this.#list();
     } catch (error) {
@@ -194,7 +225,7 @@ export class PodWatcher {
     const dueIn = (ms: number) => Math.max(0, startedAtMs + ms - now());
     if (signal.aborted) return;
     await new Promise<void>((resolve) => {
-      const waitMs = this.#strangers ? relistPeriodMs : Math.max(periodMs, relistPeriodMs);
+      const waitMs = this.#strange ? relistPeriodMs : Math.max(periodMs, relistPeriodMs);
       let timer = setTimeout(resolve, dueIn(waitMs));
       this.#endPause = (when) => {
         clearTimeout(timer);
@@ -213,6 +244,7 @@ export class PodWatcher {
       again: false,
       done: null,
       timer: null,
+      dueAtMs: 0,
       hintedAt: null,
     };
     this.#inspections.set(uid, inspection);
@@ -245,7 +277,16 @@ export class PodWatcher {
     const { open, waitMs } = stillOpen(inspection.expectations, status);
     inspection.expectations = open;
     if (waitMs === null) return;
-    inspection.timer = setTimeout(() => void this.#inspect(uid, inspection), waitMs);
+    this.#schedule(uid, inspection, waitMs);
+  }
+
+  /** The first to be due counts. */
+  #schedule(uid: string, inspection: Inspection, ms: number): void {
+    const dueAtMs = performance.now() + ms;
+    if (inspection.timer && inspection.dueAtMs <= dueAtMs) return;
+    if (inspection.timer) clearTimeout(inspection.timer);
+    inspection.dueAtMs = dueAtMs;
+    inspection.timer = setTimeout(() => void this.#inspect(uid, inspection), ms);
   }
 
   /** The pod's own look, when it began after the last hint; undefined when it must be looked at. */

@@ -48,6 +48,31 @@ test('nothing is certain of a pod that was never listed, whatever was made', () 
   expect(podIds.of('a')).toBeUndefined();
 });
 
+test('a pod that a list of all did not have has nothing but what calls of our own make', () => {
+  const podIds = new PodIds();
+  podIds.made('early', 'sandboxIds', 'sandbox');
+  podIds.retain(new Set(['early']));
+  expect([podIds.of('a'), podIds.of('early')]).toEqual([{ sandboxIds: [], containerIds: [] }, undefined]);
+  podIds.made('a', 'sandboxIds', 's');
+  podIds.made('a', 'containerIds', 'c');
+  expect(podIds.of('a')).toEqual(ONE);
+  podIds.shown('b', ONE);
+  expect(podIds.of('b')).toBeUndefined();
+});
+
+test('a doubt lasts until the pod is listed, or two lists of all do not have it', async () => {
+  const podIds = new PodIds();
+  podIds.retain(new Set());
+  podIds.doubt('a');
+  podIds.doubt('b');
+  podIds.retain(new Set());
+  expect([podIds.of('a'), podIds.of('b')]).toEqual([undefined, undefined]);
+  await podIds.listing('a', () => Promise.resolve(ONE));
+  expect(podIds.of('a')).toEqual(ONE);
+  podIds.retain(new Set(['a']));
+  expect(podIds.of('b')).toEqual({ sandboxIds: [], containerIds: [] });
+});
+
 test('a list during which something was made, or may have been, is not the whole truth', async () => {
   for (const happens of [
     (podIds: PodIds) => podIds.made('a', 'containerIds', 'new'),
@@ -71,13 +96,13 @@ test('a relist that shows what nobody here made casts doubt, one that shows the 
   expect(podIds.of('a')).toBeUndefined();
 });
 
-test('pods without anything are forgotten by the next list of all, others stay', async () => {
+test('of pods without anything nothing is kept after the next list of all, of others what was made', async () => {
   const podIds = await listed();
   await podIds.listing('b', () => Promise.resolve({ sandboxIds: [], containerIds: [] }));
   podIds.retain(new Set(['b']));
   expect(podIds.of('b')).toEqual({ sandboxIds: [], containerIds: [] });
   podIds.retain(new Set());
-  expect([podIds.of('a'), podIds.of('b')]).toEqual([ONE, undefined]);
+  expect([podIds.of('a'), podIds.of('b')]).toEqual([ONE, { sandboxIds: [], containerIds: [] }]);
 });
 
 test('a list that fails leaves everything in doubt', async () => {

@@ -1,4 +1,5 @@
 /** `cri.watchPods` against a runtime that misbehaves on purpose. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, expect, test } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
@@ -38,7 +39,7 @@ async function watching(options: Options) {
     emit: (item) => void items.push(item),
     input: {
       relistPeriodMs: options.relistPeriodMs ?? NEVER_MS,
-      inspectDeadlineMs: 100,
+      inspectDeadlineMs: 300,
       inspectParallel: options.inspectParallel ?? 4,
     },
   });
@@ -48,7 +49,7 @@ async function watching(options: Options) {
     close();
     await fake.close();
   });
-  return { fake, items, warnings };
+  return { fake, items, warnings, ports };
 }
 
 const eventually = (look: () => unknown) => expect.poll(look, { timeout: SOON_MS, interval: 5 }).toBeTruthy();
@@ -119,6 +120,36 @@ test('an id that no list has shown brings the next relist forward, not one for e
   }
   await eventually(() => told(items, 'a').length === 1);
   expect(fake.calls.filter((name) => name === 'ListPodSandbox').length).toBeLessThanOrEqual(3);
+});
+
+/** A call of the pod `a`, of which the runtime tells an event 100 ms before it answers. */
+const after = (fake: () => FakeRuntime, container_id: string, reply: object) => async (): Promise<object> => {
+  fake().say({ container_id, container_event_type: 'CONTAINER_STARTED_EVENT' });
+  await sleep(100);
+  return reply;
+};
+const callOf = { id: 2, resume: false, signal: new AbortController().signal, emit: () => {} };
+
+test('the event about a sandbox whose call has not returned asks for no relist', async () => {
+  const { fake, items, ports } = await watching({ relistPeriodMs: 20 });
+  await relisted(items);
+  fake.handlers.RunPodSandbox = after(() => fake, 'sandbox-a', { pod_sandbox_id: 'sandbox-a' });
+  await sleep(300);
+  const before = fake.count('ListPodSandbox');
+  const metadata = { name: 'a', uid: 'a', namespace: 'default', attempt: 0 };
+  await ports['cri.runPodSandbox']({ ...callOf, input: { config: { metadata }, runtimeHandler: '' } });
+  await sleep(700);
+  expect(fake.count('ListPodSandbox')).toBe(before);
+});
+
+test('a start of our own is looked at when its call has ended, not for its event, too', async () => {
+  const { fake, items, ports } = await watching({ pods: ['a'] });
+  await relisted(items);
+  fake.handlers.StartContainer = after(() => fake, 'container-a', {});
+  const before = fake.count('ContainerStatus');
+  await ports['cri.startContainer']({ ...callOf, input: { containerId: 'container-a' } });
+  expect(fake.count('ContainerStatus')).toBe(before);
+  await eventually(() => fake.count('ContainerStatus') === before + 1);
 });
 
 test('without events the relist finds it all', async () => {

@@ -141,23 +141,23 @@ const preparing = s.createStateConfig({
     volumes: {
       always: [
         { guard: 'isBlocked', target: '#sync.blocked' },
-        { guard: 'isMounted', target: 'grouped' },
+        { guard: 'isMounted', target: 'logs' },
       ],
     },
-    /** Waits for its cgroup. */
-    grouped: { always: { guard: 'hasGroup', target: 'logs' } },
     logs: {
       invoke: {
         id: 'logs',
         src: 'host.preparePod',
         input: ({ context }) => logFoldersOf(context),
-        onDone: '#sync.creatingSandbox',
+        onDone: 'grouped',
         onError: {
           target: '#sync.backingOff',
           actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
         },
       },
     },
+    /** Waits for its cgroup, which has been under way since the pod was admitted. */
+    grouped: { always: { guard: 'hasGroup', target: '#sync.creatingSandbox' } },
   },
 });
 
