@@ -33,6 +33,7 @@ import { failing, kubeletSetup, notServing } from './startup/setup.ts';
 import { startKubelet } from './startup/start-kubelet.ts';
 import { subsystem } from './startup/subsystems.ts';
 import type { KubeletContext } from './startup/types.ts';
+import { volumeHealthInput } from './startup/volume-health.ts';
 
 /** How long STOPPING=1 may take before the node ends without it. */
 const STOPPING_NOTICE_MS = 1_000;
@@ -111,6 +112,7 @@ const subsystems = {
   csiVolumes: subsystem('csiVolumes', ({ context }) => ({
     rootDir: context.settings!.rootDir,
     nodeName: context.node!.nodeName,
+    ...volumeHealthInput(context.config!),
   })),
   podCIDR: subsystem('podCIDR', () => ({})),
   containerGC: subsystem('containerGC', settings),

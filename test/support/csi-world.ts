@@ -4,7 +4,9 @@ import type { csiOperations, FoundDevice, FoundVolume } from '../../src/machines
 
 type Operations = typeof csiOperations;
 type Handlers = {
-  readonly [Name in keyof Operations]: (input: InputOf<Operations[Name]>) => OutputOf<Operations[Name]>;
+  readonly [Name in Exclude<keyof Operations, 'csi.followHealth'>]: (
+    input: InputOf<Operations[Name]>,
+  ) => OutputOf<Operations[Name]>;
 };
 
 export class CsiWorld {

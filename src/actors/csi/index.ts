@@ -8,6 +8,7 @@ import type { Ports } from '../../kernel/operation.ts';
 import type { csiOperations } from '../../machines/operations/csi.ts';
 import { mounter } from '../volume/mounter.ts';
 import { publishBlock, stageBlock, unpublishBlock, unstageBlock } from './block.ts';
+import { followHealth } from './health.ts';
 import { inventory } from './record.ts';
 import { capabilities, expand, publish, stage, unpublish, unstage } from './volumes.ts';
 
@@ -27,6 +28,7 @@ export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csi
     'csi.unpublish': ({ input, signal }) =>
       input.block ? unpublishBlock({ ...input, block: input.block }, tools, signal) : unpublish(input, tools, signal),
     'csi.expand': ({ input, signal }) => expand(input, vault, signal),
+    'csi.followHealth': followHealth,
     'csi.inventory': ({ input }) => inventory(input.root),
   };
 }

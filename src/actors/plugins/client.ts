@@ -4,9 +4,10 @@
  *
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_client.go.
  */
+import { setTimeout } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import type { pluginOperations } from '../../machines/operations/plugins.ts';
+import type { CSINodeInfo, pluginOperations } from '../../machines/operations/plugins.ts';
 import { callDriver } from '../csi/call.ts';
 import { connected, methodOf, unary } from './connection.ts';
 
@@ -63,11 +64,34 @@ interface NodeInfoReply {
   readonly accessible_topology: { readonly segments: Readonly<Record<string, string>> } | null;
 }
 
-export const csiNodeGetInfo: Port<(typeof pluginOperations)['plugins.csiNodeGetInfo']> = async ({
-  input: { endpoint },
-  signal,
-}) => {
+async function askNodeInfo(endpoint: string, signal: AbortSignal): Promise<CSINodeInfo> {
   const reply = await callDriver<NodeInfoReply>(endpoint, 'NodeGetInfo', {}, signal);
   const topologyKeys = Object.keys(reply.accessible_topology?.segments ?? {}).toSorted();
   return { nodeID: reply.node_id, maxVolumes: reply.max_volumes_per_node, topologyKeys };
+}
+
+export const csiNodeGetInfo: Port<(typeof pluginOperations)['plugins.csiNodeGetInfo']> = ({
+  input: { endpoint },
+  signal,
+}) => askNodeInfo(endpoint, signal);
+
+export const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> = async (call) => {
+  const { endpoint, periodMs } = call.input;
+  const { signal } = call;
+  const ask = () =>
+    askNodeInfo(endpoint, signal).then(
+      (info) => ({ info, error: '' }),
+      (error: unknown) => ({ info: null, error: error instanceof Error ? error.message : String(error) }),
+    );
+  let said = '';
+  while (!signal.aborted) {
+    await setTimeout(periodMs, undefined, { signal }).catch(() => {});
+    if (signal.aborted) break;
+    const answer = await ask();
+    const text = JSON.stringify(answer);
+    if (text === said || signal.aborted) continue;
+    said = text;
+    call.emit({ type: 'plugin.nodeInfo', ...answer });
+  }
+  return null;
 };

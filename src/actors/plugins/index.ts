@@ -2,7 +2,7 @@
 import type { Ports } from '../../kernel/operation.ts';
 import type { deviceOperations } from '../../machines/operations/devices.ts';
 import type { pluginOperations } from '../../machines/operations/plugins.ts';
-import { csiNodeGetInfo, getInfo, notifyRegistrationStatus } from './client.ts';
+import { csiNodeGetInfo, followNodeInfo, getInfo, notifyRegistrationStatus } from './client.ts';
 import { devicePorts } from './devices.ts';
 import { watchPlugins } from './sockets.ts';
 
@@ -12,4 +12,5 @@ export const pluginPorts = (): Ports<typeof pluginOperations & typeof deviceOper
   'plugins.getInfo': getInfo,
   'plugins.notifyRegistrationStatus': notifyRegistrationStatus,
   'plugins.csiNodeGetInfo': csiNodeGetInfo,
+  'plugins.followNodeInfo': followNodeInfo,
 });

@@ -5,6 +5,7 @@ import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../operations/csi.ts';
 import type { Ended } from '../pods/messages.ts';
 import { csiDeviceMachine } from './device.ts';
+import { csiHealthMachine } from './health.ts';
 import type {
   CSIDriverNews,
   CSIOverdue,
@@ -20,11 +21,13 @@ import type {
 } from './messages.ts';
 import { csiMountMachine } from './mount.ts';
 import type { DeviceId } from './places.ts';
-import { deviceKey, isAttachable, isForOnePod, uniqueName } from './policy.ts';
+import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from './policy.ts';
 
 export interface CSIVolumesInput {
   readonly rootDir: string;
   readonly nodeName: string;
+  /** How often drivers are asked how the volumes of pods are; absent: they are not. */
+  readonly healthPeriodMs?: number;
 }
 
 export interface PodOfVolumes {
@@ -50,6 +53,8 @@ export interface Device {
   readonly key: string;
   readonly volume: DeviceId;
   readonly staged: StagedDevice | null;
+  /** It cannot be attached: no more volumes fit on this node. */
+  readonly isNodeFull: boolean;
   /** On this node, as far as is known; empty: not. */
   readonly size: string;
   readonly told: string;
@@ -71,6 +76,8 @@ export interface Context extends CSIVolumesInput {
   readonly spawned: number;
   /** What the Node was last told to list; `null`: nothing yet, or it does not do so. */
   readonly inUse: readonly string[] | null;
+  /** How often drivers are asked how many volumes fit on this node, as was last said; absent: they are not. */
+  readonly periods: Readonly<Record<string, number>>;
 }
 
 export type Event =
@@ -89,12 +96,14 @@ export const csiVolumesSetup = setup({
   types: { input: {} as CSIVolumesInput, context: {} as Context, events: {} as Event },
   actors: {
     device: csiDeviceMachine,
+    health: csiHealthMachine,
     mount: csiMountMachine,
     reflector: reflectorMachine,
     ...pick(csiOperations, 'csi.inventory'),
   },
   guards: {
-    isUsed: ({ context: { pods, found } }) =>
+    isUsed: ({ context: { pods, found, endpoints } }) =>
+      Object.keys(endpoints).length > 0 ||
       Object.values(pods).some(({ volumes }) => volumes.length > 0) ||
       (found?.volumes.length ?? 0) + (found?.devices.length ?? 0) > 0,
   },
@@ -144,6 +153,13 @@ export function isTaken(context: Context, { uid, volume }: Mount): boolean {
   if (!isForOnePod(volume)) return false;
   const key = deviceKey(volume);
   return usersOf(context, key)[0]?.uid !== uid || isFoundElsewhere(context, key, uid);
+}
+
+/** Of what a pod lacks, a driver that has no room for it on this node, and that is asked from time to time how much. */
+export function fullDriver({ pods, devices, drivers }: Context, uid: string): string | null {
+  const full = new Set(devices.filter(({ isNodeFull }) => isNodeFull).map(({ key }) => key));
+  const lacking = (pods[uid]?.volumes ?? []).filter((volume) => !volume.isEphemeral && full.has(deviceKey(volume)));
+  return lacking.find(({ driver }) => limitsPeriodMs(drivers?.[driver]) > 0)?.driver ?? null;
 }
 
 /** Names of a pod's volumes that are not published, and of those that are not attached. */

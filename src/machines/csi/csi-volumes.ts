@@ -1,13 +1,14 @@
 /**
- * The volumes of CSI drivers on this node: one actor for each volume of each pod, one for each device behind them.
+ * The volumes of CSI drivers on this node: one actor for each volume of each pod, one for each device behind them, and
+ * where it is wanted one for how each volume is.
  *
  * Decides: which volumes begin, which devices are staged and unstaged, who of several pods has a volume for one pod.
  * Owns: which drivers listen and what the cluster says of them; who wants what; what earlier agents left on disk.
  * Hears: `csi.wanted`, `csi.overdue`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of `pluginManager`;
  *   `node.volumes` of `nodeStatus`; the reports of its actors.
- * Asks: `csi.inventory` once; the CSIDriver objects by a reflector, from the first volume on.
+ * Asks: `csi.inventory` once; the CSIDriver objects by a reflector, from the first driver or volume on.
  * Tells: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which
- *   volumes are in use.
+ *   volumes are in use; the plugin manager how often a driver is asked how many fit; pods `pods.kill` where none fits.
  * Invariants:
  *   I1 nothing begins before it is known what is left on disk; what is left and wanted goes on, what is left and
  *   wanted by nobody is taken away when its pod is released.
@@ -20,12 +21,19 @@ import { line, type PlainError, to } from '../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../api/storage.ts';
 import type { CSIInventory } from '../operations/csi.ts';
 import type { KubeObject } from '../operations/kube.ts';
-import { eventRecorded } from '../pods/messages.ts';
-import { podEvents } from '../reasons.ts';
-import { type Context, type Event, missingVolumes, csiVolumesSetup as s } from './csi-volumes-setup.ts';
-import type { CSIReport } from './messages.ts';
+import { eventRecorded, type ObjectReference, type PodKillWanted } from '../pods/messages.ts';
+import { podEvents, podMessages } from '../reasons.ts';
+import {
+  type Context,
+  type Enqueue,
+  type Event,
+  fullDriver,
+  missingVolumes,
+  csiVolumesSetup as s,
+} from './csi-volumes-setup.ts';
+import type { CSILimits, CSIReport } from './messages.ts';
 import { deviceKey } from './policy.ts';
-import { reconcile, tellMounted, tellUsers } from './reconcile.ts';
+import { beginHealth, healthOf, reconcile, tellMounted, tellUsers } from './reconcile.ts';
 
 /** Before the actor of a volume that crashed starts again, or the disk is looked through again. */
 const RETRY_MS = 5_000;
@@ -66,10 +74,21 @@ const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type === 'csi.wanted') tellMounted(enqueue, context, event.pod.uid);
 });
 
+/** Who has no room here may find it elsewhere. */
+function reject(enqueue: Enqueue, ref: ObjectReference & { readonly uid: string }, driver: string): void {
+  const text = podEvents.attachmentLimit();
+  const verdict = { reason: text.reason, message: podMessages.rejected(text.message), said: 'always' } as const;
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid: ref.uid, graceSeconds: null, verdict } satisfies PodKillWanted);
+  enqueue.sendTo(to('pluginManager'), { type: 'csi.limitReached', name: driver } satisfies CSILimits);
+}
+
 const tellOverdue = s.enqueueActions(({ context, event, enqueue }) => {
   const pod = event.type === 'csi.overdue' ? context.pods[event.uid]?.pod : null;
   if (!pod) return;
   const { serviceAccount: _, ...ref } = pod;
+  const full = fullDriver(context, pod.uid);
+  if (full !== null) return reject(enqueue, ref, full);
   const { unmounted, unattached } = missingVolumes(context, pod.uid);
   const text = podEvents.unmountedVolumes(unmounted, unattached);
   if (unmounted.length > 0) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
@@ -110,13 +129,14 @@ const takeDrivers = news(({ drivers }, event) => {
 const takeStaged = news(({ devices }, event) => {
   if (event.type !== 'device.staged') return {};
   const { key, device: staged } = event;
-  return { devices: devices.map((device) => (device.key === key ? { ...device, staged } : device)) };
+  return { devices: devices.map((each) => (each.key === key ? { ...each, staged, isNodeFull: false } : each)) };
 });
 
 const forwardFailure = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'device.failed') return;
-  const { key, step, message } = event;
+  const { key, step, message, isNodeFull } = event;
   tellUsers(enqueue, context, key, { step, message });
+  enqueue.assign({ devices: context.devices.map((each) => (each.key === key ? { ...each, isNodeFull } : each)) });
 });
 
 /** Published again is no news. */
@@ -126,6 +146,7 @@ const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
   const published = { ...found, isPublished: true };
   const mounts = context.mounts.map((mount) => (mount === found ? published : mount));
   tellMounted(enqueue, { ...context, mounts }, found.uid);
+  beginHealth(enqueue, context, found);
   enqueue.assign({ mounts });
 });
 
@@ -142,6 +163,7 @@ const actorIn = (event: { readonly type: string }): string => event.type.replace
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const id = actorIn(event);
   enqueue.stopChild(id);
+  if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
   const mounts = context.mounts.filter((mount) => mount.id !== id);
   const devices = context.devices.filter((device) => device.id !== id);
   enqueue.assign(reconcile(enqueue, { ...context, mounts, devices }));
@@ -153,6 +175,7 @@ const bury = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = (event as unknown as { error: PlainError }).error;
   enqueue(line('error', ['The actor of a CSI volume crashed and starts again', { id, err: message }]));
   enqueue.stopChild(id);
+  if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
   const crashed = <Of extends { readonly id: string }>(each: Of): Of => (each.id === id ? { ...each, id: '' } : each);
   enqueue.assign({ mounts: context.mounts.map(crashed), devices: context.devices.map(crashed) });
   enqueue.raise({ type: 'csi.respawn' }, { delay: RETRY_MS, id: `respawn-${id}` });
@@ -169,8 +192,7 @@ const start = s.enqueueActions(({ enqueue }) => {
 export const csiVolumesMachine = s.createMachine({
   id: 'csiVolumes',
   context: ({ input }) => ({
-    rootDir: input.rootDir,
-    nodeName: input.nodeName,
+    ...input,
     found: null,
     endpoints: {},
     drivers: null,
@@ -180,6 +202,7 @@ export const csiVolumesMachine = s.createMachine({
     devices: [],
     spawned: 0,
     inUse: null,
+    periods: {},
   }),
   type: 'parallel',
   entry: start,
@@ -225,7 +248,7 @@ export const csiVolumesMachine = s.createMachine({
     drivers: {
       initial: 'unneeded',
       states: {
-        /** Nobody uses a volume of a CSI driver: nothing has to be known of them. */
+        /** There is no CSI driver, and nobody uses a volume of one: nothing has to be known of them. */
         unneeded: { always: { guard: 'isUsed', target: 'watching' } },
         watching: {
           on: { 'reflector.listed': { actions: takeDrivers }, 'reflector.changed': { actions: takeDrivers } },

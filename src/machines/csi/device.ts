@@ -36,6 +36,7 @@ import {
   type Capabilities,
   deviceData,
   isAttachable,
+  isNodeFull,
   notRegistered,
   type Secrets,
   stageRequest,
@@ -60,6 +61,8 @@ interface Context extends DeviceInput {
   readonly capabilities: Capabilities;
   readonly secrets: Secrets;
   readonly failure: CSIFailure;
+  /** The attachment failed because no more volumes fit on this node. */
+  readonly isNodeFull: boolean;
   /** Failed tries, or looks in vain, since the last success. */
   readonly tries: number;
   readonly untilMs: number;
@@ -78,6 +81,7 @@ const s = setup({
     isUnsynced: ({ context }) => context.driver.spec === undefined,
     isSynced: ({ context }) => context.driver.spec !== undefined,
     mustBeAttached: ({ context }) => isAttachable(context.driver),
+    needsNoAttachment: ({ context }) => !isAttachable(context.driver),
     mustReport: ({ context }) => isAttachable(context.driver) && !context.isReported,
     isReported: ({ context }) => context.isReported,
     isUnregistered: ({ context }) => context.driver.endpoint === null,
@@ -96,18 +100,24 @@ const takeOrder = s.assign(({ context, event }) => {
 const becameAttached = ({ context, event }: { context: Context; event: unknown }): boolean =>
   (event as DeviceOrder).isAttached && !context.isAttached;
 
-/** What failed for want of the driver need not wait any longer. */
-const becameRegistered = ({ context, event }: { context: Context; event: unknown }): boolean =>
-  (event as DeviceOrder).driver.endpoint !== context.driver.endpoint;
+/** What failed for want of the driver, or of an attachment that is there or needless now, need not wait any longer. */
+function becamePossible({ context, event }: { context: Context; event: unknown }): boolean {
+  const { driver } = event as DeviceOrder;
+  const isFreed = isAttachable(context.driver) && !isAttachable(driver);
+  return driver.endpoint !== context.driver.endpoint || isFreed || becameAttached({ context, event });
+}
 
 const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
 const noteSecrets = s.assign(({ event }) => secretsIn(event));
 
-const attachmentIn = (event: unknown) => attachmentOf((event as { output: VolumeAttachment }).output);
+const outputOf = (event: unknown) => (event as { output: VolumeAttachment }).output;
+const attachmentIn = (event: unknown) => attachmentOf(outputOf(event));
 
 const noteAttachment = s.assign(({ event }) => {
   const publishContext = attachmentIn(event);
-  return typeof publishContext === 'object' && publishContext !== null ? { publishContext, tries: 0 } : {};
+  return typeof publishContext === 'object' && publishContext !== null
+    ? { publishContext, tries: 0, isNodeFull: false }
+    : {};
 });
 
 const failing = (stepOf: (context: Context) => string, prefix: (context: Context) => string = () => '') =>
@@ -122,7 +132,8 @@ const stagingStep = ({ id }: Context): string =>
 
 const noteAttachError = s.assign(({ context, event }) => {
   const message = attachmentIn(event);
-  return typeof message === 'string' ? { failure: { step: waitingStep(context), message } } : {};
+  if (typeof message !== 'string') return {};
+  return { failure: { step: waitingStep(context), message }, isNodeFull: isNodeFull(outputOf(event)) };
 });
 
 const noteUnregistered = s.assign(({ context }) => {
@@ -154,9 +165,9 @@ const lookLater = s.assign((args) => {
 });
 
 const tellFailure = s.enqueueActions(({ context, enqueue }) => {
-  const { key, failure } = context;
+  const { key, failure, isNodeFull: isFull } = context;
   enqueue(line('warn', ['A volume cannot be staged', { volume: key, step: failure.step, err: failure.message }]));
-  enqueue(sendParent({ type: 'device.failed', key, ...failure } satisfies DeviceReport));
+  enqueue(sendParent({ type: 'device.failed', key, ...failure, isNodeFull: isFull } satisfies DeviceReport));
 });
 
 const sayStuck = s.enqueueActions(({ context, event, enqueue }) => {
@@ -259,6 +270,7 @@ export const csiDeviceMachine = s.createMachine({
     capabilities: [],
     secrets: {},
     failure: { step: '', message: '' },
+    isNodeFull: false,
     tries: 0,
     untilMs: 0,
   }),
@@ -286,12 +298,16 @@ export const csiDeviceMachine = s.createMachine({
       always: [
         { guard: 'isUnused', target: 'leaving' },
         { guard: 'isReported', target: 'deciding' },
+        { guard: 'needsNoAttachment', target: 'deciding' },
       ],
     },
     attaching,
     detached: {
       meta: { waitsFor: 'the volume to be attached to this node' },
-      always: { guard: 'isUnused', target: 'leaving' },
+      always: [
+        { guard: 'isUnused', target: 'leaving' },
+        { guard: 'needsNoAttachment', target: 'deciding' },
+      ],
       on: {
         'device.known': [{ guard: becameAttached, target: 'attaching', actions: takeOrder }, { actions: takeOrder }],
       },
@@ -347,7 +363,7 @@ export const csiDeviceMachine = s.createMachine({
     backingOff: {
       always: { guard: 'isUnused', target: 'leaving' },
       on: {
-        'device.known': [{ guard: becameRegistered, target: 'deciding', actions: takeOrder }, { actions: takeOrder }],
+        'device.known': [{ guard: becamePossible, target: 'deciding', actions: takeOrder }, { actions: takeOrder }],
       },
       after: { wait: 'deciding' },
     },

@@ -92,6 +92,13 @@ export type CSIDriverNews =
   | { readonly type: 'csi.driverListening'; readonly name: string; readonly endpoint: string }
   | { readonly type: 'csi.driverGone'; readonly name: string };
 
+/** To the plugin manager, of a driver whose volumes that fit on this node may become more or fewer. */
+export type CSILimits =
+  /** It is to be asked so often how many; 0: no more. */
+  | { readonly type: 'csi.limitsFollowed'; readonly name: string; readonly periodMs: number }
+  /** Fewer than it said: it is to be asked now. */
+  | { readonly type: 'csi.limitReached'; readonly name: string };
+
 /** What the Node says of volumes, as the API server has it. */
 export interface NodeVolumes {
   readonly type: 'node.volumes';
@@ -134,7 +141,12 @@ export type DeviceOrder = {
 
 export type DeviceReport =
   | { readonly type: 'device.staged'; readonly key: string; readonly device: StagedDevice }
-  | ({ readonly type: 'device.failed'; readonly key: string } & CSIFailure);
+  | ({
+      readonly type: 'device.failed';
+      readonly key: string;
+      /** It cannot be attached: no more volumes fit on this node. */
+      readonly isNodeFull: boolean;
+    } & CSIFailure);
 
 /** To the actor of one volume of one pod: replaces what it knew. */
 export type MountOrder =

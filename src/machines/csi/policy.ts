@@ -58,6 +58,16 @@ export function attachmentOf({ metadata, status }: VolumeAttachment): StagedDevi
   return status?.attachError?.message ?? null;
 }
 
+/** The code of gRPC. */
+const RESOURCE_EXHAUSTED = 8;
+
+export const isNodeFull = ({ status }: VolumeAttachment): boolean =>
+  status?.attachError?.errorCode === RESOURCE_EXHAUSTED;
+
+/** How often a driver is asked how many volumes fit on this node; 0: only when it registers. */
+export const limitsPeriodMs = (spec: CSIDriverSpec | null | undefined): number =>
+  (spec?.nodeAllocatableUpdatePeriodSeconds ?? 0) * 1_000;
+
 // ---- requests -------------------------------------------------------------------------------------------------------
 
 /** With the capability a driver tells apart one writer from many of one node. */

@@ -21,14 +21,14 @@ import {
   volumesInUse,
 } from './csi-volumes-setup.ts';
 import { isKnown, isLarger } from './expansion-policy.ts';
-import type { CSIFailure, CSIReport, DeviceOrder, Expansion, MountOrder } from './messages.ts';
-import { type DeviceId, deviceIdOf } from './places.ts';
-import { deviceKey, uniqueName } from './policy.ts';
+import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from './messages.ts';
+import { type DeviceId, deviceIdOf, mountPlace } from './places.ts';
+import { deviceKey, limitsPeriodMs, uniqueName } from './policy.ts';
 
 /** Does what follows, and says what is known afterwards. */
 export function reconcile(enqueue: Enqueue, before: Context): Context {
   if (before.found === null) return before;
-  const steps = [beginMounts, beginDevices, noteSizes, tellDevices, tellMounts, tellPods, tellNode];
+  const steps = [beginMounts, beginDevices, noteSizes, tellDevices, tellMounts, tellPods, tellNode, tellPeriods];
   return steps.reduce((context, step) => step(enqueue, context), before);
 }
 
@@ -135,7 +135,7 @@ function beginDevice(enqueue: Enqueue, before: Context, volume: DeviceId): Conte
   const key = deviceKey(volume);
   const existing = before.devices.find((device) => device.key === key);
   if (existing && existing.id !== '') return before;
-  const device = { id: `device-${before.spawned}`, key, volume, staged: null, size: '', told: '' };
+  const device = { id: `device-${before.spawned}`, key, volume, staged: null, isNodeFull: false, size: '', told: '' };
   const found = before.found!.devices;
   const context = {
     ...before,
@@ -192,6 +192,20 @@ export function tellUsers(enqueue: Enqueue, context: Context, key: string, failu
   for (const { id } of usersOf(context, key)) if (id !== '') enqueue.sendTo<AnyActorRef>(id, order);
 }
 
+/** Where it is wanted, the driver is asked how a volume is from when it is published. */
+export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volume }: Mount): void {
+  const { healthPeriodMs: periodMs, endpoints, rootDir: root } = context;
+  const [endpoint, known] = [endpoints[volume.driver], context.pods[uid]?.pod];
+  if (periodMs === undefined || endpoint === undefined || !known) return;
+  const { serviceAccount: _, ...pod } = known;
+  const { target: path } = mountPlace({ root, podDirectory: podDirectoryOf(context, uid) }, volume);
+  const input = { pod, name: volume.name, endpoint, handle: volume.handle, path, periodMs };
+  enqueue.spawnChild('health', { id: healthOf(id), input });
+}
+
+/** Its name goes with that of the mount. */
+export const healthOf = (mount: string): string => `health-${mount}`;
+
 // ---- others ---------------------------------------------------------------------------------------------------------
 
 export function tellMounted(enqueue: Enqueue, { mounts }: Context, uid: string): void {
@@ -219,4 +233,17 @@ function tellNode(enqueue: Enqueue, context: Context): Context {
   if (JSON.stringify(inUse) === JSON.stringify(context.inUse)) return context;
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { volumesInUse: inUse } });
   return { ...context, inUse };
+}
+
+/** Of drivers that listen, and of those that were asked so far. */
+function tellPeriods(enqueue: Enqueue, context: Context): Context {
+  const { drivers, endpoints, periods: before } = context;
+  if (drivers === null) return context;
+  const names = [...new Set([...Object.keys(endpoints), ...Object.keys(before)])];
+  const periods = names.map((name) => [name, name in endpoints ? limitsPeriodMs(drivers[name]) : 0] as const);
+  for (const [name, periodMs] of periods) {
+    if (periodMs === (before[name] ?? 0)) continue;
+    enqueue.sendTo(to('pluginManager'), { type: 'csi.limitsFollowed', name, periodMs } satisfies CSILimits);
+  }
+  return { ...context, periods: Object.fromEntries(periods.filter(([, periodMs]) => periodMs > 0)) };
 }

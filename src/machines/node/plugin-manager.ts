@@ -3,15 +3,17 @@
  *
  * Decides: which plugins are taken (CSI drivers, one a name; device plugins; no resource drivers).
  * Owns: the sockets that are there, and which driver registered on which.
- * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows.
+ * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows; of
+ *   `csiVolumes` which drivers are to be asked, how often, how many volumes fit on this node.
  * Asks: `plugins.watch`; its actors ask the plugins.
- * Tells: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and has no more; `csiVolumes` where they listen.
+ * Tells: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and has
+ *   no more, and what they say of it now; `csiVolumes` where they listen.
  * Invariants: M1 a driver is registered exactly as long as its socket is the one it registered on. M2 one plugin that
  * hangs, lies or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 import { type AnyActorRef, line, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
-import type { CSIDriverNews } from '../csi/messages.ts';
+import type { CSIDriverNews, CSILimits } from '../csi/messages.ts';
 import type { DevicePlugin } from '../operations/devices.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../operations/plugins.ts';
 import type { Ended } from '../pods/messages.ts';
@@ -51,6 +53,8 @@ interface Plugin {
 interface Context extends PluginManagerInput {
   /** By path of the socket. */
   readonly plugins: Readonly<Record<string, Plugin>>;
+  /** By name of a driver: how often it is asked how many volumes fit on this node; absent: it is not. */
+  readonly periods: Readonly<Record<string, number>>;
   /** Actors that there ever were: their names are never used again. */
   readonly spawned: number;
 }
@@ -59,6 +63,7 @@ type Event =
   | PluginsChanged
   | PluginReport
   | CSINodeReport
+  | CSILimits
   | { readonly type: 'csi.driversWanted' }
   | Ended
   | { readonly type: 'plugin.respawn'; readonly path: string; readonly id: string };
@@ -102,9 +107,39 @@ function tellEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken)
   if (isRegistered) enqueue.sendTo(to('csiVolumes'), news);
 }
 
-/** `csiVolumes` began anew and knows no driver. */
+/** `csiVolumes` began anew and knows no driver: it says again which are to be asked. */
 const tellEndpoints = s.enqueueActions(({ context, enqueue }) => {
-  for (const { driver } of Object.values(context.plugins)) if (driver) tellEndpoint(enqueue, driver);
+  for (const { id, driver } of Object.values(context.plugins)) {
+    if (!driver) continue;
+    if (context.periods[driver.name]) followLimits(enqueue, id, 0);
+    tellEndpoint(enqueue, driver);
+  }
+  enqueue.assign({ periods: {} });
+});
+
+const followLimits = (enqueue: Enqueue, id: string, periodMs: number): void =>
+  enqueue.sendTo<AnyActorRef>(id, { type: 'plugin.followed', periodMs } satisfies PluginVerdict);
+
+const pluginsOf = ({ plugins }: Context, name: string): readonly Plugin[] =>
+  Object.values(plugins).filter(({ driver }) => driver?.name === name);
+
+const noteLimits = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.limitsFollowed') return;
+  const { name, periodMs } = event;
+  const { [name]: _before, ...others } = context.periods;
+  enqueue.assign({ periods: periodMs > 0 ? { ...others, [name]: periodMs } : others });
+  for (const { id } of pluginsOf(context, name)) followLimits(enqueue, id, periodMs);
+});
+
+const askLimits = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'csi.limitReached') return;
+  const order: PluginVerdict = { type: 'plugin.asked' };
+  for (const { id } of pluginsOf(context, event.name)) enqueue.sendTo<AnyActorRef>(id, order);
+});
+
+const tellChanged = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'plugin.changed' || !context.inCluster) return;
+  enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver: event.driver });
 });
 
 const follow = s.enqueueActions(({ context, event, enqueue }) => {
@@ -157,6 +192,8 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
     if (!plugin?.driver) return;
     const taken = { ...plugin.driver, isRegistered: true };
     tellEndpoint(enqueue, taken);
+    const periodMs = context.periods[driver.name];
+    if (periodMs !== undefined) followLimits(enqueue, plugin.id, periodMs);
     enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver: taken } } });
   } else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);
 });
@@ -207,18 +244,21 @@ const sayBroken = line<Context, { type: string }, undefined, Event>('error', ({ 
 
 export const pluginManagerMachine = s.createMachine({
   id: 'pluginManager',
-  context: ({ input }) => ({ ...input, plugins: {}, spawned: 0 }),
+  context: ({ input }) => ({ ...input, plugins: {}, periods: {}, spawned: 0 }),
   entry: line('info', 'Starting Kubelet Plugin Manager'),
   initial: 'watching',
   on: {
     'plugins.changed': { actions: follow },
     'plugin.introduced': { actions: decide },
     'plugin.registered': { actions: register },
+    'plugin.changed': { actions: tellChanged },
     'plugin.deviceConnected': { actions: connectDevice },
     'plugin.failed': { actions: forget },
     'csi.driversWritten': { actions: answer },
     'csi.driversUnwritten': { actions: answer },
     'csi.driversWanted': { actions: tellEndpoints },
+    'csi.limitsFollowed': { actions: noteLimits },
+    'csi.limitReached': { actions: askLimits },
     'plugin.respawn': { actions: respawn },
     'xstate.error.actor.*': { actions: bury },
   },

@@ -1,22 +1,24 @@
 /**
  * One plugin: the handshake with the socket that it put into the plugin folder.
  *
- * Decides: when it is asked again, and what it is told. Owns: what the plugin says of itself.
- * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced` of the
- *   plugin manager.
- * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `devices.getOptions`, `plugins.notifyRegistrationStatus`.
+ * Decides: when it is asked again, and what it is told. Owns: what the plugin says of itself; how often a driver is
+ *   asked how many volumes fit on this node.
+ * Hears: `plugin.accepted`, `plugin.acceptedDevice`, `plugin.refused`, `plugin.announced`, `plugin.unannounced`,
+ *   `plugin.followed`, `plugin.asked` of the plugin manager.
+ * Asks: `plugins.getInfo`, `plugins.csiNodeGetInfo`, `plugins.followNodeInfo`, `devices.getOptions`,
+ *   `plugins.notifyRegistrationStatus`.
  * Tells: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or
- *   `plugin.failed`.
+ *   `plugin.failed`; of a driver that is registered `plugin.changed`.
  * Invariants:
  *   G1 a plugin is told that it is registered only when the cluster was told of it, too.
  *   G2 what cannot be asked, or is refused, is asked again with a growing pause; a driver that was taken and then
  *   cannot say what it calls this node, or of which the cluster cannot be told, hears so once and must listen anew.
- * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go.
+ * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
 import { doubledMs, OPERATION_BACK_OFF } from '../back-off.ts';
 import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../operations/devices.ts';
-import { type CSINodeInfo, type PluginInfo, pluginOperations } from '../operations/plugins.ts';
+import { type CSINodeInfo, type NodeInfoChanged, type PluginInfo, pluginOperations } from '../operations/plugins.ts';
 import type { Ended } from '../pods/messages.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
@@ -32,6 +34,8 @@ export interface PluginInput {
 export type PluginReport =
   | { readonly type: 'plugin.introduced'; readonly socket: string; readonly info: PluginInfo }
   | { readonly type: 'plugin.registered'; readonly socket: string; readonly driver: CSIDriver }
+  /** What a registered driver says of this node now. */
+  | { readonly type: 'plugin.changed'; readonly driver: CSIDriver }
   | { readonly type: 'plugin.deviceConnected'; readonly socket: string; readonly device: DevicePlugin }
   | { readonly type: 'plugin.failed'; readonly socket: string };
 
@@ -41,7 +45,11 @@ export type PluginVerdict =
   | { readonly type: 'plugin.refused'; readonly error: string }
   /** The cluster knows of the driver, or there is no cluster. */
   | { readonly type: 'plugin.announced' }
-  | { readonly type: 'plugin.unannounced'; readonly error: string };
+  | { readonly type: 'plugin.unannounced'; readonly error: string }
+  /** How often it is to be asked what it says of this node; 0: no more. */
+  | { readonly type: 'plugin.followed'; readonly periodMs: number }
+  /** It is to be asked now, if it is asked at all. */
+  | { readonly type: 'plugin.asked' };
 
 interface Context {
   readonly socket: string;
@@ -49,16 +57,20 @@ interface Context {
   /** What it is told is wrong; empty when nothing is. */
   readonly error: string;
   readonly retryMs: number;
+  /** Between two questions how many volumes fit on this node; 0: it is not asked. */
+  readonly periodMs: number;
 }
 
-type Event = PluginVerdict | Ended;
+type Event = PluginVerdict | NodeInfoChanged | Ended;
 
 const s = setup({
   types: { input: {} as PluginInput, context: {} as Context, events: {} as Event },
   actors: {
-    ...pick(pluginOperations, 'plugins.getInfo', 'plugins.csiNodeGetInfo', 'plugins.notifyRegistrationStatus'),
+    ...pick(pluginOperations, 'plugins.getInfo', 'plugins.notifyRegistrationStatus'),
+    ...pick(pluginOperations, 'plugins.csiNodeGetInfo', 'plugins.followNodeInfo'),
     ...pick(deviceOperations, 'devices.getOptions'),
   },
+  guards: { isFollowed: ({ context }) => context.periodMs > 0 },
   delays: { retry: ({ context }) => context.retryMs },
 });
 
@@ -94,6 +106,53 @@ const fail = (reason: (event: unknown) => string) =>
     enqueue.sendParent({ type: 'plugin.failed', socket: context.socket } satisfies PluginReport);
   });
 
+const notePeriod = s.assign(({ event }) => (event.type === 'plugin.followed' ? { periodMs: event.periodMs } : {}));
+
+/** What cannot be written changes nothing. */
+const tellChanged = s.enqueueActions(({ context: { info, socket }, event, enqueue }) => {
+  const { info: now, error } = event.type === 'plugin.nodeInfo' ? event : { info: nodeInfoOf(event), error: '' };
+  const problem = now === null ? error : nodeInfoProblem(now);
+  if (now !== null && problem === null) {
+    enqueue.sendParent({ type: 'plugin.changed', driver: driverOf(info!.name, now) } satisfies PluginReport);
+  } else enqueue(line('error', ['Failed to update CSIDriver', { driver: info!.name, socket, err: problem }]));
+});
+
+const sayUnasked = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+  'Failed to update CSIDriver',
+  { driver: context.info?.name ?? '', socket: context.socket, err: messageOf(event) },
+]);
+
+const endpointIn = ({ context }: { context: Context }) => ({ endpoint: endpointOf(context.info!, context.socket) });
+
+/** What registered is asked nothing more, but how many volumes fit on this node, where the cluster wants to know. */
+const registered = s.createStateConfig({
+  initial: 'resting',
+  on: { 'plugin.followed': { target: '.resting', actions: notePeriod } },
+  states: {
+    resting: { always: { guard: 'isFollowed', target: 'following' } },
+    following: {
+      on: { 'plugin.nodeInfo': { actions: tellChanged }, 'plugin.asked': 'asking' },
+      invoke: {
+        id: 'nodeInfos',
+        src: 'plugins.followNodeInfo',
+        input: (args) => ({ ...endpointIn(args), periodMs: args.context.periodMs }),
+        onDone: 'pausing',
+        onError: { target: 'pausing', actions: sayUnasked },
+      },
+    },
+    asking: {
+      invoke: {
+        id: 'nodeInfoNow',
+        src: 'plugins.csiNodeGetInfo',
+        input: endpointIn,
+        onDone: { target: 'following', actions: tellChanged },
+        onError: { target: 'following', actions: sayUnasked },
+      },
+    },
+    pausing: { after: { [OPERATION_BACK_OFF.maxMs]: 'following' } },
+  },
+});
+
 const tell = (registered: boolean) => ({
   id: 'notify',
   src: 'plugins.notifyRegistrationStatus' as const,
@@ -106,8 +165,15 @@ const sayRefusal = s.enqueueActions(({ context, enqueue }) => {
 
 export const pluginMachine = s.createMachine({
   id: 'plugin',
-  context: ({ input }) => ({ socket: input.socket, info: null, error: '', retryMs: OPERATION_BACK_OFF.baseMs }),
+  context: ({ input }) => ({
+    socket: input.socket,
+    info: null,
+    error: '',
+    retryMs: OPERATION_BACK_OFF.baseMs,
+    periodMs: 0,
+  }),
   initial: 'asking',
+  on: { 'plugin.followed': { actions: notePeriod } },
   states: {
     asking: {
       meta: { waitsFor: 'the plugin to say what it is' },
@@ -176,7 +242,7 @@ export const pluginMachine = s.createMachine({
       meta: { waitsFor: 'the plugin to hear that it is registered' },
       invoke: { ...tell(true), onDone: 'registered', onError: { target: 'registered', actions: sayUntold } },
     },
-    registered: {},
+    registered,
     refused: {
       meta: { waitsFor: 'the plugin to hear that it is not registered' },
       entry: sayRefusal,

@@ -5,7 +5,7 @@
  * what is written lies below the pod's folder or below `<root>/plugins`; the record on disk is there before the driver
  * is asked for anything, and as long as the driver may have done it. Upstream: pkg/volume/csi.
  */
-import { idempotent, query, type SecretHandle } from '../../kernel/xstate.ts';
+import { idempotent, query, type SecretHandle, stream } from '../../kernel/xstate.ts';
 import type { Content } from './volume.ts';
 
 /** `vol_data.json`, as every kubelet writes it: what the next agent has to know to take the volume away. */
@@ -95,6 +95,9 @@ export interface CSIInventory {
   readonly errors: readonly string[];
 }
 
+/** What a driver says of a volume that is in use. */
+export type VolumeHealth = { readonly type: 'csi.health'; readonly abnormal: boolean; readonly message: string };
+
 /** `directory` holds the record; what is mounted lies in it under a fixed name. */
 interface Place {
   readonly root: string;
@@ -155,5 +158,10 @@ export const csiOperations = {
   >(),
   /** Makes the file system, or the device, of a published volume as large as its volume has become. */
   'csi.expand': idempotent<{ readonly endpoint: string; readonly request: NodeExpandRequest }, null>(),
+  /** Asks at once, and then so often. Speaks at the first answer, and when it changed. */
+  'csi.followHealth': stream<
+    { readonly endpoint: string; readonly handle: string; readonly path: string; readonly periodMs: number },
+    VolumeHealth
+  >(),
   'csi.inventory': query<{ readonly root: string }, CSIInventory>(),
 };

@@ -34,6 +34,14 @@ export type PluginsChanged = {
   readonly errors: readonly string[];
 };
 
+export type NodeInfoChanged = {
+  readonly type: 'plugin.nodeInfo';
+  /** `null`: the driver does not say. */
+  readonly info: CSINodeInfo | null;
+  /** Why it does not; empty when it does. */
+  readonly error: string;
+};
+
 export const pluginOperations = {
   /** Sockets below a folder, at any depth the port looks into. Speaks at once, and when the set changed. */
   'plugins.watch': stream<{ path: string }, PluginsChanged>(),
@@ -42,4 +50,6 @@ export const pluginOperations = {
   /** Tells a plugin whether it was taken; `error` is empty when it was. */
   'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),
   'plugins.csiNodeGetInfo': query<{ endpoint: string }, CSINodeInfo>(),
+  /** Asks a driver so often, first after one period. Speaks at the first answer, and when it changed. */
+  'plugins.followNodeInfo': stream<{ endpoint: string; periodMs: number }, NodeInfoChanged>(),
 };

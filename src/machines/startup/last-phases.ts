@@ -2,7 +2,7 @@
  * The last phases before pods, of a node that goes on and of one that runs its pods once: the folders, and what depends
  * on the runtime. Steps: S233, S234, S237 to S241.
  */
-import { sendTo, to } from '../../kernel/xstate.ts';
+import { to } from '../../kernel/xstate.ts';
 import { kubeletSetup, warning } from './setup.ts';
 import type { KubeletContext } from './types.ts';
 
@@ -33,7 +33,7 @@ export const containerLogs = (next: string) =>
     },
   });
 
-const startContainerManager = sendTo(to('containerManager'), { type: 'containerManager.start' });
+const startContainerManager = kubeletSetup.sendTo(to('containerManager'), { type: 'containerManager.start' });
 
 /** A container manager that crashed before it heard, or later, is there again and hears it again. */
 export const startContainerManagerAgain = { 'containerManager.created': { actions: startContainerManager } } as const;

@@ -109,6 +109,26 @@ test('a driver says what it calls the node, with its topology in order', async (
   });
 });
 
+test('a driver is asked again and again, and heard when it says something else', async () => {
+  const socket = join(await temporaryFolder(), 'csi.sock');
+  const nodeInfo = { node_id: 'n', max_volumes_per_node: '5', accessible_topology: null };
+  const plugin = await driver({ socket, nodeInfo });
+  const stream = openStream(ports['plugins.followNodeInfo'], { endpoint: socket, periodMs: 20 });
+  const said = (maxVolumes: string) => ({
+    type: 'plugin.nodeInfo',
+    info: { nodeID: 'n', maxVolumes, topologyKeys: [] },
+    error: '',
+  });
+  expect(await stream.until(() => true)).toEqual(said('5'));
+  await times(200);
+  expect(stream.items).toHaveLength(1);
+  nodeInfo.max_volumes_per_node = '8';
+  expect(await stream.until(({ info }) => info?.maxVolumes === '8')).toEqual(said('8'));
+  plugin.close();
+  const { error } = await stream.until(({ info }) => info === null);
+  expect(error).toContain('rpc error: code = Unavailable');
+});
+
 test('a driver that does not know gives its own words', async () => {
   const socket = join(await temporaryFolder(), 'csi.sock');
   await driver({ socket, nodeInfo: { code: grpc.status.INTERNAL, details: 'no metadata' } });

@@ -182,6 +182,23 @@ describe('a volume that must be attached', () => {
     expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
   });
 
+  it.each([
+    ['that the Node does not list yet', null],
+    ['that is not attached', 'detached'],
+    ['that could not be attached', 'failed'],
+  ])('%s is staged as soon as its driver needs no attachment', (_, before) => {
+    boot({ spec: null });
+    if (before === 'failed') node.knobs.attachment = attached({ attached: false, attachError: { message: 'no' } });
+    node.want('u1', volumeOf());
+    if (before !== null) node.tell(listed());
+    expect(node.disk.calls).toEqual([]);
+    const object = { metadata: { name: DRIVER, resourceVersion: '2' }, spec: { attachRequired: false } };
+    node.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object });
+    node.advance(0);
+    expect(node.disk.calls).toEqual(['stage h1', 'publish h1']);
+    expect(node.inUse().at(-1)).toEqual([]);
+  });
+
   it('of which nothing can be known waits, and says so', () => {
     boot({ spec: {} });
     node.knobs.fault = (name) => (name === 'kube.get' ? fail('the server is gone') : undefined);
@@ -194,8 +211,9 @@ describe('a volume that must be attached', () => {
   });
 
   it('waits for the CSIDriver objects of the cluster', () => {
-    boot();
+    boot({ isListening: false });
     node.knobs.list = fail('the server is gone');
+    node.listen();
     node.want('u1', volumeOf());
     expect(node.disk.calls).toEqual([]);
     expect(node.events()).toEqual([]);
@@ -444,7 +462,7 @@ describe('a crash', () => {
 });
 
 it('a pod without such volumes is told at once that it has none', () => {
-  boot();
+  boot({ isListening: false });
   node.release('u9');
   expect(node.toPods().at(-1)).toEqual(unmounted('u9'));
   expect(node.askedFor('kube.list')).toEqual([]);

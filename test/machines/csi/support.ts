@@ -47,6 +47,7 @@ export interface Options {
   /** Of the CSIDriver; `null`: there is none. */
   readonly spec?: object | null;
   readonly isListening?: boolean;
+  readonly healthPeriodMs?: number;
 }
 
 const isSaid = (record: KernelRecord, to: string): record is KernelRecord & { k: 'message'; event: JsonEvent } =>
@@ -58,6 +59,7 @@ export function csiNode({
   disk = new CsiWorld(new Set()),
   spec = { attachRequired: false },
   isListening = true,
+  healthPeriodMs,
 }: Options = {}) {
   const knobs: { fault: Fault; attachment: object | null; claim: Fields | null; list: EffectResult | undefined } = {
     fault: () => undefined,
@@ -78,6 +80,7 @@ export function csiNode({
     ),
     'kube.list': () => knobs.list ?? ok({ items: drivers, resourceVersion: '1', continue: '' }),
     'kube.watch': () => 'stream' as const,
+    'csi.followHealth': () => 'stream' as const,
     'kube.get': ({ resource, name }: { resource: string; name: string }) => {
       if (resource === 'secrets') return ok({ metadata: { name }, data: { key: { text: HANDLE(name) } } });
       if (resource === 'persistentvolumeclaims' && knobs.claim) return ok(knobs.claim);
@@ -94,8 +97,9 @@ export function csiNode({
     },
   } as Record<string, (input: never) => EffectResult | 'stream'>);
   const answers: Answers = Object.fromEntries(entries.map(([name, answer]) => [name, faulty(name, answer)]));
+  const input = { rootDir: ROOT, nodeName: 'node1', ...(healthPeriodMs === undefined ? {} : { healthPeriodMs }) };
   const siblings = ['pods', 'nodeStatus', 'pluginManager', 'eventRecorder'];
-  const world = runUnder(csiVolumesMachine, { rootDir: ROOT, nodeName: 'node1' }, answers, siblings);
+  const world = runUnder(csiVolumesMachine, input, answers, siblings);
   const settle = () => world.time.advanceTo(world.time.now());
   const tell = (event: { type: string; [key: string]: unknown }) => {
     world.tell(event);

@@ -34,7 +34,7 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
       },
       ...answers,
     },
-    ['csiNode', 'deviceManager'],
+    ['csiNode', 'csiVolumes', 'deviceManager'],
   );
   const say = (...sockets: (readonly [string, string])[]) => {
     world.say('plugins.watch', there(...sockets));
@@ -48,7 +48,13 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
   };
   const toCluster = () => world.told().filter(({ to }) => to === 'parent/csiNode');
   const asked = (name: string) => world.asked().filter((each) => each === name).length;
-  return { ...world, advance, statuses, say, written, toCluster, askedFor: asked };
+  const hear = (stream: string, event: { type: string; [key: string]: unknown }) => {
+    world.say(stream, event);
+    advance(0);
+  };
+  const inputs = (name: string) =>
+    world.records().flatMap((record) => (record.k === 'effect' && record.name === name ? [record.input] : []));
+  return { ...world, advance, statuses, say, hear, written, toCluster, askedFor: asked, inputs };
 }
 
 const registered = {
@@ -292,4 +298,73 @@ test('a newer version takes the name of an older one', () => {
   expect(judge(info({ versions: ['1.1.0'] }), SOCKET, new Map([['csi.example.test', '1.0.0']]))).toEqual({
     version: '1.1.0',
   });
+});
+
+test('a registered driver is asked again how many volumes fit, as often as the cluster wants it', () => {
+  const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
+  const order = (periodMs: number) => {
+    world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs });
+    world.advance(0);
+  };
+  const answer = (maxVolumes: string) => {
+    const said = { nodeID: 'n', maxVolumes, topologyKeys: ['zone'] };
+    world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: said, error: '' });
+  };
+  world.say([SOCKET, '1']);
+  order(10_000);
+  expect(world.askedFor('plugins.followNodeInfo')).toBe(0);
+  world.written();
+  expect(world.inputs('plugins.followNodeInfo')).toEqual([{ endpoint: '/plugins/csi.sock', periodMs: 10_000 }]);
+  answer('8');
+  expect(world.toCluster().slice(1)).toEqual([{ ...registered, driver: { ...registered.driver, count: 8 } }]);
+  order(60_000);
+  expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
+  order(0);
+  world.tell({ type: 'csi.limitReached', name: 'csi.example.test' });
+  world.advance(600_000);
+  expect(world.askedFor('plugins.followNodeInfo')).toBe(2);
+  expect(world.askedFor('plugins.csiNodeGetInfo')).toBe(1);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a driver with less room than it said is asked at once; what it cannot say changes nothing', () => {
+  const answers = [
+    ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: [] }),
+    ok({ nodeID: 'n', maxVolumes: '3', topologyKeys: [] }),
+  ];
+  const world = run(ok(info()), {
+    'plugins.followNodeInfo': 'stream',
+    'plugins.csiNodeGetInfo': () => answers.shift() ?? fail('rpc error: code = Internal desc = no metadata'),
+  });
+  world.say([SOCKET, '1']);
+  world.written();
+  world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
+  const full = () => {
+    world.tell({ type: 'csi.limitReached', name: 'csi.example.test' });
+    world.advance(0);
+  };
+  full();
+  expect(world.toCluster().at(-1)).toMatchObject({ type: 'csi.driverRegistered', driver: { count: 3 } });
+  const told = world.toCluster().length;
+  full();
+  world.hear('plugins.followNodeInfo', { type: 'plugin.nodeInfo', info: null, error: 'gone' });
+  expect(world.toCluster()).toHaveLength(told);
+  expect(world.said().filter((line) => line === 'Failed to update CSIDriver')).toHaveLength(2);
+  expect(world.divergence()).toBeNull();
+});
+
+test('a driver that registers anew, and one of which csiVolumes knows nothing any more, are asked as before', () => {
+  const world = run(ok(info()), { 'plugins.followNodeInfo': 'stream' });
+  world.say([SOCKET, '1']);
+  world.written();
+  world.tell({ type: 'csi.limitsFollowed', name: 'csi.example.test', periodMs: 10_000 });
+  world.advance(0);
+  world.say([SOCKET, '2']);
+  world.written();
+  expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
+  world.tell({ type: 'csi.driversWanted' });
+  world.advance(0);
+  expect(world.inputs('plugins.followNodeInfo')).toHaveLength(2);
+  expect(world.records().filter(({ k }) => k === 'cancel')).toHaveLength(2);
+  expect(world.divergence()).toBeNull();
 });
