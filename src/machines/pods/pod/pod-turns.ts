@@ -3,7 +3,8 @@
  *
  * Invariant: init containers run one after the other to success, sidecars start in their order and stay, the regular
  * containers come when all of these are passed. What was passed once stays passed, also when a sidecar ends or the
- * runtime forgets an init container. Ephemeral containers wait for nobody and nobody waits for them.
+ * runtime forgets an init container. A regular container waits for the hooks of those before it that begin. Ephemeral
+ * containers wait for nobody and nobody waits for them.
  */
 import type { Pod } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
@@ -31,9 +32,18 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
 export function turnsOf(context: PodContext): Member[] {
   if (context.pod === null || context.volumes === null) return [];
   const members = membersOf(context.pod);
-  const waits = ({ container }: Member): boolean => context.containers[container.name]?.wish != null;
-  if (context.initialised) return members.filter((member) => member.kind !== 'init' && waits(member));
-  return reached(context, members).filter(waits);
+  const hook = members.findIndex((member) => hasHookAhead(context, member));
+  const waits = ({ kind, container }: Member, at: number): boolean =>
+    context.containers[container.name]?.wish != null && (kind !== 'regular' || hook === -1 || at <= hook);
+  const reachedNow = context.initialised ? members.filter(({ kind }) => kind !== 'init') : reached(context, members);
+  return members.filter((member, at) => reachedNow.includes(member) && waits(member, at));
+}
+
+/** It begins, or its hook runs: the kubelet starts the regular containers after it when that is done or has failed. */
+function hasHookAhead({ containers }: PodContext, { kind, container }: Member): boolean {
+  if (kind !== 'regular' || container.lifecycle?.postStart == null) return false;
+  const { phase, reason } = containers[container.name]?.view ?? {};
+  return phase === 'starting' || (phase === 'waiting' && reason === '');
 }
 
 /** As far as the last one that has begun in this sandbox, or the one after it: those before it were passed. */

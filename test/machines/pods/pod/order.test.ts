@@ -78,3 +78,27 @@ it('a new agent goes on where the one before was in a sandbox that replaced anot
     'web-node/app#1',
   ]);
 });
+
+it('a regular container begins when the hook of the one before it is done', () => {
+  node = new PodsNode();
+  runtime().images.set('app:1', image('app:1'));
+  const held = { name: 'held', image: 'app:1', lifecycle: { postStart: { sleep: { seconds: 5 } } } };
+  const containers = [{ name: 'one', image: 'app:1' }, held, { name: 'after', image: 'app:1' }];
+  node.world.setManifests([manifest({ uid: 'u1', spec: { containers } })]);
+  node.boot();
+  node.until('the one with a hook', hasStarted('held#0'));
+  node.run(4_000);
+  expect(runtime().started.toSorted()).toEqual(['web-node/held#0', 'web-node/one#0']);
+  node.until('the one after it', hasStarted('after#0'));
+});
+
+it('or has failed', () => {
+  node = new PodsNode();
+  node.world.commands.set('false', { takesMs: 2_000, exitCode: 1 });
+  runtime().images.set('app:1', image('app:1'));
+  const held = { name: 'held', image: 'app:1', lifecycle: { postStart: { exec: { command: ['false'] } } } };
+  node.world.setManifests([manifest({ uid: 'u1', spec: { containers: [held, { name: 'after', image: 'app:1' }] } })]);
+  node.boot();
+  node.until('the one after it', hasStarted('after#0'));
+  expect(runtime().running('held')).toBeUndefined();
+});
