@@ -118,7 +118,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'sandboxes and containers of nobody',
     `${relist}::what has no label of a pod is foreign`,
     'test/actors/cri/watch-pods.test.ts::foreign entries',
-    'test/node/orphans.test.ts::36 what another wrote into the runtime',
+    `${live}::36 what another wrote into the runtime stays`,
   ),
   row('B37', 'paths that want out', `${server}::paths that want out`, `${server}::no target leads out of this server`),
   row(

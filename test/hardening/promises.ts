@@ -37,7 +37,7 @@ export const PROMISES: readonly Row[] = [
     'no data is lost, and nothing outside is removed',
     'test/actors/volume/set-up.test.ts::a bound folder loses nothing when the pod goes',
     'test/actors/host/pods/pod-files.test.ts::nothing outside the root is made, written or removed',
-    'test/node/orphans.test.ts::36 what another wrote into the runtime stays',
+    'test/node/bad-pods.test.ts::36 what another wrote into the runtime stays',
   ),
   row(
     'P10',

@@ -5,12 +5,11 @@
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
-import * as grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { cgroupV1Available, cgroupValue, removeCgroupRoot } from '../support/cgroups.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { askPodResources } from '../support/pod-resources.ts';
 import { requirement } from '../support/require.ts';
 
 const containerd = runtimes.find(({ name }) => name === 'containerd')!;
@@ -80,16 +79,7 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
   });
 
   test('tells agents which CPU it is, and which may be given', async () => {
-    const contract = loadSync(new URL('../../proto/podresources/v1/api.proto', import.meta.url).pathname);
-    const service = contract['v1.PodResourcesLister'] as grpc.ServiceDefinition;
-    const Lister = grpc.makeGenericClientConstructor(service, 'PodResourcesLister');
-    const lister = new Lister(`unix://${node.rootDir}/pod-resources/kubelet.sock`, grpc.credentials.createInsecure());
-    const answer = (method: string) =>
-      new Promise((resolve, reject) =>
-        (lister[method] as (...args: unknown[]) => void).call(lister, {}, (error: Error | null, value: unknown) =>
-          error ? reject(error) : resolve(value),
-        ),
-      );
+    const answer = (method: string) => askPodResources(node.podResources, method);
     const { podResources } = (await answer('List')) as {
       podResources: readonly {
         name: string;
@@ -108,7 +98,6 @@ describe.skipIf(skip)('the CPU manager of a node on containerd', () => {
         .map((_, id) => String(id))
         .slice(1),
     );
-    lister.close();
   });
 
   const stateFile = (name: string) => JSON.parse(readFileSync(join(node.rootDir, name), 'utf8'));

@@ -1,13 +1,12 @@
 /** Devices of a plugin on a node that runs alone: registered, given to static pods, and theirs over a restart. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import * as grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type DevicePluginBehaviour, FakeDevicePlugin } from '../fakes/device-plugin.ts';
 import { removeCgroupRoot } from '../support/cgroups.ts';
 import { eventually, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { askPodResources } from '../support/pod-resources.ts';
 import { requirement } from '../support/require.ts';
 
 const GPU = 'example.com/gpu';
@@ -88,23 +87,12 @@ describe.each(runtimes)('on $name', (choice) => {
     });
 
     test('tells agents who has what', async () => {
-      const contract = loadSync(new URL('../../proto/podresources/v1/api.proto', import.meta.url).pathname);
-      const service = contract['v1.PodResourcesLister'] as grpc.ServiceDefinition;
-      const Lister = grpc.makeGenericClientConstructor(service, 'PodResourcesLister');
-      const lister = new Lister(`unix://${node.rootDir}/pod-resources/kubelet.sock`, grpc.credentials.createInsecure());
-      const answer = (method: string) =>
-        new Promise((resolve, reject) =>
-          (lister[method] as (...args: unknown[]) => void).call(lister, {}, (error: Error | null, value: unknown) =>
-            error ? reject(error) : resolve(value),
-          ),
-        );
-      expect(await answer('List')).toMatchObject({
+      expect(await askPodResources(node.podResources, 'List')).toMatchObject({
         podResources: [{ name: 'one-node1', containers: [{ devices: [{ resourceName: GPU, deviceIds: ['gpu-b'] }] }] }],
       });
-      expect(await answer('GetAllocatableResources')).toMatchObject({
+      expect(await askPodResources(node.podResources, 'GetAllocatableResources')).toMatchObject({
         devices: ['gpu-a', 'gpu-b'].map((id) => ({ resourceName: GPU, deviceIds: [id] })),
       });
-      lister.close();
     });
 
     test('leaves the pod what it has over a restart, and takes the plugin back', async () => {

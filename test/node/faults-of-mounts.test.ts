@@ -2,13 +2,13 @@
  * Fault 14: file systems that never answer, where pods have brought them. Each costs the pods that use it; others start,
  * run, are measured and stop as ever.
  */
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { exchange } from '../actors/server/exchange.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
-import { FaultyNode } from '../support/faulty-node.ts';
+import { BYSTANDER, FaultyNode } from '../support/faulty-node.ts';
 import { HungMount, hungMountsAvailable } from '../support/hung-mount.ts';
 import { requirement } from '../support/require.ts';
 
@@ -18,7 +18,6 @@ const TIMEOUT_MS = 240_000;
 const HUNG = 5;
 /** On a busy machine. Who waits for what hangs, which is given up after five seconds again and again, takes longer. */
 const NORMAL_MS = 30_000;
-const BYSTANDER = 'bystander';
 
 const containerd = requirement('containerd', containerdAvailable());
 const { skip } = requirement('root', containerd.skip ? 'needs containerd' : hungMountsAvailable());
@@ -27,13 +26,11 @@ describe.skipIf(skip)('file systems that never answer', () => {
   let node: FaultyNode;
   const hung: HungMount[] = [];
   beforeAll(async () => {
-    node = await FaultyNode.create({ flags: ['--anonymous-auth=true'] });
-    write(BYSTANDER);
-    await node.untilReady(BYSTANDER);
+    node = await FaultyNode.withBystander({ flags: ['--anonymous-auth=true'] });
   }, TIMEOUT_MS);
   afterEach(async () => {
     for (const mount of hung.splice(0)) await mount.close();
-    for (const file of readdirSync(node.manifests)) if (file !== `${BYSTANDER}.json`) node.remove(file);
+    node.removeOthers();
     await node.keepsPromises([BYSTANDER]);
   }, TIMEOUT_MS);
   afterAll(() => node.close());

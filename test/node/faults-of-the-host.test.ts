@@ -19,7 +19,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { cgroupV1Available } from '../support/cgroups.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
-import { FaultyNode } from '../support/faulty-node.ts';
+import { BYSTANDER, FaultyNode } from '../support/faulty-node.ts';
 import { requirement } from '../support/require.ts';
 
 const run = promisify(execFile);
@@ -40,20 +40,17 @@ const UNCONNECTED = 8;
 const HANGING_MS = 60_000;
 /** Less than what the agent asks for soon. */
 const AGENT_BYTES = 1024 * 1024;
-const BYSTANDER = 'bystander';
 
 const { skip } = requirement('containerd', containerdAvailable());
 
 describe.skipIf(skip)('a node on a machine in trouble', () => {
   let node: FaultyNode;
   beforeAll(async () => {
-    node = await FaultyNode.create();
-    write(BYSTANDER);
-    await node.untilReady(BYSTANDER);
+    node = await FaultyNode.withBystander();
   }, TIMEOUT_MS);
   afterAll(() => node.close());
   afterEach(async () => {
-    for (const file of readdirSync(node.manifests)) if (file !== `${BYSTANDER}.json`) node.remove(file);
+    node.removeOthers();
     await node.keepsPromises([BYSTANDER]);
   }, TIMEOUT_MS);
   const write = (name: string, script = SLEEP, spec: object = {}) =>

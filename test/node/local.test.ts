@@ -1,11 +1,10 @@
 /** The verbs for people on the node, against a real daemon: get, describe, logs, exec. */
 import { spawn, spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
-import * as grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { eventually, shellPod, TestNode } from '../support/daemon.ts';
+import { askPodResources } from '../support/pod-resources.ts';
 import { requirement } from '../support/require.ts';
 
 const STATELET = new URL('../../src/bin/statelet.js', import.meta.url).pathname;
@@ -85,23 +84,11 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
   });
 
   test('agents are told of the pods that hold resources', async () => {
-    const contract = loadSync(new URL('../../proto/podresources/v1/api.proto', import.meta.url).pathname);
-    const Lister = grpc.makeGenericClientConstructor(
-      contract['v1.PodResourcesLister'] as grpc.ServiceDefinition,
-      'PodResourcesLister',
-    );
-    const lister = new Lister(`unix://${node.rootDir}/pod-resources/kubelet.sock`, grpc.credentials.createInsecure());
-    const answer = (method: string, request: object) =>
-      new Promise((resolve, reject) =>
-        (lister[method] as (...args: unknown[]) => void).call(lister, request, (error: Error | null, value: unknown) =>
-          error ? reject(error) : resolve(value),
-        ),
-      );
-    expect(await answer('List', {})).toEqual({
+    expect(await askPodResources(node.podResources, 'List')).toEqual({
       podResources: [{ name: 'app-node1', namespace: 'default', containers: [{ name: 'c' }] }],
     });
-    await expect(answer('Get', { podName: 'x', podNamespace: 'y' })).rejects.toThrow('pod x in namespace y not found');
-    lister.close();
+    const nobody = askPodResources(node.podResources, 'Get', { podName: 'x', podNamespace: 'y' });
+    await expect(nobody).rejects.toThrow('pod x in namespace y not found');
   });
 
   test('says what is missing when no daemon is there', async () => {

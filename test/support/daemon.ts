@@ -28,6 +28,9 @@ interface OnceOptions {
 /** A command that should end by itself and has not. */
 const ONCE_TIMEOUT_MS = 50_000;
 
+/** Of a command: a replay that differs shows whole records. */
+const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
+
 /** A start takes a second; sixty of them on two busy cores have taken half a minute. */
 const STARTING_LIMIT_MS = 60_000;
 /** Of a node that serves nothing: a port has to be named. */
@@ -180,6 +183,11 @@ ${this.options.configuration ?? ''}
     return response.ok && (await response.text()) === 'ok';
   }
 
+  /** The socket of `v1.PodResourcesLister`. */
+  get podResources(): string {
+    return join(this.rootDir, 'pod-resources/kubelet.sock');
+  }
+
   get pid(): number {
     return this.daemon!.pid!;
   }
@@ -226,7 +234,10 @@ ${this.options.configuration ?? ''}
 
   /** `statelet <verb> <journal> …` as a process. */
   statelet(...argv: string[]): { code: number; stdout: string; stderr: string } {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [STATELET, ...argv], { encoding: 'utf8' });
+    const { status, stdout, stderr } = spawnSync(process.execPath, [STATELET, ...argv], {
+      encoding: 'utf8',
+      maxBuffer: OUTPUT_MAX_BYTES,
+    });
     return { code: status ?? -1, stdout, stderr };
   }
 

@@ -10,7 +10,7 @@ import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.
 import type { PodStatus } from '../../src/machines/api/pod.ts';
 import { type Containerd, startContainerd } from './containerd.ts';
 import { CriProxy, type RecordedCall } from './cri-proxy.ts';
-import { type DaemonOptions, eventually } from './daemon.ts';
+import { type DaemonOptions, eventually, SLEEP, shellPod } from './daemon.ts';
 import { ObservedNode } from './observed-node.ts';
 
 const CALL = { timeoutMs: 20_000 };
@@ -20,6 +20,9 @@ const NAME_LABEL = 'io.kubernetes.pod.name';
 const [DESCRIPTORS_MAX, DESCRIPTORS_PER_POD_MAX] = [200, 3];
 /** A busy machine, and a back-off of a start that failed. */
 const PATIENCE_MS = 60_000;
+
+/** A pod that has nothing to do with any fault: nothing may happen to it. */
+export const BYSTANDER = 'bystander';
 
 interface Named {
   readonly metadata?: { readonly name?: string };
@@ -47,6 +50,19 @@ export class FaultyNode extends ObservedNode {
       await node.close();
       throw error;
     }
+  }
+
+  /** A node on which the bystander runs. */
+  static async withBystander(options: DaemonOptions = {}): Promise<FaultyNode> {
+    const node = await FaultyNode.create(options);
+    node.write(`${BYSTANDER}.json`, shellPod(BYSTANDER, node.image, SLEEP));
+    await node.untilReady(BYSTANDER);
+    return node;
+  }
+
+  /** Takes away every manifest but the bystander's. */
+  removeOthers(): void {
+    for (const file of readdirSync(this.manifests)) if (file !== `${BYSTANDER}.json`) this.remove(file);
   }
 
   override get client(): RuntimeClient {

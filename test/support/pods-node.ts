@@ -212,6 +212,12 @@ export class PodsNode {
     return this;
   }
 
+  /** Whether a pod runs and each of its containers is ready. */
+  isReady(uid: string): boolean {
+    const isEachReady = this.status(uid)?.containerStatuses?.every(({ ready }) => ready) === true;
+    return this.phase(uid) === 'Running' && isEachReady;
+  }
+
   /** The agent is gone; its world stays. Returns the next agent on the same node. */
   restart(clockOffsetMs = 0): PodsNode {
     this.assertReplays();
@@ -330,3 +336,11 @@ export const image = (name: string) => ({
   username: '',
   pinned: false,
 });
+
+/** A node that has the image `app:1` and these manifests, not booted. */
+export function nodeWith(...pods: readonly PodOptions[]): PodsNode {
+  const node = new PodsNode();
+  node.world.runtime.images.set('app:1', image('app:1'));
+  node.world.setManifests(pods.map(manifest));
+  return node;
+}

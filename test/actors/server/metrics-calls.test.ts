@@ -2,9 +2,6 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import * as grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
 import { Registry } from 'prom-client';
 import { afterEach, expect, test, vi } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
@@ -19,6 +16,7 @@ import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
 import type { KubeObject } from '../../../src/machines/operations/kube.ts';
 import type { ServerItem } from '../../../src/machines/operations/server.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
+import { askPodResources } from '../../support/pod-resources.ts';
 import { FakeRuntime, fakePod } from '../cri/fake-runtime.ts';
 import { reading } from './metrics-recording.ts';
 
@@ -190,17 +188,9 @@ test('who asks for the resources of pods is counted by the method, and its failu
     },
   );
   await listening.promise;
-  const proto = fileURLToPath(new URL('../../../proto/podresources/v1/api.proto', import.meta.url));
-  const { v1 } = grpc.loadPackageDefinition(loadSync(proto, { keepCase: true })) as never as {
-    v1: { PodResourcesLister: grpc.ServiceClientConstructor };
-  };
-  const client = new v1.PodResourcesLister(`unix://${path}`, grpc.credentials.createInsecure());
-  closing.push(() => client.close());
-  const asked = (method: string, request: object) =>
-    new Promise<unknown>((resolve) => client[method]!(request, (error: unknown) => resolve(error)));
-  expect(await asked('List', {})).toBeNull();
-  expect(await asked('GetAllocatableResources', {})).toBeNull();
-  expect(await asked('Get', { pod_name: 'no', pod_namespace: 'such' })).toMatchObject({
+  await askPodResources(path, 'List');
+  await askPodResources(path, 'GetAllocatableResources');
+  await expect(askPodResources(path, 'Get', { podName: 'no', podNamespace: 'such' })).rejects.toMatchObject({
     code: 2,
     details: 'pod no in namespace such not found',
   });

@@ -3,19 +3,13 @@
  * runtime that is away. Each ends with the pod as wanted, nothing started twice, and a replay without divergence.
  */
 import { afterEach, describe, expect, it } from 'vitest';
-import { image, manifest, type PodOptions, PodsNode } from '../../support/pods-node.ts';
+import { manifest, nodeWith, type PodOptions, PodsNode } from '../../support/pods-node.ts';
 
 let node: PodsNode;
 let expectsCrashes = false;
-function prepare(...pods: PodOptions[]): PodsNode {
-  node = new PodsNode();
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.world.setManifests(pods.map(manifest));
-  return node;
-}
+const prepare = (...pods: PodOptions[]): PodsNode => (node = nodeWith(...pods));
 const boot = (...pods: PodOptions[]): PodsNode => prepare(...pods).boot();
-const running = (uid: string) => () =>
-  node.phase(uid) === 'Running' && node.status(uid)?.containerStatuses?.every(({ ready }) => ready) === true;
+const running = (uid: string) => () => node.isReady(uid);
 const gone = (uid: string) => () => node.podState(uid) === undefined;
 const started = () => node.world.runtime.started;
 const aliveNow = () => [...node.world.runtime.containers.values()].filter(({ state }) => state === 'CONTAINER_RUNNING');

@@ -1,14 +1,9 @@
 /** How the node sees and tells: `pleg`, `syncLoop`, `status`, and what a `container` makes of what it is shown. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { image, manifest, type PodOptions, PodsNode } from '../../support/pods-node.ts';
+import { nodeWith, type PodOptions, PodsNode } from '../../support/pods-node.ts';
 
 let node: PodsNode;
-function prepare(...pods: PodOptions[]): PodsNode {
-  node = new PodsNode();
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.world.setManifests(pods.map(manifest));
-  return node;
-}
+const prepare = (...pods: PodOptions[]): PodsNode => (node = nodeWith(...pods));
 const running = (uid: string) => () => node.phase(uid) === 'Running';
 const told = (to: string, type: string) =>
   node.sink.records.flatMap((each) =>

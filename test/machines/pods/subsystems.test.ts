@@ -3,17 +3,11 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Image } from '../../../src/machines/api/cri.ts';
 import { victimsOf } from '../../../src/machines/pods/container-gc.ts';
 import { bytesToFree, imagesToRemove } from '../../../src/machines/pods/images/image-gc.ts';
-import { image, manifest, type PodOptions, PodsNode } from '../../support/pods-node.ts';
+import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../support/pods-node.ts';
 
 let node: PodsNode;
-function prepare(...pods: PodOptions[]): PodsNode {
-  node = new PodsNode();
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.world.setManifests(pods.map(manifest));
-  return node;
-}
-const running = (uid: string) => () =>
-  node.phase(uid) === 'Running' && node.status(uid)?.containerStatuses?.every(({ ready }) => ready) === true;
+const prepare = (...pods: PodOptions[]): PodsNode => (node = nodeWith(...pods));
+const running = (uid: string) => () => node.isReady(uid);
 
 afterEach(() => {
   expect(node.crashes()).toEqual([]);

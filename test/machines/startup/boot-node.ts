@@ -67,23 +67,28 @@ export function document(fields: Record<string, Json> = {}): ConfigurationSource
   return { kind: 'document', path: '/etc/kubelet.yaml', value, text: null, duplicates: [] };
 }
 
-/** A machine on which everything works. */
-export const HEALTHY: Answers = {
-  'host.readConfiguration': ok(document()),
-  'host.permissions': ok({ uid: 0 }),
-  'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
-  'host.fileSystem': ok({ capacityBytes: '270000000000', availableBytes: '200000000000' }),
+/** What the container manager asks of a machine on which everything works, but for the version of its groups. */
+export const GROUPS = {
   'host.tuneKernel': ok({ errors: [] }),
   'host.readCheckpoints': ok({ contents: [null, null] }),
   'host.writeCheckpoint': ok(null),
   'cgroup.missing': ok({ missing: [] }),
   'cgroup.ensure': ok(null),
   'cgroup.update': ok(null),
+  'cgroup.hold': 'stream',
+  'cgroup.gather': 'stream',
+} as const satisfies Answers;
+
+/** A machine on which everything works. */
+export const HEALTHY: Answers = {
+  'host.readConfiguration': ok(document()),
+  'host.permissions': ok({ uid: 0 }),
+  'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
+  'host.fileSystem': ok({ capacityBytes: '270000000000', availableBytes: '200000000000' }),
+  ...GROUPS,
   'cgroup.destroy': ok(null),
   'cgroup.listPods': ok({ pods: [] }),
   'cgroup.own': ok({ path: '/system.slice/kubelet.service' }),
-  'cgroup.hold': 'stream',
-  'cgroup.gather': 'stream',
   'host.acquireLock': ok(null),
   'host.watchLock': 'stream',
   'host.setLogVerbosity': ok(null),

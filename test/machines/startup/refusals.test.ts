@@ -5,7 +5,8 @@ import { containerManagerMachine } from '../../../src/machines/startup/container
 import { type ContainerManagerInput, cgroupRoots } from '../../../src/machines/startup/container-manager/policy.ts';
 import { cadvisorMachine } from '../../../src/machines/startup/host/cadvisor.ts';
 import { parseNodeIPs } from '../../../src/machines/startup/host/node-ip.ts';
-import { fail, ok, runUnder } from '../../support/answering-world.ts';
+import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
+import { GROUPS } from './boot-node.ts';
 
 describe('auth', () => {
   const input = {
@@ -84,19 +85,12 @@ describe('the container manager', () => {
     failCgroupV1: false,
     failSwapOn: true,
   };
-  const v1 = {
+  const v1: Answers = {
+    ...GROUPS,
     'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }),
     'host.fileSystem': ok({ capacityBytes: '1000', availableBytes: '500' }),
-    'host.tuneKernel': ok({ errors: [] }),
-    'host.readCheckpoints': ok({ contents: [null, null] }),
-    'host.writeCheckpoint': ok(null),
-    'cgroup.missing': ok({ missing: [] }),
-    'cgroup.ensure': ok(null),
-    'cgroup.update': ok(null),
     'cgroup.own': ok({ path: '/kubelet' }),
-    'cgroup.hold': 'stream',
-    'cgroup.gather': 'stream',
-  } as const;
+  };
 
   it('is created, and starts only when the runtime was up', () => {
     const run = runUnder(containerManagerMachine, input, v1, ['allocation']);

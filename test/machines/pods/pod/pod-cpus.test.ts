@@ -2,16 +2,13 @@
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
-import { withDefaults } from '../../../../src/machines/pods/config/defaults.ts';
-import { image, PodsNode } from '../../../support/pods-node.ts';
+import { ADMISSION, apiPod, bootCountingNode, tellPods } from '../../../support/counting-node.ts';
+import type { PodsNode } from '../../../support/pods-node.ts';
 
-const ADMISSION: NonNullable<NodeSettings['admission']> = {
-  allocatable: { cpu: '3000', memory: '1000000000', pods: '110' },
-  wholeNode: { cpu: '3000', memory: '1100000000' },
-  labels: {},
-  taints: [],
-  sysctls: { kernelVersion: '6.1.0', allowedUnsafe: [] },
-  appArmor: false,
+const WITH_MANAGER: NonNullable<NodeSettings['admission']> = {
+  ...ADMISSION,
+  allocatable: { ...ADMISSION.allocatable, cpu: '3000' },
+  wholeNode: { ...ADMISSION.wholeNode, cpu: '3000' },
   cpuManager: {
     cpus: [0, 1, 2, 3].map((id) => ({ id, core: id, socket: 0, numaNode: 0 })),
     reserved: [0],
@@ -22,19 +19,9 @@ const ADMISSION: NonNullable<NodeSettings['admission']> = {
 
 let node: PodsNode;
 
-function apiPod(uid: string, resources: ResourceRequirements, generation = 1): Pod {
-  const annotations = { 'kubernetes.io/config.source': 'api' };
-  return {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { name: uid, namespace: 'default', uid, generation, annotations },
-    spec: withDefaults({ containers: [{ name: 'c', image: 'app:1', resources }] }),
-    status: { phase: 'Pending' },
-  };
-}
-
-const tell = (op: 'ADD' | 'UPDATE', pod: Pod) =>
-  void node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op, source: 'api', pods: [pod] }, 'test');
+const asking = (uid: string, resources: ResourceRequirements, generation = 1): Pod =>
+  apiPod(uid, { containers: [{ name: 'c', image: 'app:1', resources }] }, generation);
+const tell = (op: 'ADD' | 'UPDATE', pod: Pod) => tellPods(node, op, pod);
 const whole = (cpu: string) => ({ limits: { cpu, memory: '1Mi' }, requests: { cpu, memory: '1Mi' } });
 const told = () => node.world.callsOf('cri.updateContainerResources').length;
 
@@ -44,19 +31,17 @@ afterEach(() => {
 });
 
 it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized', () => {
-  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true } });
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.boot().run(100);
-  tell('ADD', apiPod('shared', {}));
+  node = bootCountingNode({ admission: WITH_MANAGER });
+  tell('ADD', asking('shared', {}));
   node.until('it runs', () => node.phase('shared') === 'Running');
   node.run(1_000);
   expect(told()).toBe(1);
-  tell('ADD', apiPod('own', whole('2')));
+  tell('ADD', asking('own', whole('2')));
   node.until('it runs', () => node.phase('own') === 'Running');
   node.run(1_000);
   expect(told()).toBe(3);
   expect(node.world.softState.grants).toMatchObject({ own: { cpus: { c: '1-2' } } });
-  tell('UPDATE', apiPod('own', whole('3'), 2));
+  tell('UPDATE', asking('own', whole('3'), 2));
   node.run(1_000);
   expect(node.status('own')?.conditions).toContainEqual(
     expect.objectContaining({
@@ -70,26 +55,23 @@ it('others leave the CPUs of a guaranteed container, whose CPU cannot be resized
 
 it('a guaranteed container is created on the NUMA nodes of its memory, which cannot be resized', () => {
   const memory = { memory: { total: '4194304', systemReserved: '1048576' } };
-  const { cpuManager: _none, ...admission } = ADMISSION;
   const memoryManager = { nodes: [0, 1].map((id) => ({ id, memory })) };
-  node = new PodsNode({ settings: { admission: { ...admission, memoryManager } } });
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.boot().run(100);
+  node = bootCountingNode({ admission: { ...ADMISSION, memoryManager }, makesPodCgroups: false });
   const wants = (amount: string) => ({
     limits: { cpu: '500m', memory: amount },
     requests: { cpu: '500m', memory: amount },
   });
-  tell('ADD', apiPod('one', wants('2Mi')));
-  tell('ADD', apiPod('two', wants('2Mi')));
-  tell('ADD', apiPod('shared', {}));
+  tell('ADD', asking('one', wants('2Mi')));
+  tell('ADD', asking('two', wants('2Mi')));
+  tell('ADD', asking('shared', {}));
   for (const uid of ['one', 'two', 'shared']) node.until(`${uid} runs`, () => node.phase(uid) === 'Running');
   const nodes = [...node.world.runtime.containers.values()].map(({ config, sandbox }) => [
     sandbox.config.metadata?.uid,
     config.linux?.resources?.cpuset_mems,
   ]);
   expect(Object.fromEntries(nodes)).toEqual({ one: '0', two: '1', shared: undefined });
-  tell('UPDATE', apiPod('one', wants('1Mi'), 2));
-  tell('ADD', apiPod('three', wants('2Mi')));
+  tell('UPDATE', asking('one', wants('1Mi'), 2));
+  tell('ADD', asking('three', wants('2Mi')));
   node.run(1_000);
   expect(node.status('one')?.conditions).toContainEqual(
     expect.objectContaining({

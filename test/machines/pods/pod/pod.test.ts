@@ -1,17 +1,11 @@
 /** The life of pods over a model runtime: proves P1 to P5 of `pod.ts` and T1 to T4 of `container.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { image, manifest, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
+import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
 
 let node: PodsNode;
-function prepare(...pods: PodOptions[]): PodsNode {
-  node = new PodsNode();
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.world.setManifests(pods.map(manifest));
-  return node;
-}
+const prepare = (...pods: PodOptions[]): PodsNode => (node = nodeWith(...pods));
 const boot = (...pods: PodOptions[]): PodsNode => prepare(...pods).boot();
-const running = (uid: string) => () =>
-  node.phase(uid) === 'Running' && node.status(uid)?.containerStatuses?.every(({ ready }) => ready) === true;
+const running = (uid: string) => () => node.isReady(uid);
 const gone = (uid: string) => () => node.podState(uid) === undefined;
 const { until, started, calls } = {
   until: (what: string, holds: () => boolean, withinMs?: number) => node.until(what, holds, withinMs),

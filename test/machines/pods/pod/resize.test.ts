@@ -5,54 +5,26 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
 import type { Allocation } from '../../../../src/machines/pods/allocation/request.ts';
-import { withDefaults } from '../../../../src/machines/pods/config/defaults.ts';
 import { changesOf, resizeSteps } from '../../../../src/machines/pods/pod/resize-policy.ts';
-import { image, manifest, settings as nodeSettings, PodsNode } from '../../../support/pods-node.ts';
+import { apiPod, bootCountingNode, removePod, tellPods } from '../../../support/counting-node.ts';
+import { manifest, settings as nodeSettings, PodsNode } from '../../../support/pods-node.ts';
 import { container, pod } from '../support.ts';
 
-const ADMISSION: NonNullable<NodeSettings['admission']> = {
-  allocatable: { cpu: '2000', memory: '1000000000', pods: '110' },
-  wholeNode: { cpu: '2000', memory: '1100000000' },
-  labels: {},
-  taints: [],
-  sysctls: { kernelVersion: '6.1.0', allowedUnsafe: [] },
-  appArmor: false,
-};
 const GOLDEN = join(import.meta.dirname, '../../../golden/pods/cases');
 
 let node: PodsNode;
-function boot(more: Partial<NodeSettings> = {}): PodsNode {
-  node = new PodsNode({ settings: { admission: ADMISSION, makesPodCgroups: true, ...more } });
-  node.world.runtime.images.set('app:1', image('app:1'));
-  node.boot().run(100);
-  return node;
-}
+const boot = (more: Partial<NodeSettings> = {}): PodsNode => (node = bootCountingNode(more));
 
 type Policy = { readonly resourceName: string; readonly restartPolicy: string };
 
-function apiPod(
+const asking = (
   uid: string,
   generation: number,
   resources: ResourceRequirements,
   resizePolicy: readonly Policy[] = [],
-) {
-  return {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: {
-      name: uid,
-      namespace: 'default',
-      uid,
-      generation,
-      annotations: { 'kubernetes.io/config.source': 'api' },
-    },
-    spec: withDefaults({ containers: [{ name: 'c', image: 'app:1', resources, resizePolicy }] }),
-    status: { phase: 'Pending' },
-  } satisfies Pod;
-}
+): Pod => apiPod(uid, { containers: [{ name: 'c', image: 'app:1', resources, resizePolicy }] }, generation);
 
-const tell = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) =>
-  void node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op, source: 'api', pods }, 'test');
+const tell = (op: 'ADD' | 'UPDATE', ...pods: Pod[]) => tellPods(node, op, ...pods);
 const running = (uid: string) => () => node.phase(uid) === 'Running';
 const conditions = (uid: string) =>
   (node.status(uid)?.conditions ?? []).filter(({ type }) => type.startsWith('PodResize'));
@@ -79,9 +51,9 @@ afterEach(() => {
 describe('more of what the node has', () => {
   it('is given to the running container, its pod first, and nothing is stopped', () => {
     boot();
-    tell('ADD', apiPod('p', 1, { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } }));
+    tell('ADD', asking('p', 1, { requests: { cpu: '100m' }, limits: { cpu: '200m', memory: '64Mi' } }));
     node.until('Running', running('p'));
-    tell('UPDATE', apiPod('p', 2, { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } }));
+    tell('UPDATE', asking('p', 2, { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } }));
     expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', status: 'True', observedGeneration: 2 }]);
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.resizes).toMatchObject([
@@ -110,10 +82,10 @@ describe('more of what the node has', () => {
   it('is had as it was recorded when it has to wait for another pod', () => {
     boot();
     const limits = { cpu: '1500m' };
-    tell('ADD', apiPod('filler', 1, { requests: { cpu: '1200m' }, limits: { cpu: '1200m' } }));
-    tell('ADD', apiPod('p', 1, { requests: { cpu: '100m' }, limits }));
+    tell('ADD', asking('filler', 1, { requests: { cpu: '1200m' }, limits: { cpu: '1200m' } }));
+    tell('ADD', asking('p', 1, { requests: { cpu: '100m' }, limits }));
     node.until('Running', running('p'));
-    tell('UPDATE', apiPod('p', 2, { requests: { cpu: '1' }, limits }));
+    tell('UPDATE', asking('p', 2, { requests: { cpu: '1' }, limits }));
     const message = "Node didn't have enough resource: cpu, requested: 1000, used: 1200, capacity: 2000";
     expect(conditions('p')).toMatchObject([
       { type: 'PodResizePending', status: 'True', reason: 'Deferred', message, observedGeneration: 2 },
@@ -121,8 +93,7 @@ describe('more of what the node has', () => {
     expect(node.status('p')?.allocatedResources).toEqual({ cpu: '100m' });
     node.run(2_000);
     expect(node.world.resizes).toEqual([]);
-    const pods = [{ uid: 'filler', namespace: 'default', name: 'filler' }];
-    node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op: 'REMOVE', source: 'api', pods }, 'test');
+    removePod(node, 'filler');
     node.until('done', () => isCalm('p')() === true);
     expect(node.status('p')?.allocatedResources).toEqual({ cpu: '1' });
     expect(resizeEvents()).toEqual(recorded('resize-deferred').map((text) => text.replace('<n>', '1200')));
@@ -135,9 +106,9 @@ describe('a container whose policy wants a new instance', () => {
     const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
     const with64 = { requests: { cpu: '100m', memory: '32Mi' }, limits: { cpu: '200m', memory: '64Mi' } };
     const with128 = { ...with64, limits: { cpu: '200m', memory: '128Mi' } };
-    tell('ADD', apiPod('p', 1, with64, policy));
+    tell('ADD', asking('p', 1, with64, policy));
     node.until('Running', running('p'));
-    tell('UPDATE', apiPod('p', 2, with128, policy));
+    tell('UPDATE', asking('p', 2, with128, policy));
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.resizes).toEqual([]);
     const newest = [...node.world.runtime.containers.values()].at(-1);
@@ -154,10 +125,10 @@ describe('less', () => {
 
   it('than what is in use is not given, and that is said until it fits', () => {
     boot();
-    tell('ADD', apiPod('p', 1, much));
+    tell('ADD', asking('p', 1, much));
     node.until('Running', running('p'));
     node.world.memoryUsage = '100000000';
-    tell('UPDATE', apiPod('p', 2, little));
+    tell('UPDATE', asking('p', 2, little));
     const message = 'attempting to set pod memory limit (67108864) below current usage (100000000)';
     node.until('said', () => conditions('p')[0]?.message === message);
     expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', reason: 'Error' }]);
@@ -174,10 +145,10 @@ describe('less', () => {
   it('is made so by the next agent when this one ends half-way', () => {
     boot();
     node.world.setManifests([]);
-    tell('ADD', apiPod('p', 1, much));
+    tell('ADD', asking('p', 1, much));
     node.until('Running', running('p'));
     node.world.fault = (name) => (name === 'cri.updateContainerResources' ? { hangs: true } : undefined);
-    tell('UPDATE', apiPod('p', 2, little));
+    tell('UPDATE', asking('p', 2, little));
     node.run(3_000);
     expect(node.world.softState.resizes).toMatchObject({ p: { c: much } });
     node = node.restart();
@@ -185,7 +156,7 @@ describe('less', () => {
     node.run(1);
     node.kernel.dispatch('kubelet/syncLoop', { type: 'config.sourceReady', source: 'api', uids: ['p'] }, 'test');
     node.run(3);
-    tell('ADD', apiPod('p', 2, little));
+    tell('ADD', asking('p', 2, little));
     node.until('done', () => node.world.resizes.length === 1);
     expect(node.world.runtime.started).toHaveLength(1);
     node.run(3_000);
@@ -198,9 +169,9 @@ describe('a call that fails', () => {
     boot();
     node.world.fault = (name, _, nth) =>
       name === 'cri.updateContainerResources' && nth === 0 ? { error: 'device busy' } : undefined;
-    tell('ADD', apiPod('p', 1, { requests: { cpu: '100m' } }));
+    tell('ADD', asking('p', 1, { requests: { cpu: '100m' } }));
     node.until('Running', running('p'));
-    tell('UPDATE', apiPod('p', 2, { requests: { cpu: '200m' } }));
+    tell('UPDATE', asking('p', 2, { requests: { cpu: '200m' } }));
     node.until('said', () => conditions('p')[0]?.message === 'device busy');
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.runtime.started).toHaveLength(1);
@@ -211,9 +182,9 @@ it('what may swap keeps its memory, unless it begins anew with it', () => {
   boot({ limitedSwapBytes: '1000000000', swapControllerAvailable: true, cgroupVersion: 2 });
   const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
   const [before, after] = ['32Mi', '48Mi'].map((memory) => ({ requests: { memory }, limits: { memory: '64Mi' } }));
-  tell('ADD', apiPod('p', 1, before!), apiPod('anew', 1, before!, policy));
+  tell('ADD', asking('p', 1, before!), asking('anew', 1, before!, policy));
   node.until('Running', () => running('p')() && running('anew')());
-  tell('UPDATE', apiPod('p', 2, after!), apiPod('anew', 2, after!, policy));
+  tell('UPDATE', asking('p', 2, after!), asking('anew', 2, after!, policy));
   node.until('done', () => isCalm('anew')() === true);
   const message = 'In-place resize of containers with swap is not supported.';
   expect(conditions('p')).toMatchObject([{ type: 'PodResizePending', reason: 'Infeasible', message }]);

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { containerManagerMachine } from '../../../../src/machines/startup/container-manager/container-manager.ts';
 import type { ContainerManagerInput } from '../../../../src/machines/startup/container-manager/policy.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
-import { MACHINE_INFO } from '../boot-node.ts';
+import { GROUPS, MACHINE_INFO } from '../boot-node.ts';
 
 const INPUT: ContainerManagerInput = {
   nodeName: 'node1',
@@ -49,16 +49,9 @@ const NONE = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}';
 const NO_MEMORY = '{"policyName":"None","machineState":{},"checksum":4236770233}';
 
 const ANSWERS: Answers = {
+  ...GROUPS,
   'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }),
-  'host.tuneKernel': ok({ errors: [] }),
-  'host.readCheckpoints': ok({ contents: [null, null] }),
-  'host.writeCheckpoint': ok(null),
-  'cgroup.missing': ok({ missing: [] }),
-  'cgroup.ensure': ok(null),
-  'cgroup.update': ok(null),
   'cgroup.own': ok({ path: '/kubelet' }),
-  'cgroup.hold': 'stream',
-  'cgroup.gather': 'stream',
 };
 
 type Told = { readonly type: string; readonly reason?: string; readonly message?: string };
