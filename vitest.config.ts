@@ -1,4 +1,6 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { LongestFirst } from './test/support/longest-first.ts';
 
 const SYSTEM = ['contract', 'conformance', 'node', 'browser'].map((folder) => `test/${folder}/**/*.test.ts`);
 /** Everything that wants an API server: a real one when KUBEBUILDER_ASSETS names it. */
@@ -11,6 +13,12 @@ const THOROUGH = [
 ];
 
 /**
+ * Files at a time, the same for every project, so that one queue serves them all: what waits for daemons more than it
+ * works goes beside what works. Many more would starve the deadlines of the former.
+ */
+const maxWorkers = Math.min(availableParallelism() + 1, 8);
+
+/**
  * Four projects: `unit` is the fast loop of `npm run check`; `thorough` needs only Node but takes its time; `system`
  * starts containerd, a browser or the daemon itself; `cluster` is for an API server. What this machine cannot run is
  * listed at the end.
@@ -18,6 +26,7 @@ const THOROUGH = [
 export default defineConfig({
   test: {
     globalSetup: ['test/support/tiers.ts'],
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
@@ -26,10 +35,18 @@ export default defineConfig({
           exclude: [...SYSTEM, ...THOROUGH, ...CLUSTER],
           testTimeout: 20_000,
           pool: 'threads',
+          maxWorkers,
         },
       },
       {
-        test: { name: 'thorough', include: THOROUGH, exclude: SYSTEM, testTimeout: 60_000, pool: 'threads' },
+        test: {
+          name: 'thorough',
+          include: THOROUGH,
+          exclude: SYSTEM,
+          testTimeout: 60_000,
+          pool: 'threads',
+          maxWorkers,
+        },
       },
       {
         test: {
@@ -39,8 +56,7 @@ export default defineConfig({
           testTimeout: 60_000,
           hookTimeout: 60_000,
           pool: 'forks',
-          // They wait more than they work; more at once would starve their deadlines.
-          maxWorkers: 2,
+          maxWorkers,
         },
       },
       {
@@ -51,7 +67,7 @@ export default defineConfig({
           testTimeout: 120_000,
           hookTimeout: 180_000,
           pool: 'forks',
-          maxWorkers: 2,
+          maxWorkers,
         },
       },
     ],
