@@ -2,11 +2,11 @@
  * `volume.bindSubPaths`: a part of a volume for one container, bound where the volume's other users cannot move it.
  *
  * A container that shares the volume may exchange any name in it for a link at any moment. So a sub-path is walked name
- * by name on open folders; links are resolved by hand and never lead above the volume; what is mounted is the open
- * file, not a path.
+ * by name on open folders; links are resolved by hand and never lead above the volume (one that names the volume's own
+ * path begins there again); what is mounted is the open file, not a path.
  */
 import { constants } from 'node:fs';
-import { chmod, type FileHandle, mkdir, open, readlink, stat } from 'node:fs/promises';
+import { chmod, type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/operations/volume.ts';
@@ -23,6 +23,8 @@ const LINKS_MAX = 40;
 const NAME_ONLY = 0o10000000;
 const WAY_MODE = 0o750;
 const TARGET_FILE_MODE = 0o640;
+/** With what makes a folder hand on its group, or keep names to their owners: `fsGroup` and tmpfs have these. */
+const MODE_BITS = 0o7777;
 
 export async function bindSubPaths(
   { root, subPaths }: Input,
@@ -71,16 +73,18 @@ async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Pr
 export async function openSubPath(volumePath: string, subPath: string, mayMake = true): Promise<FileHandle> {
   const trail: FileHandle[] = [await open(volumePath, NAME_ONLY | constants.O_DIRECTORY)];
   try {
-    await follow(trail, subPath, mayMake);
+    await follow(trail, { volumePath, subPath }, mayMake);
     return trail.pop() as FileHandle;
   } finally {
     for (const handle of trail) await handle.close();
   }
 }
 
+type Part = Pick<SubPath, 'volumePath' | 'subPath'>;
+
 /** Walks on from the end of the trail, which always begins with the volume. */
-async function follow(trail: FileHandle[], subPath: string, mayMake: boolean): Promise<void> {
-  const mode = mayMake ? (await at(trail).stat()).mode & 0o777 : null;
+async function follow(trail: FileHandle[], { volumePath, subPath }: Part, mayMake: boolean): Promise<void> {
+  const mode = mayMake ? (await at(trail).stat()).mode & MODE_BITS : null;
   const names = split(subPath);
   let links = 0;
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
@@ -94,9 +98,18 @@ async function follow(trail: FileHandle[], subPath: string, mayMake: boolean): P
       continue;
     }
     const target = await readlinkOf(next, at(trail), name);
-    if (target.startsWith('/') || ++links > LINKS_MAX) throw escapes(subPath);
-    names.unshift(...split(target));
+    if (++links > LINKS_MAX) throw escapes(subPath);
+    names.unshift(...(target.startsWith('/') ? await fromTop(trail, target, { volumePath, subPath }) : split(target)));
   }
+}
+
+/** An absolute link may name something in this very volume, by the path that it has on the host. */
+async function fromTop(trail: FileHandle[], target: string, { volumePath, subPath }: Part): Promise<string[]> {
+  const tops = [volumePath, await realpath(volumePath)].map((top) => `${top.replace(/\/+$/, '')}/`);
+  const top = tops.find((each) => `${target}/`.startsWith(each));
+  if (top === undefined) throw escapes(subPath);
+  for (const handle of trail.splice(1)) await handle.close();
+  return split(target.slice(top.length));
 }
 
 const split = (path: string): string[] => path.split('/').filter((name) => name !== '' && name !== '.');

@@ -58,6 +58,27 @@ describe('where a sub-path leads', () => {
     expect(await contentOf('..1/up')).toBe('in');
   });
 
+  it('follows a link that names the volume by its path on the host', async () => {
+    mkdirSync(join(volume, 'releases/7'), { recursive: true });
+    writeFileSync(join(volume, 'releases/7/f'), 'seven');
+    symlinkSync(join(volume, 'releases'), join(volume, 'all'));
+    symlinkSync(join(volume, 'all/7'), join(volume, 'releases/current'));
+    expect(await contentOf('releases/current/f')).toBe('seven');
+    const linked = `${volume}-linked`;
+    symlinkSync(volume, linked);
+    const handle = await openSubPath(`${linked}/`, 'releases/current/f');
+    expect(readFileSync(fdPath(handle), 'utf8')).toBe('seven');
+    await handle.close();
+  });
+
+  it.each([
+    ['one that only begins alike', (own: string) => `${own}2/f`],
+    ['one that leads up from there', (own: string) => `${own}/../../f`],
+  ])('%s leads nowhere', async (_, link) => {
+    symlinkSync(link(volume), join(volume, 'x'));
+    await expect(openSubPath(volume, 'x')).rejects.toThrow('leads out of its volume');
+  });
+
   it.each([
     ['an absolute link', '/etc'],
     ['a link upwards', '../../../..'],
@@ -70,9 +91,10 @@ describe('where a sub-path leads', () => {
   });
 
   it('makes what is missing with the permissions of the volume', async () => {
-    chmodSync(volume, 0o777);
+    chmodSync(volume, 0o3777);
     await (await openSubPath(volume, 'new/deep')).close();
-    expect(statSync(join(volume, 'new/deep')).mode & 0o777).toBe(0o777);
+    expect(statSync(join(volume, 'new')).mode & 0o7777).toBe(0o3777);
+    expect(statSync(join(volume, 'new/deep')).mode & 0o7777).toBe(0o3777);
   });
 
   it('never opens what it finds: a FIFO blocks nobody', async () => {
