@@ -383,7 +383,8 @@ function hostHandlers(world: PodsWorld): Handlers {
     'host.preparePod': ({ directories, files }, done) => {
       for (const { path } of directories) world.folders.add(path);
       for (const { path, content } of files) {
-        if (content !== null || !world.files.has(path)) world.files.set(path, content ?? '');
+        const text = typeof content === 'object' && content ? content.before + content.known + content.after : content;
+        if (text !== null || !world.files.has(path)) world.files.set(path, text ?? '');
       }
       done(null);
     },

@@ -45,6 +45,22 @@ export interface MachineInfo {
 
 /** How a machine is built. */
 export interface MachineTopology {
+/** Text around what a file of the machine says when it is written; `known`: what it said when the node started. */
+export interface NodeText {
+  readonly before: string;
+  readonly file: string;
+  readonly known: string;
+  readonly after: string;
+}
+
+export interface LogForm {
+  readonly verbosity: number;
+  /** Absent: text. */
+  readonly format?: 'json';
+  /** Errors go to stderr, everything else to stdout; absent: all goes to stderr. */
+  readonly splitStream?: true;
+}
+
   /** Those that are online. `core` is a number within its `socket`. */
   readonly cpus: readonly {
     readonly id: number;
@@ -219,7 +235,7 @@ export const hostOperations = {
     {
       root: string;
       directories: readonly { path: string; mode: number }[];
-      files: readonly { path: string; mode: number; content: string | null }[];
+      files: readonly { path: string; mode: number; content: string | NodeText | null }[];
     },
     null
   >(),

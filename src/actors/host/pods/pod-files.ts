@@ -4,12 +4,22 @@
  * Decides: nothing outside the root is touched (see `beneath.ts`). A file is written in place, because containers have
  * it mounted. A folder below which something is still mounted is not removed: the data there is not ours.
  */
-import { closeSync, constants, fchmodSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  readSync,
+  writeSync,
+} from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
-import type { hostOperations } from '../../../machines/operations/host.ts';
+import type { hostOperations, NodeText } from '../../../machines/operations/host.ts';
 import { errnoOf, makeFolder, openParent } from '../beneath.ts';
 import { parseMounts } from '../kernel/mounts.ts';
 
@@ -18,8 +28,11 @@ type Operations = typeof hostOperations;
 /** Folders on the way to one that was asked for. */
 const WAY_MODE = 0o750;
 const FILE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const READ = constants.O_RDONLY | constants.O_NONBLOCK;
 /** Larger content is never one of the agent's own files; it is replaced without being compared. */
 const MAX_COMPARED_BYTES = 1_048_576;
+/** As much as is read of it when the node starts. */
+const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
 /** Folders first, then files. All at once, as the walk to them (`beneath.ts`), because a pod waits for them. */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
@@ -43,7 +56,28 @@ function makeManagedFolder(root: string, { path, mode }: { path: string; mode: n
 interface ManagedFile {
   readonly path: string;
   readonly mode: number;
-  readonly content: string | null;
+  readonly content: string | NodeText | null;
+}
+
+function bytesOf(content: string | NodeText): Buffer {
+  if (typeof content === 'string') return Buffer.from(content);
+  const { before, file, known, after } = content;
+  return Buffer.concat([Buffer.from(before), bytesNow(file) ?? Buffer.from(known), Buffer.from(after)]);
+}
+
+/** `null`: it cannot be read now, or is no plain file of a bearable size. */
+function bytesNow(file: string): Buffer | null {
+  try {
+    const fd = openSync(file, READ);
+    try {
+      const found = fstatSync(fd);
+      return found.isFile() && found.size <= NODE_FILE_BYTES_MAX ? readFileSync(fd) : null;
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    return null;
+  }
 }
 
 function writeManagedFile(root: string, { path, mode, content }: ManagedFile): void {
@@ -55,7 +89,7 @@ function writeManagedFile(root: string, { path, mode, content }: ManagedFile): v
       const found = fstatSync(fd);
       if (!found.isFile()) throw new OperationError('it is not a regular file', { code: 'EEXIST' });
       if ((found.mode & 0o777) !== mode) fchmodSync(fd, mode);
-      if (content !== null) replaceContent(fd, Buffer.from(content), found.size);
+      if (content !== null) replaceContent(fd, bytesOf(content), found.size);
     } finally {
       closeSync(fd);
     }

@@ -72,13 +72,16 @@ const QUOTE_ESCAPES: Readonly<Record<string, string>> = {
   '\v': '\\v',
 };
 
-export function goQuote(text: string): string {
-  const escaped = text.replace(/["\\\p{Cc}\p{Zl}\p{Zp}]/gu, (character) => {
-    const code = character.codePointAt(0) ?? 0;
-    const hex = code < 0x80 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`;
-    return QUOTE_ESCAPES[character] ?? hex;
-  });
-  return `"${escaped}"`;
+/** Controls, format marks, what has no meaning, and every space but the common one. */
+const UNPRINTABLE = /["\\\p{C}]|(?! )\p{Z}/gu;
+
+export const goQuote = (text: string): string =>
+  `"${text.replace(UNPRINTABLE, (character) => QUOTE_ESCAPES[character] ?? goEscape(character.codePointAt(0) ?? 0))}"`;
+
+function goEscape(code: number): string {
+  const hex = code.toString(16);
+  if (code < 0x80) return `\\x${hex.padStart(2, '0')}`;
+  return code < 0x1_0000 ? `\\u${hex.padStart(4, '0')}` : `\\U${hex.padStart(8, '0')}`;
 }
 
 export interface ResourceFieldRef {

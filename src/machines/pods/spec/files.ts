@@ -5,6 +5,7 @@
  */
 import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { NodeText } from '../../operations/host.ts';
 import { hostsFile } from './hostname.ts';
 import { etcHostsFile, podDirectory, podLogDirectory, terminationLogFile } from './paths.ts';
 
@@ -21,7 +22,7 @@ export interface Directory {
 
 export interface File extends Directory {
   /** `null`: create it empty where it is missing, and leave it alone where it exists. */
-  readonly content: string | null;
+  readonly content: string | NodeText | null;
 }
 
 export interface PodFiles {

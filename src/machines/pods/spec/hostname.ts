@@ -6,6 +6,7 @@
  */
 import type { HostAlias, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { NodeText } from '../../operations/host.ts';
 
 /** Bytes: the limit of a DNS label, and of the kernel's host name. */
 const MAX_LABEL = 63;
@@ -48,11 +49,14 @@ function label(name: string): string {
   return name.length <= MAX_LABEL ? name : name.slice(0, MAX_LABEL).replace(/[-.]+$/, '');
 }
 
-/** Text of `/etc/hosts` for the containers of a pod. */
-export function hostsFile(pod: Pod, podIPs: readonly string[], node: NodeSettings): string {
+const NODE_HOSTS = '/etc/hosts';
+
+/** Text of `/etc/hosts` for the containers of a pod; in the node's network that is what the node's own says by then. */
+export function hostsFile(pod: Pod, podIPs: readonly string[], node: NodeSettings): string | NodeText {
   const aliases = hostAliases(pod.spec.hostAliases ?? []);
   if (pod.spec.hostNetwork === true) {
-    return `# Kubernetes-managed hosts file (host network).\n${node.hostsFile}${aliases}`;
+    const before = '# Kubernetes-managed hosts file (host network).\n';
+    return { before, file: NODE_HOSTS, known: node.hostsFile, after: aliases };
   }
   const { hostname, domain } = podHostname(pod, node);
   const names = domain === '' ? hostname : `${hostname}.${domain}\t${hostname}`;

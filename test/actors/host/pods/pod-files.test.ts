@@ -15,6 +15,7 @@ import {
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { preparePod, removePod } from '../../../../src/actors/host/pods/pod-files.ts';
+import type { NodeText } from '../../../../src/machines/operations/host.ts';
 import { exchange } from '../../../support/host-exchange.ts';
 import { perform, temporaryFolder } from '../../../support/host-ports.ts';
 
@@ -39,7 +40,7 @@ const prepare = (
   root: string,
   input: {
     directories?: { path: string; mode: number }[];
-    files?: { path: string; mode: number; content: string | null }[];
+    files?: { path: string; mode: number; content: string | NodeText | null }[];
   },
 ) => perform(preparePod, { root, directories: input.directories ?? [], files: input.files ?? [] });
 
@@ -60,6 +61,22 @@ test('folders and files are made with their modes whatever the umask', async () 
   expect(modeOf(`${pod}/volumes/kubernetes.io~empty-dir/v`)).toBe('777');
   expect(modeOf(`${pod}/containers/c/0a1b2c3d`)).toBe('666');
   expect(readFileSync(`${pod}/etc-hosts`, 'utf8')).toBe('127.0.0.1 localhost\n');
+});
+
+test('a file of the machine is read when one with its text is written; else what is known stands', async () => {
+  const { root, pod } = await node();
+  const hosts = join(root, 'hosts');
+  const content = { before: '# head\n', file: hosts, known: 'known\n', after: '# tail\n' };
+  const written = async () => {
+    await prepare(root, { files: [{ path: `${pod}/etc-hosts`, mode: 0o644, content }] });
+    return readFileSync(`${pod}/etc-hosts`, 'utf8');
+  };
+  expect(await written()).toBe('# head\nknown\n# tail\n');
+  writeFileSync(hosts, '192.0.2.1 now\n');
+  expect(await written()).toBe('# head\n192.0.2.1 now\n# tail\n');
+  rmSync(hosts);
+  execFileSync('mkfifo', [hosts]);
+  expect(await written()).toBe('# head\nknown\n# tail\n');
 });
 
 test('doing it twice is doing it once: contents, extra permissions and inodes stay', async () => {

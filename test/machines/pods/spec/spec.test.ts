@@ -57,10 +57,12 @@ describe('host names', () => {
 
   it('writes the node’s own hosts file for a pod in its network', () => {
     const own = pod({ hostNetwork: true, hostAliases: [{ ip: '192.0.2.9', hostnames: ['x'] }] });
-    expect(hostsFile(own, [], node)).toBe(
-      '# Kubernetes-managed hosts file (host network).\n127.0.0.1\tlocalhost\n' +
-        '\n# Entries added by HostAliases.\n192.0.2.9\tx\n',
-    );
+    expect(hostsFile(own, [], node)).toEqual({
+      before: '# Kubernetes-managed hosts file (host network).\n',
+      file: '/etc/hosts',
+      known: '127.0.0.1\tlocalhost\n',
+      after: '\n# Entries added by HostAliases.\n192.0.2.9\tx\n',
+    });
   });
 
   it('names every address of a pod', () => {
@@ -151,7 +153,12 @@ describe('downward API', () => {
     expect(() => fieldValue(labelled, 'spec.volumes', [], node)).toThrow('unsupported fieldPath: spec.volumes');
   });
 
-  it('quotes as Go does', () => expect(goQuote('\u0007\u0000\u00e9\u2028')).toBe('"\\a\\x00é\\u2028"'));
+  it.each([
+    ['\u0007\u0000\u007f\u00e9\u2028', '\\a\\x00\\x7fé\\u2028'],
+    ['a b\u00a0\u3000', 'a b\\u00a0\\u3000'],
+    ['\u200b\u00ad\ufeff\u0085', '\\u200b\\u00ad\\ufeff\\u0085'],
+    ['☃\u{1f600}\u{e0001}\u{f0000}', '☃\u{1f600}\\U000e0001\\U000f0000'],
+  ])('quotes as Go does: %j', (text, quoted) => expect(goQuote(text)).toBe(`"${quoted}"`));
 
   it.each([
     ['limits.cpu', '1', '2'],
