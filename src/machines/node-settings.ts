@@ -94,6 +94,8 @@ export interface NodeSettings {
   /** Some credential provider plugin is given tokens of the pods' service accounts. */
   readonly pullsByServiceAccount?: boolean;
   readonly serializeImagePulls: boolean;
+  /** The machine labels files: the runtime gives what the agent makes for containers their label. */
+  readonly seLinux?: boolean;
   /** 0: no limit. */
   readonly maxParallelImagePulls: number;
   /** Pulls a second; 0: no limit. */

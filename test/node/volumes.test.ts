@@ -77,8 +77,8 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     await node.start();
   });
   afterAll(() => close(node, runtime));
-  const write = (name: string, script: string, volumes: readonly object[], container: object) => {
-    const pod = shellPod(name, node.image, script, { volumes });
+  const write = (name: string, script: string, volumes: readonly object[], container: object, spec: object = {}) => {
+    const pod = shellPod(name, node.image, script, { volumes, ...spec });
     const [only] = pod.spec.containers;
     node.write(`${name}.json`, { ...pod, spec: { ...pod.spec, containers: [{ ...only, ...container }] } });
   };
@@ -86,18 +86,22 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
     eventually(`${pod} says ${text}`, () => node.containerLog(pod, 'c').includes(text));
 
   test('a ConfigMap that comes late starts its pod, and its changes reach the running container', async () => {
-    const script = "trap 'exit 0' TERM; while :; do echo read=$(cat /v/a); sleep 0.1; done";
-    const mount = { volumeMounts: [{ name: 'v', mountPath: '/v' }] };
-    write('reader', script, [{ name: 'v', configMap: { name: 'settings' } }], mount);
+    const loop = 'while :; do echo read=$(cat /v/a),$(stat -c %a /e); sleep 0.1; done';
+    const volumeMounts = ['v', 'e'].map((name) => ({ name, mountPath: `/${name}` }));
+    const volumes = [
+      { name: 'v', configMap: { name: 'settings' } },
+      { name: 'e', emptyDir: {} },
+    ];
+    write('reader', `chmod 700 /e; trap 'exit 0' TERM; ${loop}`, volumes, { volumeMounts });
     await eventually('it waits', () => node.log.includes('configmap \\"settings\\" not found'));
     expect(await node.sandboxes('reader')).toBe(0);
     node.write('settings.json', configMap('settings', { a: 'one' }));
-    await said('reader', 'read=one');
+    await said('reader', 'read=one,700');
     const before = await node.running('reader');
     node.write('settings.json', configMap('settings', { a: 'two' }));
-    await said('reader', 'read=two');
+    await said('reader', 'read=two,700');
     expect(await node.instances('reader')).toEqual([before]);
-    expect(node.containerLog('reader', 'c')).not.toMatch(/read=$/m);
+    expect(node.containerLog('reader', 'c')).not.toMatch(/read=,|,777$/m);
   });
 
   test('a Secret reaches file, variable and argument, and is written nowhere else', async () => {
@@ -168,9 +172,11 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
       { name: 'm', mountPath: '/m', subPath: 'x' },
       { name: 'd', mountPath: '/d' },
     ];
-    write('leaver', `cat /d/n; df -k /m | tail -1; ${SLEEP}`, volumes, { volumeMounts });
+    const script = `cat /d/n; df -k /m | tail -1; stat -c 'part=%a,%u,%g' /m; ${SLEEP}`;
+    write('leaver', script, volumes, { volumeMounts }, { securityContext: { fsGroup: 123, runAsUser: 1001 } });
     await said('leaver', 'leaver-node1');
     await said('leaver', ' 1024 ');
+    await said('leaver', 'part=3777,0,123');
     const uid = (await node.context('kubelet/status')) as { pods: Record<string, { uid: string; name: string }> };
     const pod = Object.values(uid.pods).find(({ name }) => name === 'leaver-node1')?.uid ?? '';
     const folder = join(node.rootDir, 'pods', pod);

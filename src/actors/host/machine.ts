@@ -66,8 +66,17 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     pidMax: smallest([pidMax, threads]),
     architecture: GO_ARCHITECTURES[process.arch] ?? process.arch,
     appArmor: (await first('/sys/module/apparmor/parameters/enabled')) === 'Y',
+    seLinux: await hasSELinux(root),
     topology: readTopology(root),
   };
+}
+
+/** Its file system is there, and this process has a label of a policy: without one it has the kernel's. */
+async function hasSELinux(root: string): Promise<boolean> {
+  const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8').catch(() => ''));
+  if (!mounts.some(({ type }) => type === 'selinuxfs')) return false;
+  const label = await firstText([`${root}/proc/thread-self/attr/current`, `${root}/proc/self/attr/current`]);
+  return label !== 'kernel';
 }
 
 /** Node's names where Go has others. */

@@ -2,7 +2,8 @@
  * `volume.setUp`: makes the volumes of a pod as its plan has them.
  *
  * Decides: nothing below the pod's folder is reached through a link; a volume that has its file system already keeps
- * it. Invariants: one volume's failure is told and holds up no other; secrets are opened here and nowhere else.
+ * it. Invariants: one volume's failure is told and holds up no other; secrets are opened here and nowhere else; what
+ * containers may write is theirs once it was handed over, its owner and permissions too.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
@@ -21,11 +22,16 @@ import { withStranger } from '../host/strangers.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
+import { bindLocal, LOCAL_STEP, NoSource } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import { foundAt, leaveMark, readyMark } from './ready.ts';
 import { fdPath, shareTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
-type OwnVolume = Exclude<VolumeSetUp, { kind: 'host' | 'device' }>;
+type Folder = Extract<VolumeSetUp, { kind: 'folder' }>;
+type Files = Extract<VolumeSetUp, { kind: 'files' }>;
+/** The pod whose volumes these are. */
+type Place = Pick<Input, 'root' | 'podDirectory'>;
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** Folders on the way; any user of a container may use the volume itself. */
@@ -39,7 +45,7 @@ export interface SetUpTools {
 }
 
 export async function setUpVolumes(
-  { root, volumes }: Input,
+  { root, podDirectory, volumes }: Input,
   tools: SetUpTools,
   signal: AbortSignal,
 ): Promise<{ failed: readonly VolumeFailure[] }> {
@@ -47,46 +53,85 @@ export async function setUpVolumes(
     volumes.map(async (volume): Promise<VolumeFailure[]> => {
       try {
         signal.throwIfAborted();
-        await setUp(root, volume, tools);
+        await setUp({ root, podDirectory }, volume, tools);
         return [];
       } catch (error) {
-        const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
-        return [
-          volume.kind === 'device' ? { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' } : failure,
-        ];
+        return [failureOf(volume, error)];
       }
     }),
   );
   return { failed: failed.flat() };
 }
 
-async function setUp(root: string, volume: VolumeSetUp, tools: SetUpTools): Promise<void> {
-  if (volume.kind === 'host') {
-    const { path, type } = volume;
-    return await withStranger(`hostPath ${path}`, () => checkHostPath(path, type));
+/** Events name the PersistentVolume, where there is one, and what was attempted. */
+function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
+  const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
+  if (volume.kind === 'device') return { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' };
+  if (volume.kind === 'local') {
+    return { ...failure, spec: volume.spec, ...(error instanceof NoSource ? { step: LOCAL_STEP } : {}) };
   }
-  if (volume.kind === 'device') {
-    const { device, link, map } = volume;
-    await linkDevice(root, link, device);
-    return await bindDevice(root, map, device, tools.mounter);
+  return volume.kind === 'host' && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
+}
+
+async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<void> {
+  switch (volume.kind) {
+    case 'host': {
+      const { path, type } = volume;
+      return await withStranger(`hostPath ${path}`, () => checkHostPath(path, type));
+    }
+    case 'device': {
+      const { device, link, map } = volume;
+      await linkDevice(root, link, device);
+      return await bindDevice(root, map, device, tools.mounter);
+    }
+    case 'local':
+      return await bindLocal(root, volume, tools.mounter);
+    case 'folder':
+      return await handOver({ root, podDirectory }, volume, tools.mounter);
+    case 'files':
+      return await withVolume(root, volume, tools.mounter, (folder) => fill(folder, volume, tools.vault));
   }
-  await makeVolumeFolder(root, volume.path);
-  if (volume.mount !== null) await mountOnce(root, volume.path, volume.mount, tools.mounter);
-  const folder = await openFolder(root, volume.path);
+}
+
+async function withVolume(
+  root: string,
+  { path, mount }: Folder | Files,
+  mounter: Mounter,
+  use: (folder: FileHandle) => Promise<void>,
+): Promise<void> {
+  await makeVolumeFolder(root, path);
+  if (mount !== null) await mountOnce(root, path, mount, mounter);
+  const folder = await openFolder(root, path);
   try {
-    await fill(folder, volume, tools.vault);
+    await use(folder);
   } finally {
     await folder.close();
   }
 }
 
-async function fill(folder: FileHandle, volume: OwnVolume, vault: Vault): Promise<void> {
-  const readOnly = volume.kind === 'files';
-  const ownership = volume.groupId === null ? null : { groupId: volume.groupId, readOnly };
-  if (volume.kind === 'folder') {
-    if (ownership !== null) await shareTree(folder, ownership);
-    return;
-  }
+// ---- folders of containers ------------------------------------------------------------------------------------------
+
+/** Once: afterwards containers may have other plans for it (a database refuses a folder that others may read). */
+async function handOver({ root, podDirectory }: Place, volume: Folder, mounter: Mounter): Promise<void> {
+  const mark = readyMark(podDirectory, volume.path);
+  if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return;
+  const { groupId } = volume;
+  await withVolume(root, volume, mounter, async (folder) => {
+    if (groupId !== null) await shareTree(folder, { groupId, readOnly: false, always: true });
+  });
+  leaveMark(root, mark);
+}
+
+async function isThere(root: string, { path, mount }: Folder): Promise<boolean> {
+  if (mount === null) return foundAt(root, path)?.isDirectory() === true;
+  const point = await realPath(root, path);
+  return (await mountsBelow(point)).includes(point);
+}
+
+// ---- files that the agent writes ------------------------------------------------------------------------------------
+
+async function fill(folder: FileHandle, volume: Files, vault: Vault): Promise<void> {
+  const ownership = volume.groupId === null ? null : { groupId: volume.groupId, readOnly: true };
   const files = volume.files.map(({ content, ...file }) => ({ ...file, bytes: bytesOf(content, vault) }));
   await writeAtomically(folder, files, ownership);
   if (ownership !== null) await shareTop(folder, ownership.groupId);
@@ -104,6 +149,8 @@ function bytesOf(content: VolumeFile['content'], vault: Vault): Buffer {
   if ('joined' in content) return Buffer.from(content.joined.map(opened).join(''));
   return 'text' in content ? Buffer.from(opened(content.text)) : Buffer.from(opened(content.base64), 'base64');
 }
+
+// ---- where they lie -------------------------------------------------------------------------------------------------
 
 /** `<pod>/volumes/<plugin>/<name>`, each with its own permissions. */
 async function makeVolumeFolder(root: string, path: string): Promise<void> {

@@ -18,7 +18,8 @@ import { fdPath, removeTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
 
-const FOLDERS = ['volume-subpaths', 'volumes', 'volumeDevices'];
+/** The marks go before what they stand for. */
+const FOLDERS = ['plugins', 'volume-subpaths', 'volumes', 'volumeDevices'];
 const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
 const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 /** Rounds over what is mounted: one mount may have covered another. */

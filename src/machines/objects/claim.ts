@@ -152,7 +152,7 @@ function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): Obj
   const terms = termsOf(volume);
   const isReachable = terms === null || terms.some((term) => matchesTerm(term, labels ?? {}, ''));
   const nodeMismatch = isReachable ? '' : 'no matching NodeSelectorTerms';
-  const bound = { name: volume.metadata.name, spec, size, owner, nodeMismatch };
+  const bound = { name: volume.metadata.name, spec, size, owner, ...groupOf(volume), nodeMismatch };
   const version = versionOf([volume.metadata['uid'], bound]);
   return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data: {}, bound } };
 }
@@ -171,6 +171,15 @@ const isMissing = ({ event }: { event: { error: unknown } }): boolean =>
   (event.error as PlainError).code === 'NotFound';
 
 export const claimMachine = s.createMachine({
+const GROUP_ANNOTATION = 'pv.beta.kubernetes.io/gid';
+
+/** Text that is no number names no group, as upstream has it. */
+function groupOf({ metadata }: KubeObject): Pick<BoundVolume, 'groupId'> {
+  const { annotations } = metadata;
+  const text = isRecord(annotations) ? annotations[GROUP_ANNOTATION] : undefined;
+  return typeof text === 'string' && /^[+-]?\d{1,15}$/.test(text) ? { groupId: Number(text) } : {};
+}
+
   id: 'claim',
   context: ({ input }) => ({
     ...input,

@@ -40,6 +40,8 @@ export interface MachineInfo {
   readonly architecture: string;
   /** AppArmor is enabled in the kernel. */
   readonly appArmor: boolean;
+  /** SELinux has a policy and labels processes; absent in journals of agents that did not look. */
+  readonly seLinux?: boolean;
   readonly topology: MachineTopology;
 }
 

@@ -53,6 +53,8 @@ export interface BoundVolume {
   };
   /** The uid of the pod that the claim was made for; empty: of none. */
   readonly owner: string;
+  /** The group whose members may use it, by the annotation `pv.beta.kubernetes.io/gid`; absent: none is named. */
+  readonly groupId?: number;
   /** Why it cannot be reached from this node, in upstream's words; empty when it can. */
   readonly nodeMismatch: string;
 }
@@ -102,8 +104,25 @@ export type VolumeSetUp =
       readonly groupId: number | null;
       readonly files: readonly VolumeFile[];
     }
-  /** Something of the host that must be there, or is made. */
-  | { readonly kind: 'host'; readonly name: string; readonly path: string; readonly type: HostPathType }
+  /** Something of the host that must be there, or is made. `spec`: of the PersistentVolume; absent: there is none. */
+  | {
+      readonly kind: 'host';
+      readonly name: string;
+      readonly spec?: string;
+      readonly path: string;
+      readonly type: HostPathType;
+    }
+  /** A folder of the host, bound to one of the pod. */
+  | {
+      readonly kind: 'local';
+      readonly name: string;
+      /** Of the PersistentVolume. */
+      readonly spec: string;
+      readonly source: string;
+      readonly path: string;
+      /** Whom it is given to, unless another pod has it; `onlyTop`: not where its top belongs to the group. */
+      readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
+    }
   /** A block device of the host: `link` in the pod's folder leads to it, and it is bound to the file `map`. */
   | {
       readonly kind: 'device';

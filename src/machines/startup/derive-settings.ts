@@ -84,6 +84,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
     relistPeriodMs: RELIST_PERIOD_MS,
+    ...(machineInfo.seLinux === true ? { seLinux: true } : {}),
     ...protection(config, flags.rootDir),
   };
 }

@@ -54,6 +54,7 @@ test('size and identities are read from the machine`s files', async () => {
     pidMax: '32768',
     architecture: expect.stringMatching(/^(amd64|arm64)$/),
     appArmor: false,
+    seLinux: false,
     topology: {
       cpus: [
         { id: 0, core: 0, socket: 0, numaNode: 0 },
@@ -83,13 +84,27 @@ test('identities that the machine does not have are empty; one stands in for the
   });
 });
 
+const MOUNT = (point: string, type: string, options: string) =>
+  `30 23 0:26 / ${point} rw - ${type} ${type} ${options}\n`;
+
+test.each([
+  ['a label of a policy', 'system_u:system_r:unconfined_service_t:s0\0', true],
+  ['no label yet: no policy was loaded', 'kernel\0', false],
+])('SELinux and %s', async (_, label, expected) => {
+  const ports = await machine({
+    'proc/cpuinfo': CPUINFO,
+    'proc/meminfo': MEMINFO,
+    'proc/self/mountinfo': MOUNT('/sys/fs/selinux', 'selinuxfs', 'rw'),
+    'proc/self/attr/current': label,
+  });
+  expect(await perform(ports['host.machineInfo'], {})).toMatchObject({ seLinux: expected });
+});
+
 test('a machine without memory is an error', async () => {
   const ports = await machine({ 'proc/cpuinfo': CPUINFO, 'proc/meminfo': 'MemFree: 1 kB\n' });
   await expect(perform(ports['host.machineInfo'], {})).rejects.toThrow('/proc/meminfo has no MemTotal');
 });
 
-const MOUNT = (point: string, type: string, options: string) =>
-  `30 23 0:26 / ${point} rw - ${type} ${type} ${options}\n`;
 const CONTROLLERS =
   '#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t2\t1\t1\nmemory\t3\t1\t1\nhugetlb\t4\t1\t0\npids\t5\t1\t1\n';
 

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -32,6 +33,15 @@ const files = (list: readonly VolumeFile[], more: Partial<VolumeSetUp> = {}): Vo
     mount: null,
     groupId: null,
     files: list,
+    ...more,
+  }) as VolumeSetUp;
+const emptyDir = (more: Partial<VolumeSetUp> = {}): VolumeSetUp =>
+  ({
+    kind: 'folder',
+    name: 'v',
+    path: room.path('empty-dir', 'v'),
+    mount: null,
+    groupId: null,
     ...more,
   }) as VolumeSetUp;
 const setUp = (...volumes: VolumeSetUp[]) => room.ask('volume.setUp', { volumes });
@@ -166,11 +176,58 @@ describe.skipIf(needsRoot)('owners', () => {
     writeFileSync(join(folder, 'deep/f'), '');
     chmodSync(join(folder, 'deep/f'), 0o600);
     symlinkSync(victim, join(folder, 'deep/link'));
-    await setUp({ kind: 'folder', name: 'v', path: folder, mount: null, groupId: 4242 });
+    await setUp(emptyDir({ groupId: 4242 }));
     expect(statSync(folder)).toMatchObject({ gid: 4242, mode: 0o42777 });
     expect(statSync(join(folder, 'deep/f'))).toMatchObject({ gid: 4242, mode: 0o100660 });
     expect(lstatSync(join(folder, 'deep/link')).gid).toBe(4242);
     expect(statSync(victim)).toMatchObject({ gid: 0, mode: 0o100600 });
+  });
+});
+
+describe('an emptyDir is its containers’ once they have it', () => {
+  const modeOf = (path: string) => statSync(path).mode & 0o7777;
+
+  it('who restricts it finds it restricted when other volumes of the pod change', async () => {
+    const folder = room.path('empty-dir', 'v');
+    expect(await setUp(emptyDir())).toEqual({ failed: [] });
+    expect(modeOf(folder)).toBe(0o777);
+    chmodSync(folder, 0o700);
+    expect(await setUp(emptyDir(), files([file('a', '2')]))).toEqual({ failed: [] });
+    expect(modeOf(folder)).toBe(0o700);
+    rmSync(folder, { recursive: true });
+    await setUp(emptyDir());
+    expect(modeOf(folder)).toBe(0o777);
+  });
+
+  it('also what a group was given', async ({ skip }) => {
+    if (needsRoot) skip();
+    const folder = room.path('empty-dir', 'v');
+    await setUp(emptyDir({ groupId: 4242 }));
+    writeFileSync(join(folder, 'key'), '', { mode: 0o600 });
+    for (const path of [folder, join(folder, 'key')]) chownSync(path, 26, 26);
+    chmodSync(folder, 0o700);
+    await setUp(emptyDir({ groupId: 4242 }));
+    expect(statSync(folder)).toMatchObject({ uid: 26, gid: 26, mode: 0o40700 });
+    expect(statSync(join(folder, 'key'))).toMatchObject({ uid: 26, gid: 26, mode: 0o100600 });
+  });
+
+  it('a mark says so, where other agents have it, and goes with the volume', async () => {
+    const mark = join(room.podDirectory, 'plugins/kubernetes.io~empty-dir/v/ready');
+    await setUp(emptyDir());
+    expect(statSync(mark)).toMatchObject({ size: 0, mode: 0o100644 });
+    await room.ask('volume.tearDown', {});
+    expect(existsSync(mark)).toBe(false);
+  });
+
+  it('a link in place of the mark is not one', async () => {
+    const folder = room.path('empty-dir', 'v');
+    const plugin = join(room.podDirectory, 'plugins/kubernetes.io~empty-dir/v');
+    mkdirSync(plugin, { recursive: true });
+    writeFileSync(join(room.root, 'file'), '');
+    symlinkSync(join(room.root, 'file'), join(plugin, 'ready'));
+    const { failed } = await setUp(emptyDir());
+    expect(modeOf(folder)).toBe(0o777);
+    expect(failed[0]?.message).toContain('ELOOP');
   });
 });
 

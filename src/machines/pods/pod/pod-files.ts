@@ -170,6 +170,9 @@ function secretsIn(text: string, { objects, fileValues }: PodContext, container:
   return [...handlesIn(text, objects), ...ofFiles];
 }
 
+export const sandboxOf = (context: PodContext, attempt: number): PodSandboxConfig =>
+  sandboxConfig(podOrName(context), attempt, context.node, context.users, context.volumes ?? {});
+
 export interface Permission {
   readonly podSandboxId: string;
   readonly config: ContainerConfig;
@@ -201,7 +204,7 @@ export function permission(context: PodContext, member: Member): Permission | Re
   return {
     podSandboxId: sandbox?.id ?? '',
     config: result.config,
-    sandboxConfig: sandboxConfig(podOrName(context), sandbox?.metadata?.attempt ?? 0, context.node, context.users),
+    sandboxConfig: sandboxOf(context, sandbox?.metadata?.attempt ?? 0),
     secrets: secretsIn(JSON.stringify(result.config), context, name),
   };
 }

@@ -16,7 +16,6 @@
  *   P5 nothing is made before its volumes are there; files go last, after the runtime has nothing of the pod any more.
  */
 import { podEvents } from '../../reasons.ts';
-import { sandboxConfig } from '../spec/index.ts';
 import {
   adoptContainers,
   beginReplacing,
@@ -50,12 +49,12 @@ import { buryCredential } from './pod-credentials.ts';
 import { deadline } from './pod-deadline.ts';
 import { preparingDevices } from './pod-devices.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { foldersOf, logFoldersOf, turnFiles, usersPlace } from './pod-files.ts';
+import { foldersOf, logFoldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
-import { initialPod, podOrName } from './pod-policy.ts';
+import { initialPod } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
 import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
@@ -217,7 +216,7 @@ const sync = s.createStateConfig({
         id: 'runSandbox',
         src: 'cri.runPodSandbox',
         input: ({ context }) => ({
-          config: sandboxConfig(podOrName(context), nextAttempt(context), context.node, context.users),
+          config: sandboxOf(context, nextAttempt(context)),
           runtimeHandler: runtimeHandler(context) ?? '',
         }),
         onDone: { target: 'awaitingSandbox', actions: acted },

@@ -105,7 +105,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
       },
       security_context: targeted(
         input,
-        containerSecurityContext(pod, container, imageUser(input.image), node, input.users ?? null),
+        containerSecurityContext(pod, container, imageUser(input.image), node, input.users ?? null, input.volumes),
       ),
     },
   };
@@ -171,12 +171,13 @@ const abilities = ({ node, handler = '' }: ContainerConfigInput) => ({
 
 function mounts(input: ContainerConfigInput, lookup: (name: string) => string | undefined): readonly Mount[] {
   const { pod, container, node } = input;
+  const label = node.seLinux === true ? { selinux_relabel: true } : {};
   const hosts: readonly Mount[] = wantsManagedHosts(input)
-    ? [{ container_path: ETC_HOSTS, host_path: etcHostsFile(pod, node) }]
+    ? [{ container_path: ETC_HOSTS, host_path: etcHostsFile(pod, node), ...label }]
     : [];
   const path = container.terminationMessagePath ?? DEFAULT_TERMINATION_MESSAGE_PATH;
   const messages: readonly Mount[] =
-    path === '' ? [] : [{ container_path: absolute(path), host_path: input.terminationLogFile }];
+    path === '' ? [] : [{ container_path: absolute(path), host_path: input.terminationLogFile, ...label }];
   return [
     ...deviceMounts(input.devices),
     ...volumeMounts({ pod, container, node, volumes: input.volumes, lookup, ...abilities(input) }),

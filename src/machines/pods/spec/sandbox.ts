@@ -13,6 +13,7 @@ import { podLogDirectory } from './paths.ts';
 import { cgroupParent } from './qos.ts';
 import { sandboxOverhead, sandboxResources } from './resources.ts';
 import { sandboxSecurityContext } from './security.ts';
+import type { MountedVolumes } from './volumes.ts';
 
 /** Throws with upstream's text where a pod asks for what cannot be (a host name that is too long, user namespaces). */
 export function sandboxConfig(
@@ -20,6 +21,7 @@ export function sandboxConfig(
   attempt: number,
   node: NodeSettings,
   users: UserMapping | null = null,
+  volumes: MountedVolumes = {},
 ): PodSandboxConfig {
   const { name, namespace, uid } = pod.metadata;
   const hostname = pod.spec.hostNetwork === true ? undefined : podHostname(pod, node).kernelHostname;
@@ -34,7 +36,7 @@ export function sandboxConfig(
     annotations: { ...pod.metadata.annotations },
     linux: {
       cgroup_parent: cgroupParent(pod, node),
-      security_context: sandboxSecurityContext(pod, users),
+      security_context: sandboxSecurityContext(pod, users, volumes),
       ...sysctls(pod),
       overhead: sandboxOverhead(pod, node),
       resources: sandboxResources(pod, node),

@@ -19,6 +19,7 @@ import type { UserMapping } from '../../operations/users.ts';
 import { appArmor } from './app-armor.ts';
 import { podLongName } from './paths.ts';
 import { podContainers } from './qos.ts';
+import type { MountedVolumes } from './volumes.ts';
 
 /** Of a container whose `procMount` is `Default`; the paths are container runtimes' common list. */
 const MASKED_PATHS = [
@@ -89,15 +90,21 @@ export function podUsers(users: UserMapping | null): UserNamespace {
 
 const int64 = (value: number): { value: string } => ({ value: String(value) });
 
-/** `fsGroup` first, then what the pod lists, as it lists it. */
-function supplementalGroups(pod: Pod): readonly string[] {
-  const { fsGroup, supplementalGroups: groups } = pod.spec.securityContext ?? {};
-  return [...(fsGroup === undefined ? [] : [fsGroup]), ...(groups ?? [])].map(String);
+/** `fsGroup` first, then those of volumes, then what the pod lists, as it lists it. */
+function supplementalGroups(pod: Pod, volumes: MountedVolumes): readonly string[] {
+  const { fsGroup, supplementalGroups: groups = [] } = pod.spec.securityContext ?? {};
+  const ofVolumes = Object.values(volumes).flatMap(({ groupId }) => (groupId === undefined ? [] : [groupId]));
+  const added = [...new Set(ofVolumes)].filter((groupId) => !groups.includes(groupId));
+  return [...(fsGroup === undefined ? [] : [fsGroup]), ...added, ...groups].map(String);
 }
 
-export function sandboxSecurityContext(pod: Pod, users: UserMapping | null): LinuxSandboxSecurityContext {
+export function sandboxSecurityContext(
+  pod: Pod,
+  users: UserMapping | null,
+  volumes: MountedVolumes,
+): LinuxSandboxSecurityContext {
   const { securityContext } = pod.spec;
-  const groups = supplementalGroups(pod);
+  const groups = supplementalGroups(pod, volumes);
   return {
     namespace_options: namespaceOptions(pod, users),
     ...seLinux(securityContext?.seLinuxOptions),
@@ -124,11 +131,12 @@ export function containerSecurityContext(
   user: ImageUser,
   node: Pick<NodeSettings, 'seccompDefault' | 'rootDir'>,
   users: UserMapping | null = null,
+  volumes: MountedVolumes = {},
 ): LinuxContainerSecurityContext {
   const own = container.securityContext;
   const shared = pod.spec.securityContext;
   const runAsGroup = own?.runAsGroup ?? shared?.runAsGroup;
-  const groups = supplementalGroups(pod);
+  const groups = supplementalGroups(pod, volumes);
   const unmasked = own?.procMount === 'Unmasked';
   return {
     ...capabilities(container),

@@ -19,6 +19,10 @@ export interface MountedVolume {
   readonly device?: string;
   /** The volume itself is read-only: a mount cannot be more than that. */
   readonly readOnly?: boolean;
+  /** The runtime gives everything in it the container's SELinux label. */
+  readonly relabel?: boolean;
+  /** Containers get this group, because its members may use the volume. */
+  readonly groupId?: number;
   /** The content of an image: the runtime mounts it, and nothing lies at `hostPath`. */
   readonly image?: {
     readonly reference: string;
@@ -59,7 +63,7 @@ export function volumeMounts(input: MountsInput): readonly Mount[] {
   return (input.container.volumeMounts ?? []).map((mount, at) => {
     const volume = mountedVolume(mount, input);
     const part = subPath(mount, input.lookup);
-    if (volume.image) return imageMount(mount, volume.image, part, input);
+    if (volume.image) return imageMount(mount, { ...volume, image: volume.image }, part, input);
     const path = part === '' ? volume.hostPath : subPathTarget(mount, at, input);
     return criMount(mount, volume, path, input.recursiveReadOnly);
   });
@@ -108,20 +112,22 @@ function criMount(mount: VolumeMount, volume: MountedVolume, hostPath: string, c
     ...(readOnly ? { readonly: true } : {}),
     ...(propagation === undefined ? {} : { propagation }),
     ...(isRecursive(mount, canRecurse) ? { recursive_read_only: true } : {}),
+    ...(volume.relabel === true ? { selinux_relabel: true } : {}),
   };
 }
 
 /** It is read-only by its nature. Its sub-path is resolved by the runtime, within the image. */
 function imageMount(
   mount: VolumeMount,
-  { reference, ref }: NonNullable<MountedVolume['image']>,
+  volume: MountedVolume & Required<Pick<MountedVolume, 'image'>>,
   part: string,
   { pod, recursiveReadOnly, handler }: MountsInput,
 ): Mount {
+  const { reference, ref } = volume.image;
   if (ref === undefined) throw new Error(`the image of volume "${mount.name}" is not on the node: ${reference}`);
   const annotations = pod.metadata.annotations ?? {};
   return {
-    ...criMount(mount, { hostPath: '', readOnly: true }, '', recursiveReadOnly),
+    ...criMount(mount, { ...volume, readOnly: true }, '', recursiveReadOnly),
     image: {
       image: ref,
       user_specified_image: reference,

@@ -35,6 +35,7 @@ const PLUGINS = {
   downwardAPI: 'kubernetes.io~downward-api',
   projected: 'kubernetes.io~projected',
 } as const;
+const LOCAL_PLUGIN = 'kubernetes.io~local-volume';
 
 export function volumePlan(input: PayloadInput): VolumePlan {
   const mounted: Record<string, MountedVolume> = {};
@@ -47,14 +48,13 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     try {
       const bound = boundVolume(volume, input, uses);
       const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
-      const device = published ? null : localDevice(volume, bound, input);
-      const own = published
-        ? targetOf(published, input)
-        : (device?.mounted ?? mountedOf(placeOf(volume, bound), input));
-      if (own !== null)
-        mounted[volume.name] = volume.persistentVolumeClaim?.readOnly ? { ...own, readOnly: true } : own;
-      const setUp = published ? null : (device?.setUp ?? setUpOf(placeOf(volume, bound), input));
-      if (setUp !== null) setUps.push(setUp);
+      const local = published ? null : (localDevice(volume, bound, input) ?? localFolder(volume, bound, input));
+      const place = placeOf(volume, bound);
+      const own = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
+      if (own !== null) mounted[volume.name] = asSeen(own, volume, bound, input.node);
+      const setUp = published ? null : (local?.setUp ?? setUpOf(place, input));
+      if (setUp?.kind === 'host' && bound !== null) setUps.push({ ...setUp, spec: bound.name });
+      else if (setUp !== null) setUps.push(setUp);
       if (published) csi.push(published);
     } catch (error) {
       const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
@@ -62,6 +62,19 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     }
   }
   return { mounted, setUps, csi, failures };
+}
+
+/** With what its claim says of it. Files get the label of SELinux unless they are the host's, or nobody may write. */
+function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, node: NodeSettings): MountedVolume {
+  const seen = {
+    ...own,
+    ...(bound?.groupId === undefined ? {} : { groupId: bound.groupId }),
+    ...(volume.persistentVolumeClaim?.readOnly ? { readOnly: true } : {}),
+  };
+  if (node.seLinux !== true || own.device !== undefined) return seen;
+  const isHosts = placeOf(volume, bound).hostPath !== undefined;
+  const isShut = (bound !== null || volume.csi !== undefined) && seen.readOnly === true;
+  return isHosts || isShut ? seen : { ...seen, relabel: true };
 }
 
 /** What is wrong with the volume behind a claim: events name that one, and what was attempted. */
@@ -120,7 +133,7 @@ function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Us
   if (wrong.has(name)) throw new Error(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
 }
 
-const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
+const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;
 const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 
 /** A device of this machine; `null`: the volume is none. */
@@ -137,11 +150,23 @@ function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   return { mounted: { hostPath: '', device: link }, setUp };
 }
 
-/** A volume that lies on this machine is used where it lies. */
+/** A folder of this machine: bound to one of the pod, where who looks for volumes finds it. `null`: it is none. */
+function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
+  if (bound === null || !bound.spec.local) return null;
+  const { name: spec } = bound;
+  const path = volumeDirectory(pod, node, LOCAL_PLUGIN, spec);
+  const { fsGroup, fsGroupChangePolicy } = pod.spec.securityContext ?? {};
+  const isGiven = fsGroup !== undefined && volume.persistentVolumeClaim?.readOnly !== true;
+  const ownership = isGiven ? { groupId: fsGroup, onlyTop: fsGroupChangePolicy === 'OnRootMismatch' } : null;
+  const { path: source } = bound.spec.local;
+  const setUp: VolumeSetUp = { kind: 'local', name: volume.name, spec, source, path, ownership };
+  return { mounted: { hostPath: path }, setUp };
+}
+
+/** What a claim names on this machine is used where it lies. */
 function placeOf(volume: Volume, bound: BoundVolume | null): Volume {
-  const { hostPath, local } = bound?.spec ?? {};
-  if (hostPath) return { name: volume.name, hostPath };
-  return local ? { name: volume.name, hostPath: { path: local.path, type: 'Directory' } } : volume;
+  const { hostPath } = bound?.spec ?? {};
+  return hostPath ? { name: volume.name, hostPath } : volume;
 }
 
 function targetOf(volume: CSIVolume, { pod, node }: PayloadInput): MountedVolume {
@@ -218,14 +243,12 @@ function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined
   return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);
 }
 
-/** `HugePages-2Mi`, or plain `HugePages` when the pod asks for one size only. */
 function hugePagesMount(medium: string, pod: Pod, node: NodeSettings, sizeLimit: string | undefined): VolumeMount {
-  const size = medium === HUGE_PAGES ? onlyPageSize(pod) : medium.slice(HUGE_PAGES.length + 1);
-  const pages = wholeUnits(parseQuantity(size));
+  const pages = pageBytes(medium, pod);
   const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(parseQuantity(binarySize(each))));
   if (!known.includes(pages)) {
     throw new Error(
-      `emptyDir medium ${medium}: this node has no huge pages of ${size}; ` +
+      `emptyDir medium ${medium}: this node has no huge pages of ${pages} bytes; ` +
         `reserve them in the kernel, or use medium Memory`,
     );
   }
@@ -233,18 +256,27 @@ function hugePagesMount(medium: string, pod: Pod, node: NodeSettings, sizeLimit:
   return { type: 'hugetlbfs', options: [`pagesize=${pages}`, ...limit], optional: false };
 }
 
+/** Of `HugePages-2Mi` what it says, of plain `HugePages` the one size that the pod asks for; it has to ask for it. */
+function pageBytes(medium: string, pod: Pod): bigint {
+  const asked = pageSizesOf(pod);
+  const isPlain = medium === HUGE_PAGES;
+  if (isPlain && asked.size > 1) {
+    throw new Error(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
+  }
+  const [pages] = isPlain ? asked : [wholeUnits(parseQuantity(medium.slice(HUGE_PAGES.length + 1)))];
+  if (pages !== undefined && asked.has(pages)) return pages;
+  throw new Error(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
+}
+
 /** The runtime writes `2MB` for what is two mebibytes. */
 const binarySize = (size: string): string => size.replace(/([KMG])B$/, '$1i');
 
-function onlyPageSize(pod: Pod): string {
-  const sizes = new Set(
-    podContainers(pod).flatMap(({ resources }) =>
-      Object.keys({ ...resources?.requests, ...resources?.limits }).flatMap((name) =>
-        name.startsWith('hugepages-') ? [name.slice('hugepages-'.length)] : [],
-      ),
-    ),
-  );
-  const [size] = sizes;
-  if (size !== undefined && sizes.size === 1) return size;
-  throw new Error(`medium ${HUGE_PAGES} needs a pod that asks for huge pages of one size; it asks for ${sizes.size}`);
+const PAGES = 'hugepages-';
+
+/** Bytes in a page, of each size that the pod or one of its containers asks for. */
+function pageSizesOf(pod: Pod): ReadonlySet<bigint> {
+  const resources = [pod.spec.resources, ...podContainers(pod).map((container) => container.resources)];
+  const names = resources.flatMap((each) => Object.keys({ ...each?.requests, ...each?.limits }));
+  const sizes = names.flatMap((name) => (name.startsWith(PAGES) ? [name.slice(PAGES.length)] : []));
+  return new Set(sizes.map((size) => wholeUnits(parseQuantity(size))));
 }

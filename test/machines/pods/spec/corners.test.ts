@@ -130,6 +130,15 @@ describe('security', () => {
     expect(linux?.security_context?.supplemental_groups).toEqual(['7', '7', '8', '8']);
   });
 
+  it('adds the groups of volumes, each once, and none that the pod lists', () => {
+    const securityContext = { fsGroup: 7, supplementalGroups: [8] };
+    const groups = [9, 8, 9, undefined].map((groupId, at) => [`v${at}`, { hostPath: '/', groupId }] as const);
+    const volumes = Object.fromEntries(groups) as Input['volumes'];
+    expect(securityOf({}, { securityContext }, { volumes })?.supplemental_groups).toEqual(['7', '9', '8']);
+    const { linux } = sandboxConfig(pod({ securityContext }), 0, node, null, volumes);
+    expect(linux?.security_context?.supplemental_groups).toEqual(['7', '9', '8']);
+  });
+
   it('forbids new privileges whatever else the container asks for', () => {
     const securityContext = { allowPrivilegeEscalation: false, capabilities: { add: ['SYS_ADMIN'] } };
     expect(securityOf({ securityContext })?.no_new_privs).toBe(true);
@@ -224,6 +233,20 @@ describe('mounts', () => {
       },
       image_sub_path: 'a/b',
     });
+  });
+
+  it('of a machine with SELinux get the label of the container, but for those of its volumes that keep theirs', () => {
+    const volumeMounts = ['v', 'h', 'i'].map((name) => ({ name, mountPath: `/${name}` }));
+    const volumes = {
+      v: { hostPath: '/host/v', relabel: true },
+      h: { hostPath: '/host/h' },
+      i: { hostPath: '', image: { reference: 'img:1', ref: 'sha256:2' }, relabel: true },
+    };
+    const fields = { volumeMounts, terminationMessagePath: '/t' };
+    const labels = (more: Partial<Input>) =>
+      configOf(fields, {}, { volumes, ...more }).mounts?.map((mount) => mount.selinux_relabel);
+    expect(labels({ node: { ...node, seLinux: true } })).toEqual([true, undefined, true, true, true]);
+    expect(labels({})).toEqual([true, undefined, true, undefined, undefined]);
   });
 
   it('that cannot be read-only to the bottom are refused', () => {

@@ -27,6 +27,7 @@ const objects = {
   ...object('ConfigMap', 'cm', { a: { text: '1' }, b: { base64: 'gAH/' } }),
   ...object('Secret', 's', { p: { text: HANDLE } }),
 };
+const SIZE = { claim: { namespace: 'default', name: 'c', uid: 'c1' }, had: '', status: '' };
 const MEMORY = { memoryCapacityBytes: '1000', allocatable: {} } as Partial<NodeSettings>;
 
 function plan(volume: Omit<Volume, 'name'>, spec: Partial<PodSpec> = {}, node: Partial<NodeSettings> = MEMORY) {
@@ -89,6 +90,68 @@ describe('where a volume lies', () => {
   });
 });
 
+const BOUND = { name: 'pv', owner: '', nodeMismatch: '', size: SIZE };
+function claimed(bound: object, claim: object = {}, spec: Partial<PodSpec> = {}, node: Partial<NodeSettings> = MEMORY) {
+  const volumes = [{ name: 'v', persistentVolumeClaim: { claimName: 'c', ...claim } }];
+  const pod = podOf({ ...spec, volumes, containers: [...seeing([{ name: 'c' }], volumes)] });
+  const key = objectKey('PersistentVolumeClaim', 'default', 'c');
+  const object = { kind: 'PersistentVolumeClaim', namespace: 'default', name: 'c', version: '1', data: {} };
+  const objects = { [key]: { ...object, bound: { ...BOUND, ...bound } } } as ConfigObjects;
+  const apiServer = { changeDetection: 'Watch' } as const;
+  return volumePlan({ pod, node: { ...settings, ...node, apiServer }, objects });
+}
+
+describe('behind a claim', () => {
+  const local = { spec: { local: { path: '/l' } } };
+  const path = '/var/lib/kubelet/pods/u1/volumes/kubernetes.io~local-volume/pv';
+
+  it.each([
+    ['nobody’s group', {}, {}, null],
+    ['the pod’s group', {}, { fsGroup: 7 }, { groupId: 7, onlyTop: false }],
+    ['its top', {}, { fsGroup: 7, fsGroupChangePolicy: 'OnRootMismatch' }, { groupId: 7, onlyTop: true }],
+    ['nobody may write', { readOnly: true }, { fsGroup: 7 }, null],
+  ])('a folder of the node is bound: %s', (_, claim, securityContext, ownership) => {
+    const { mounted, setUps } = claimed(local, claim, { securityContext });
+    expect(setUps).toEqual([{ kind: 'local', name: 'v', spec: 'pv', source: '/l', path, ownership }]);
+    expect(mounted['v']).toEqual({ hostPath: path, ...claim });
+  });
+
+  it('a path of the node is checked under the volume’s name, and its group goes with it', () => {
+    const { mounted, setUps } = claimed({ spec: { hostPath: { path: '/h', type: 'File' } }, groupId: 1234 });
+    expect(setUps).toEqual([{ kind: 'host', name: 'v', spec: 'pv', path: '/h', type: 'File' }]);
+    expect(mounted['v']).toEqual({ hostPath: '/h', groupId: 1234 });
+  });
+});
+
+describe('a machine with SELinux', () => {
+  const seLinux = { ...MEMORY, seLinux: true };
+
+  it.each([
+    ['emptyDir', { emptyDir: {} }, true],
+    ['configMap', { configMap: { name: 'cm' } }, true],
+    ['secret', { secret: { secretName: 's' } }, true],
+    ['downwardAPI', { downwardAPI: {} }, true],
+    ['projected', { projected: { sources: [] } }, true],
+    ['image', { image: { reference: 'i' } }, true],
+    ['hostPath: the label of the host’s files stays', { hostPath: { path: '/x' } }, undefined],
+  ])('gives containers their label: %s', (_, volume, relabel) => {
+    expect(plan(volume, {}, seLinux).mounted['v']?.relabel).toBe(relabel);
+    expect(plan(volume).mounted['v']).not.toHaveProperty('relabel');
+  });
+
+  it.each([
+    ['a folder of the node', { local: { path: '/l' } }, {}, true],
+    ['that nobody may write', { local: { path: '/l' } }, { readOnly: true }, undefined],
+    ['that is the host’s', { hostPath: { path: '/h' } }, {}, undefined],
+    ['of a driver', { csi: { driver: 'd', volumeHandle: 'h' } }, {}, true],
+    ['of a driver that nobody may write', { csi: { driver: 'd', volumeHandle: 'h' } }, { readOnly: true }, undefined],
+  ])('behind a claim: %s', (_, spec, claim, relabel) => {
+    const { mounted, failures } = claimed({ spec }, claim, {}, seLinux);
+    expect(failures).toEqual([]);
+    expect(mounted['v']?.relabel).toBe(relabel);
+  });
+});
+
 describe('medium', () => {
   const memory = (sizeLimit?: string) => ({ emptyDir: { medium: 'Memory', ...(sizeLimit ? { sizeLimit } : {}) } });
 
@@ -119,25 +182,35 @@ describe('medium', () => {
     expect(mountOf({ configMap: { name: 'cm' } })).toBeNull();
   });
 
-  it.each([
-    ['HugePages-2Mi', {}, ['pagesize=2097152']],
-    ['HugePages-1Gi', {}, ['pagesize=1073741824']],
-    [
-      'HugePages',
-      { containers: [{ name: 'c', resources: { limits: { 'hugepages-2Mi': '4Mi' } } }] },
-      ['pagesize=2097152'],
-    ],
-  ])('%s', (medium, spec, options) => {
-    const node = { ...MEMORY, hugePageSizes: ['2MB', '1GB'] };
-    expect(mountOf({ emptyDir: { medium } }, spec, node)).toEqual({ type: 'hugetlbfs', options, optional: false });
+  const paged = (...sizes: readonly string[]) => ({
+    containers: sizes.map((size, at) => ({ name: `c${at}`, resources: { limits: { [`hugepages-${size}`]: '1Gi' } } })),
   });
+  const withPages = { ...MEMORY, hugePageSizes: ['2MB', '1GB'] };
 
   it.each([
-    ['HugePages-2Mi', 'this node has no huge pages of 2Mi'],
-    ['HugePages', 'asks for 0'],
-    ['Optane', 'unknown storage medium "Optane"'],
-  ])('%s is refused where there is none', (medium, message) => {
-    expect(failure({ emptyDir: { medium } })).toContain(message);
+    ['HugePages-2Mi', paged('2Mi', '1Gi'), ['pagesize=2097152']],
+    ['HugePages-1Gi', paged('1024Mi'), ['pagesize=1073741824']],
+    ['HugePages', paged('2Mi', '2Mi'), ['pagesize=2097152']],
+    ['HugePages', { resources: { limits: { 'hugepages-2Mi': '4Mi' } } }, ['pagesize=2097152']],
+  ])('%s', (medium, spec, options) => {
+    const mount = { type: 'hugetlbfs', options, optional: false };
+    expect(mountOf({ emptyDir: { medium } }, spec, withPages)).toEqual(mount);
+  });
+
+  const unasked = 'hugePages storage requested, but there is no resource request for huge pages';
+  it.each([
+    ['HugePages', {}, `medium HugePages: ${unasked}`],
+    ['HugePages-2Mi', {}, `medium HugePages-2Mi: ${unasked}`],
+    ['HugePages-2Mi', paged('1Gi'), `medium HugePages-2Mi: ${unasked}`],
+    [
+      'HugePages',
+      paged('2Mi', '1Gi'),
+      "medium: HugePages can't be used if container requests multiple huge page sizes",
+    ],
+    ['HugePages-64Ki', paged('64Ki'), 'this node has no huge pages of 65536 bytes'],
+    ['Optane', {}, 'unknown storage medium "Optane"'],
+  ])('%s is refused where it is not asked for, or there is none', (medium, spec, message) => {
+    expect(failure({ emptyDir: { medium } }, spec, withPages)).toContain(message);
   });
 
   it('fsGroup goes with the volume', () => {

@@ -1,0 +1,80 @@
+/**
+ * Folders of this machine that pods claim (`local` PersistentVolumes): bound to a place in the pod's folder.
+ *
+ * Decides: the first pod that uses one gives it to its group; to later ones it is what it is. Invariants: what lies in
+ * it is never removed; a folder is bound only after it was given away, so that one that is bound needs nothing more.
+ */
+import { constants } from 'node:fs';
+import { type FileHandle, open, realpath } from 'node:fs/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { VolumeSetUp } from '../../machines/operations/volume.ts';
+import { errnoOf, makeFolder, openParent } from '../host/beneath.ts';
+import { withStranger } from '../host/strangers.ts';
+import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import { fdPath, shareTree } from './tree.ts';
+
+type Local = Extract<VolumeSetUp, { kind: 'local' }>;
+
+const WAY_MODE = 0o750;
+const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY;
+const INSIDE = FOLDER | constants.O_NOFOLLOW;
+const PLUGIN = 'volumes/kubernetes.io~local-volume';
+
+/** Upstream's words for what goes wrong before anything is bound. */
+export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
+
+export async function bindLocal(root: string, volume: Local, mounter: Mounter): Promise<void> {
+  const { source, path, ownership } = volume;
+  const point = await realPath(root, path);
+  if ((await mountsBelow(point)).includes(point)) return;
+  const folder = await withStranger(`local volume ${source}`, () => openSource(source), {
+    dispose: (late) => late.close(),
+  });
+  try {
+    if (ownership !== null && !(await isInUse(root, volume))) {
+      const { groupId, onlyTop } = ownership;
+      await shareTree(folder, { groupId, readOnly: false, always: !onlyTop });
+    }
+    await bind(root, path, folder, mounter);
+  } finally {
+    await folder.close();
+  }
+}
+
+async function openSource(source: string): Promise<FileHandle> {
+  try {
+    return await open(source, FOLDER);
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === 'ENOENT') throw new NoSource(`path ${JSON.stringify(source)} does not exist`, { code });
+    if (code !== 'ENOTDIR') throw error;
+    throw new NoSource(`only directories are supported, which ${source} is not; use volumeMode Block for a device`, {
+      code,
+    });
+  }
+}
+
+/** The volume's folder itself is not what it should be. */
+export class NoSource extends OperationError {}
+
+/** By another pod. */
+async function isInUse(root: string, { spec }: Local): Promise<boolean> {
+  const mounts = await mountsBelow(`${await realpath(root)}/pods`);
+  return mounts.some((point) => point.endsWith(`/${PLUGIN}/${spec}`));
+}
+
+async function bind(root: string, path: string, source: FileHandle, mounter: Mounter): Promise<void> {
+  const place = openParent(root, path, WAY_MODE);
+  if (!place) return;
+  try {
+    makeFolder(place, WAY_MODE);
+    const target = await open(place.path, INSIDE);
+    try {
+      await mounter.bind(fdPath(source), fdPath(target));
+    } finally {
+      await target.close();
+    }
+  } finally {
+    place.folder.close();
+  }
+}
