@@ -89,13 +89,13 @@ export interface NodeSettings {
   };
   /** Text of the node's /etc/hosts for hostNetwork pods. */
   readonly hostsFile: string;
+  /** The machine labels files: the runtime gives what the agent makes for containers their label. */
+  readonly seLinux?: boolean;
   /** Who may use an image that is there; absent: everybody, and nothing is recorded of pulls. */
   readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
   /** Some credential provider plugin is given tokens of the pods' service accounts. */
   readonly pullsByServiceAccount?: boolean;
   readonly serializeImagePulls: boolean;
-  /** The machine labels files: the runtime gives what the agent makes for containers their label. */
-  readonly seLinux?: boolean;
   /** 0: no limit. */
   readonly maxParallelImagePulls: number;
   /** Pulls a second; 0: no limit. */

@@ -157,6 +157,15 @@ function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): Obj
   return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data: {}, bound } };
 }
 
+const GROUP_ANNOTATION = 'pv.beta.kubernetes.io/gid';
+
+/** Text that is no number names no group, as upstream has it. */
+function groupOf({ metadata }: KubeObject): Pick<BoundVolume, 'groupId'> {
+  const { annotations } = metadata;
+  const text = isRecord(annotations) ? annotations[GROUP_ANNOTATION] : undefined;
+  return typeof text === 'string' && /^[+-]?\d{1,15}$/.test(text) ? { groupId: Number(text) } : {};
+}
+
 const KINDS = ['hostPath', 'local', 'csi'] as const;
 const NO_SOURCES: ReadonlySet<string> = new Set(['capacity', 'nodeAffinity']);
 
@@ -171,15 +180,6 @@ const isMissing = ({ event }: { event: { error: unknown } }): boolean =>
   (event.error as PlainError).code === 'NotFound';
 
 export const claimMachine = s.createMachine({
-const GROUP_ANNOTATION = 'pv.beta.kubernetes.io/gid';
-
-/** Text that is no number names no group, as upstream has it. */
-function groupOf({ metadata }: KubeObject): Pick<BoundVolume, 'groupId'> {
-  const { annotations } = metadata;
-  const text = isRecord(annotations) ? annotations[GROUP_ANNOTATION] : undefined;
-  return typeof text === 'string' && /^[+-]?\d{1,15}$/.test(text) ? { groupId: Number(text) } : {};
-}
-
   id: 'claim',
   context: ({ input }) => ({
     ...input,

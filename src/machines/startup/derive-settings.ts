@@ -83,8 +83,8 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     swapControllerAvailable: hierarchy.swapCounted,
     ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
-    relistPeriodMs: RELIST_PERIOD_MS,
     ...(machineInfo.seLinux === true ? { seLinux: true } : {}),
+    relistPeriodMs: RELIST_PERIOD_MS,
     ...protection(config, flags.rootDir),
   };
 }
