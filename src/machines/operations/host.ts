@@ -45,8 +45,6 @@ export interface MachineInfo {
   readonly topology: MachineTopology;
 }
 
-/** How a machine is built. */
-export interface MachineTopology {
 /** Text around what a file of the machine says when it is written; `known`: what it said when the node started. */
 export interface NodeText {
   readonly before: string;
@@ -55,14 +53,8 @@ export interface NodeText {
   readonly after: string;
 }
 
-export interface LogForm {
-  readonly verbosity: number;
-  /** Absent: text. */
-  readonly format?: 'json';
-  /** Errors go to stderr, everything else to stdout; absent: all goes to stderr. */
-  readonly splitStream?: true;
-}
-
+/** How a machine is built. */
+export interface MachineTopology {
   /** Those that are online. `core` is a number within its `socket`. */
   readonly cpus: readonly {
     readonly id: number;
