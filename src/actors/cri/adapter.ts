@@ -5,6 +5,7 @@ import pLimit from 'p-limit';
 import { steadyNow } from '../../kernel/clock.ts';
 import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
+import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { Looks } from './looks.ts';
@@ -78,6 +79,11 @@ export class Adapter {
       this.podIds.doubt(uid);
       throw error;
     }
+  }
+
+  /** A pod hears this as the answer to a look of its own. */
+  saw(status: PodRuntimeStatus): void {
+    for (const watcher of this.watchers) watcher.saw(status);
   }
 
   starting(id: string): void {

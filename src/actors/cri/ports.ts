@@ -216,11 +216,13 @@ function runtimePorts(adapter: Adapter) {
         throw error;
       }
     },
-    'cri.podStatus': (call) => {
+    'cri.podStatus': async (call) => {
       const { uid } = call.input;
       const { podIds, onSeen } = adapter;
       const options = { ...adapter.limits(call), podIds, observedAtMs: adapter.now(), onSeen };
-      return adapter.looks.take(uid, () => inspectPod(client, uid, options));
+      const status = await adapter.looks.take(uid, () => inspectPod(client, uid, options));
+      if (!call.signal.aborted) adapter.saw(status);
+      return status;
     },
     'cri.watchPods': async (call) => {
       const { client, looks, podIds, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;

@@ -3,9 +3,10 @@
  *
  * Owns the relist loop, at most one inspection a pod at a time, and the ledger that decides what is told (relist.ts).
  *
- * Invariants: one writer, so what is told of a pod is in the order in which it was observed; a pod whose inspection
- * hangs delays no other pod beyond its place among the parallel inspections; at most one relist is in flight; the first
- * `runtime.relisted` comes after a word about every pod that the runtime has.
+ * Invariants: one writer, so what is told of a pod is in the order in which it was observed, and nothing is told that
+ * the pod has seen by a look of its own; a pod whose inspection hangs delays no other pod beyond its place among the
+ * parallel inspections; at most one relist is in flight; the first `runtime.relisted` comes after a word about every
+ * pod that the runtime has.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/operations/cri.ts';
@@ -78,6 +79,8 @@ export class PodWatcher {
   /** Ids that a hint named and that no list and no call has shown yet. */
   readonly #strangers = new Set<string>();
   readonly #starting = new Set<string>();
+  /** Pods with something that a call of our own made and nobody has looked at yet: the pod will. */
+  readonly #making = new Set<string>();
   /** One of them stayed a stranger: only a relist tells whose it is. */
   #strange = false;
   #listeningSinceMs: number | null = null;
@@ -137,6 +140,12 @@ export class PodWatcher {
     else this.#schedule(pod, inspection, gatherMs);
   }
 
+  /** The pod hears of this by itself; that it is gone, others do not. */
+  saw(status: PodRuntimeStatus): void {
+    this.#making.delete(status.uid);
+    this.#tell(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
+  }
+
   /** A call of our own begins that starts it: the event about that says no more than the end of the call. */
   starting(id: string): void {
     this.#starting.add(id);
@@ -151,6 +160,7 @@ export class PodWatcher {
   /** An id that a call of our own got from the runtime. */
   learn(id: string, uid: string): void {
     this.#strangers.delete(id);
+    this.#making.add(uid);
     this.#ledger.learn(id, uid, this.#options.now());
   }
 
@@ -193,7 +203,8 @@ export class PodWatcher {
     }
     if (this.#failing) this.#tell([{ type: 'runtime.relistWorking' }]);
     this.#failing = false;
-    const { inspect, items } = this.#ledger.relisted(listed, startedAtMs);
+    const { inspect: changed, items } = this.#ledger.relisted(listed, startedAtMs);
+    const inspect = changed.filter((uid) => !this.#complete || !this.#making.delete(uid));
     for (const uid of inspect) this.#options.podIds.shown(uid, listed.get(uid) ?? { sandboxIds: [], containerIds: [] });
     this.#options.podIds.retain(listed);
     this.#tell(items);
@@ -306,6 +317,7 @@ export class PodWatcher {
   async #look(uid: string, ids?: ListedPod, listedAtMs?: number): Promise<PodRuntimeStatus | null> {
     const { client, podIds, inspectDeadlineMs, signal, now, onSeen } = this.#options;
     const observedAtMs = listedAtMs ?? now();
+    this.#making.delete(uid);
     try {
       const options = {
         timeoutMs: inspectDeadlineMs,

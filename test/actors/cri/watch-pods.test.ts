@@ -128,6 +128,7 @@ const after = (fake: () => FakeRuntime, container_id: string, reply: object) => 
   await sleep(100);
   return reply;
 };
+const CreateContainer = () => ({ container_id: 'made' });
 const callOf = { id: 2, resume: false, signal: new AbortController().signal, emit: () => {} };
 
 test('the event about a sandbox whose call has not returned asks for no relist', async () => {
@@ -140,6 +141,54 @@ test('the event about a sandbox whose call has not returned asks for no relist',
   await ports['cri.runPodSandbox']({ ...callOf, input: { config: { metadata }, runtimeHandler: '' } });
   await sleep(700);
   expect(fake.count('ListPodSandbox')).toBe(before);
+});
+
+test('what a pod has seen by a look of its own is not told once more, what follows is', async () => {
+  const { fake, items, ports } = await watching({ pods: ['a'] });
+  await relisted(items);
+  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  const { containers } = await ports['cri.podStatus']({ ...callOf, input: { uid: 'a' } });
+  expect(containers[0]?.state).toBe('CONTAINER_EXITED');
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  await sleep(100);
+  expect(told(items, 'a')).toHaveLength(1);
+  fake.pods.set('a', fakePod('a', 'CONTAINER_RUNNING'));
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STARTED_EVENT' });
+  await eventually(() => told(items, 'a').length === 2);
+});
+
+test('a look that nobody waits for any more leaves the telling to the watch', async () => {
+  const { fake, items, ports } = await watching({ pods: ['a'] });
+  await relisted(items);
+  fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
+  const aborter = new AbortController();
+  const answered = Promise.withResolvers<void>();
+  fake.handlers.ContainerStatus = async () => {
+    aborter.abort();
+    await answered.promise;
+    return {};
+  };
+  const look = ports['cri.podStatus']({ ...callOf, signal: aborter.signal, input: { uid: 'a' } });
+  await expect(look).rejects.toThrow('ancel');
+  answered.resolve();
+  delete fake.handlers.ContainerStatus;
+  fake.say({ container_id: 'container-a', container_event_type: 'CONTAINER_STOPPED_EVENT' });
+  await eventually(() => told(items, 'a').at(-1)?.containers[0]?.state === 'CONTAINER_EXITED');
+});
+
+test('a relist leaves what a call of our own made to the pod, once', async () => {
+  const { fake, items, ports } = await watching({ pods: ['a'], relistPeriodMs: 200, handlers: { CreateContainer } });
+  await relisted(items);
+  const { sandbox, containers } = fakePod('a');
+  const made = { ...containers[0]!, id: 'made', state: 'CONTAINER_CREATED' };
+  const input = { podSandboxId: 'sandbox-a', config: {}, sandboxConfig: { metadata: { uid: 'a' } } } as const;
+  await ports['cri.createContainer']({ ...callOf, input: input as never });
+  const lists = fake.count('ListContainers');
+  fake.pods.set('a', { sandbox, containers: [...containers, made] });
+  await eventually(() => fake.count('ListContainers') > lists);
+  await sleep(50);
+  expect(told(items, 'a')).toHaveLength(1);
+  await eventually(() => told(items, 'a').length === 2);
 });
 
 test('a start of our own is looked at when its call has ended, not for its event, too', async () => {
