@@ -182,7 +182,7 @@ test('a relist leaves what a call of our own made to the pod, once', async () =>
   const { sandbox, containers } = fakePod('a');
   const made = { ...containers[0]!, id: 'made', state: 'CONTAINER_CREATED' };
   const input = { podSandboxId: 'sandbox-a', config: {}, sandboxConfig: { metadata: { uid: 'a' } } } as const;
-  await ports['cri.createContainer']({ ...callOf, input: input as never });
+  await ports['cri.createContainer']({ ...callOf, input });
   const lists = fake.count('ListContainers');
   fake.pods.set('a', { sandbox, containers: [...containers, made] });
   await eventually(() => fake.count('ListContainers') > lists);
