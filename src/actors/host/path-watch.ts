@@ -9,7 +9,7 @@
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 
 interface Armed {
   readonly inode: string;
@@ -18,12 +18,13 @@ interface Armed {
 
 export class PathWatch {
   readonly #path: string;
-  readonly #onHint: () => void;
+  readonly #onHint: (came: string | null) => void;
   #folder: Armed | null = null;
   #parent: Armed | null = null;
   #closed = false;
 
-  constructor(path: string, onHint: () => void) {
+  /** `came`: the path of what came, went or was replaced; `null` when something was written, or nobody knows. */
+  constructor(path: string, onHint: (came: string | null) => void) {
     this.#path = path;
     this.#onHint = onHint;
   }
@@ -53,8 +54,9 @@ export class PathWatch {
     armed?.watcher.close();
     if (inode === null) return null;
     try {
-      const watcher = watch(path, { persistent: true }, (_event, name) => {
-        if (!this.#closed && concerns(name)) this.#onHint();
+      const watcher = watch(path, { persistent: true }, (event, name) => {
+        if (this.#closed || !concerns(name)) return;
+        this.#onHint(event === 'rename' && name !== null ? join(path, name) : null);
       });
       watcher.on('error', () => watcher.close());
       return { inode, watcher };

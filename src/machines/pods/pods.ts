@@ -12,7 +12,8 @@
  * Invariants:
  *   W1 one actor a uid, from the first word until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
- *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards.
+ *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards,
+ *      and counts this as a restart of its containers.
  *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
  */
 import { assign, line, now, type PlainError, to } from '../../kernel/xstate.ts';
@@ -21,6 +22,7 @@ import { pauseMs, RESPAWN_BACK_OFF } from '../back-off.ts';
 import type { CSIReport } from '../csi/messages.ts';
 import { neededKeys } from '../objects/keys.ts';
 import type { ObjectsReleased } from '../objects/messages.ts';
+import type { SoftState } from '../operations/host.ts';
 import type { AllocationReport } from './allocation/messages.ts';
 import type { MirrorMessage } from './api-messages.ts';
 import type { Ended, GarbageWanted, ImageReport, PodKill, PodRef } from './messages.ts';
@@ -237,6 +239,9 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
 
 // ---- ends and crashes -----------------------------------------------------------------------------------------------
 
+/** What an actor of a pod ends with: the number of each container's next instance. */
+type Restarts = Readonly<Record<string, number>>;
+
 const uidIn = (event: Ended): string => event.type.replace(/^xstate\.(done|error)\.actor\.pod-/, '');
 
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
@@ -251,8 +256,21 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.sendTo(to('objects'), { type: 'objects.released', uid } satisfies ObjectsReleased);
   }
   if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
-  enqueue.assign({ records: context.relisted ? released(enqueue, rest) : rest });
+  const { restarts } = (event as unknown as { output: { readonly restarts: Restarts } }).output;
+  enqueue.assign({
+    memory: withRestarts(context.memory, uid, gone?.again ? restarts : {}),
+    records: context.relisted ? released(enqueue, rest) : rest,
+  });
 });
+
+/** A pod that comes again goes on counting, though nothing of it is left in the runtime. */
+function withRestarts(memory: SoftState, uid: string, restarts: Restarts): SoftState {
+  const others = Object.entries(memory.containers).filter(([key]) => !key.startsWith(`${uid}/`));
+  const counted = Object.entries(restarts).map(
+    ([name, restartCount]) => [`${uid}/${name}`, { restartCount, backoffMs: 0, backoffUntilMs: 0 }] as const,
+  );
+  return { ...memory, containers: Object.fromEntries([...others, ...counted]) };
+}
 
 /** What stands for a static pod in the API server may go now. */
 function tellReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, namespace, name }: PodRef): void {

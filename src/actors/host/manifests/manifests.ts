@@ -7,7 +7,8 @@
  * hangs on the folder that the path names.
  *
  * Invariants: one scan at a time; an event during a scan leads to another scan; what is emitted is always the complete
- * set, and never twice the same; nothing is emitted after the abort.
+ * set, and never twice the same; a file that went and came back between two scans is said to have gone, so that its pod
+ * starts anew as by the kubelet; nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
@@ -38,6 +39,8 @@ class ManifestFollower {
   readonly #watch: PathWatch;
   #files: Scan['files'] = new Map();
   readonly #hints: Hints;
+  /** How often a file came or went since the last scan. */
+  readonly #moves = new Map<string, number>();
   #emitted = '';
 
   constructor(call: Call, vault: Vault) {
@@ -45,7 +48,10 @@ class ManifestFollower {
     this.#vault = vault;
     this.#path = resolve(call.input.path);
     this.#hints = new Hints(call.signal);
-    this.#watch = new PathWatch(this.#path, () => this.#hints.give());
+    this.#watch = new PathWatch(this.#path, (came) => {
+      if (came !== null) this.#moves.set(came, (this.#moves.get(came) ?? 0) + 1);
+      this.#hints.give();
+    });
   }
 
   async run(): Promise<void> {
@@ -76,8 +82,10 @@ class ManifestFollower {
   async #scan(): Promise<number> {
     try {
       const reader = { nodeName: this.#call.input.nodeName, vault: this.#vault };
+      const returned = this.#takeReturned();
       const scan = await scanManifests(this.#path, reader, this.#files);
       this.#files = scan.files;
+      if (returned.size > 0) this.#emit({ ...scan, manifests: scan.manifests.filter(({ uid }) => !returned.has(uid)) });
       this.#emit(scan);
       return scan.unfinishedForMs;
     } catch (error) {
@@ -91,6 +99,13 @@ class ManifestFollower {
       });
       return Number.POSITIVE_INFINITY;
     }
+  }
+
+  /** The pods of files that were there and both went and came since: to be replaced by a rename is one event alone. */
+  #takeReturned(): ReadonlySet<string> {
+    const twice = [...this.#moves].flatMap(([file, times]) => (times > 1 ? [file] : []));
+    this.#moves.clear();
+    return new Set(twice.flatMap((file) => this.#files.get(file)?.manifest?.uid ?? []));
   }
 
   #emit({ manifests, objects, errors }: Pick<Scan, 'manifests' | 'objects' | 'errors'>): void {

@@ -118,6 +118,14 @@ function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member)
 export const nextAttempt = ({ runtime, attempt }: PodContext): number =>
   Math.max(attempt, ...(runtime?.sandboxes ?? []).map(({ metadata }) => (metadata?.attempt ?? 0) + 1));
 
+/** The numbers of the instances that would come next, should the same pod be wanted again. */
+export const nextRestarts = ({ status }: PodContext): Readonly<Record<string, number>> =>
+  Object.fromEntries(
+    [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])].map(
+      ({ name, restartCount, containerID = '' }) => [name, containerID === '' ? restartCount : restartCount + 1],
+    ),
+  );
+
 /** Every container that they serve has ended for good: sidecars alone do not keep a pod alive. */
 export function hasOnlySidecars({ containers }: PodContext): boolean {
   const records = Object.values(containers);

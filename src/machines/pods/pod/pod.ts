@@ -69,7 +69,7 @@ import {
   tellCollectorsAgain,
   tellStatusAgain,
 } from './pod-setup.ts';
-import { nextAttempt } from './pod-turns.ts';
+import { nextAttempt, nextRestarts } from './pod-turns.ts';
 import { bindingSubPaths, readingVariables, withVariables } from './pod-volume-parts.ts';
 import { forwardPublished, noteMounted, planVolumes, replaceVolumes, takeObject, takeObjects } from './pod-volumes.ts';
 
@@ -365,5 +365,5 @@ export const podMachine = s.createMachine({
     },
     gone: { id: 'gone', type: 'final', entry: releaseAllocation },
   },
-  output: ({ context }) => ({ uid: context.uid }),
+  output: ({ context }) => ({ uid: context.uid, restarts: nextRestarts(context) }),
 });

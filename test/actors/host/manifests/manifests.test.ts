@@ -306,3 +306,18 @@ test('16 a byte order mark and CRLF are nothing special', async () => {
   expect(said.errors).toEqual([]);
   expect(said.manifests[0]?.value).toMatchObject({ metadata: { name: 'a' } });
 });
+
+test('a file that goes and comes back at once is said to have gone; one that is replaced by the same is not', async () => {
+  const folder = await manifestFolder();
+  putOld(folder, 'other.yaml', pod('other'));
+  const file = putOld(folder, 'a.yaml', pod('a'));
+  const stream = follow(folder);
+  await stream.until((item) => item.manifests.length === 2);
+  putOld(folder, 'a.yaml', pod('a'));
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(stream.items).toHaveLength(1);
+  unlinkSync(file);
+  writeFileSync(file, pod('a'));
+  await stream.until((item) => stream.items.length > 1 && item.manifests.length === 2);
+  expect(stream.items.map(names)).toEqual([['a.yaml', 'other.yaml'], ['other.yaml'], ['a.yaml', 'other.yaml']]);
+});
