@@ -23,7 +23,8 @@ export interface VolumeOptions {
 const KEY_BYTES = 32;
 
 export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOperations> {
-  const tools = { mounter: options.mounter ?? mounter(), vault: options.vault ?? new Vault(randomBytes(KEY_BYTES)) };
+  const vault = options.vault ?? new Vault(randomBytes(KEY_BYTES));
+  const tools = { mounter: options.mounter ?? mounter(), vault, given: new Map<string, Set<string>>() };
   const inTurn = turns();
   return {
     'volume.setUp': ({ input, signal }) => inTurn(input.podDirectory, () => setUpVolumes(input, tools, signal)),
@@ -31,7 +32,11 @@ export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOpe
       inTurn(input.podDirectory, () => bindSubPaths(input, tools.mounter, signal)),
     'volume.readVariables': ({ input, signal }) => readVariables(input, tools.vault, signal),
     'volume.podFolders': async ({ input }) => ({ uids: await podFolders(input.root) }),
-    'volume.tearDown': ({ input }) => inTurn(input.podDirectory, () => tearDownVolumes(input, tools.mounter)),
+    'volume.tearDown': ({ input }) =>
+      inTurn(input.podDirectory, () => {
+        tools.given.delete(input.podDirectory);
+        return tearDownVolumes(input, tools.mounter);
+      }),
   };
 }
 

@@ -29,6 +29,7 @@ import { fdPath, shareTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
 type Folder = Extract<VolumeSetUp, { kind: 'folder' }>;
+type Host = Extract<VolumeSetUp, { kind: 'host' }>;
 type Files = Extract<VolumeSetUp, { kind: 'files' }>;
 /** The pod whose volumes these are. */
 type Place = Pick<Input, 'root' | 'podDirectory'>;
@@ -42,6 +43,8 @@ const VOLUME_MODE = 0o777;
 export interface SetUpTools {
   readonly mounter: Mounter;
   readonly vault: Vault;
+  /** What of the host pods have been given, by their folders: it is theirs, whatever becomes of it. */
+  readonly given: Map<string, Set<string>>;
 }
 
 export async function setUpVolumes(
@@ -75,10 +78,8 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
 
 async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<void> {
   switch (volume.kind) {
-    case 'host': {
-      const { path, type } = volume;
-      return await withStranger(`hostPath ${path}`, () => checkHostPath(path, type));
-    }
+    case 'host':
+      return await giveOnce(podDirectory, volume, tools.given);
     case 'device': {
       const { device, link, map } = volume;
       await linkDevice(root, link, device);
@@ -107,6 +108,16 @@ async function withVolume(
   } finally {
     await folder.close();
   }
+}
+
+/** Only before the pod begins: a socket whose server starts anew is no fault of who has it mounted. */
+async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUpTools['given']): Promise<void> {
+  const has = given.get(podDirectory) ?? new Set();
+  given.set(podDirectory, has);
+  const what = `${type} ${path}`;
+  if (has.has(what)) return;
+  await withStranger(`hostPath ${path}`, () => checkHostPath(path, type));
+  has.add(what);
 }
 
 // ---- folders of containers ------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ describe.skipIf(needsDevices)('a block device of this machine', () => {
     const volumes = [{ kind: 'device' as const, name: 'v', spec: 'pv1', device: disk, link, map }];
     const { signal } = new AbortController();
     const place = { root: room.root, podDirectory: room.podDirectory };
-    return setUpVolumes({ ...place, volumes }, { mounter: mounter(), vault: room.vault }, signal);
+    return setUpVolumes({ ...place, volumes }, { mounter: mounter(), vault: room.vault, given: new Map() }, signal);
   };
   beforeEach(() => {
     disk = execFileSync('losetup', ['-f', '--show', join(room.root, 'disk.img')], { encoding: 'utf8' }).trim();

@@ -266,6 +266,18 @@ describe('hostPath', () => {
     expect(await check(missing, 'FileOrCreate')).toBe(`open ${missing}: no such file or directory`);
   });
 
+  it('is looked at before its pod begins, and not again while it runs', async () => {
+    const path = join(room.root, 'file');
+    const absent = `hostPath type check failed: ${path} is not a file`;
+    expect(await check(path, 'File')).toBe(absent);
+    writeFileSync(path, '');
+    expect(await check(path, 'File')).toBe('fine');
+    rmSync(path);
+    expect(await check(path, 'File')).toBe('fine');
+    await room.ask('volume.tearDown', {});
+    expect(await check(path, 'File')).toBe(absent);
+  });
+
   it('knows a socket', async () => {
     const path = join(room.root, 's');
     const server = createServer().listen(path);
