@@ -86,7 +86,7 @@ function withoutInstance(
   const isLost = previous?.state?.running !== undefined && previous.lastState?.terminated === undefined;
   const restarts = previous?.restartCount ?? restartCounts[container.name] ?? 0;
   const isRestart = isLost && pod.metadata.deletionTimestamp === undefined;
-  const isForgotten = isPlainInit && hasAnyRegularInstance(facts);
+  const isForgotten = isPlainInit && !facts.restartingAll && hasAnyRegularInstance(facts);
   return {
     ...unmade(container, canRecurse),
     state: isForgotten ? FORGOTTEN_INIT : { waiting: { reason } },

@@ -82,7 +82,9 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   const ephemerals = ephemeralContainerStatuses(containers);
   const stopped = facts.stage === 'stopped' || facts.stage === 'terminated';
   const said = { initContainerStatuses: inits, containerStatuses: regulars };
-  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...said, comingAgain: facts.comingAgain ?? [] }));
+  const isToRemove = restartingAll && instancesToRemove(pod, runtime).length > 0;
+  const comingAgain = isToRemove ? [...inits, ...regulars].map(({ name }) => name) : (facts.comingAgain ?? []);
+  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...said, comingAgain }));
   const foreign = (pod.status?.conditions ?? []).filter(isForeignCondition);
   const conditions: ConditionFacts = {
     pod,
@@ -90,7 +92,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     runtime,
     foreign,
     previous: previous?.conditions ?? [],
-    restartingAll: mayRestartAll(pod) ? restartingAll && instancesToRemove(pod, runtime).length > 0 : null,
+    restartingAll: mayRestartAll(pod) ? isToRemove : null,
     ...said,
   };
   const { generation } = pod.metadata;

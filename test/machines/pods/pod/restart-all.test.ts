@@ -116,6 +116,18 @@ describe('an end that asks that all begin anew', () => {
     expect(statuses().map(({ restartCount }) => restartCount)).toEqual([1, 1, 0]);
   });
 
+  it('fails no pod whose own containers would stay ended', () => {
+    const source = { ...container('source', rules(42)), restartPolicy: 'Always' };
+    boot(
+      { spec: { restartPolicy: 'Never', initContainers: [container('init'), source] }, containers: [container('app')] },
+      { init: [{ runsMs: 100 }], source: [{ runsMs: 5_000, exitCode: 42 }, {}] },
+    );
+    node.until('all ran twice', () => started().length === 6).run(1_000);
+    expect(told().map(({ phase }) => phase)).not.toContain('Failed');
+    expect(node.phase('u1')).toBe('Running');
+    expect(statuses().map(({ restartCount }) => restartCount)).toEqual([1, 1, 1]);
+  });
+
   it('goes on where an agent that died left it', () => {
     boot(
       { spec: { restartPolicy: 'Never' }, containers: [container('bystander'), container('source', rules(42))] },

@@ -312,6 +312,20 @@ describe('a container', () => {
     expect(seen([]).initContainerStatuses?.[0]?.state).toEqual({ waiting: { reason: 'PodInitializing' } });
   });
 
+  it('that initialised counts one more for all that begin anew, however long the others take to go', () => {
+    const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } }];
+    const source = container({ name: 'c', restartPolicy: 'Never', restartPolicyRules });
+    const anew = pod({ restartPolicy: 'Never', initContainers: [container({ name: 'i' })], containers: [source] });
+    const ended = { state: 'CONTAINER_EXITED' } as const;
+    const init = instance({ ...ended, id: 'i0', metadata: { name: 'i', attempt: 0 } });
+    const asking = instance({ ...ended, exit_code: 42 });
+    let before: PodStatus | null = null;
+    for (const seen of [[init, asking], [asking], [asking], [asking], []])
+      before = podStatus(facts({ pod: anew, previous: before, runtime: runtime(seen) }));
+    expect(before?.initContainerStatuses?.[0]).toMatchObject({ restartCount: 1, state: { waiting: {} } });
+    expect(before?.containerStatuses?.[0]).toMatchObject({ restartCount: 1 });
+  });
+
   it('has ended when the runtime does not know what became of it, and stays so', () => {
     const unknown = runtime([instance({ state: 'CONTAINER_UNKNOWN' })]);
     const lost = podStatus(facts({ previous: podStatus(facts()), runtime: unknown }));
