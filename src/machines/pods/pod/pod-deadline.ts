@@ -10,6 +10,8 @@ export const deadline = s.createStateConfig({
     counting: {
       always: { guard: 'isOver', target: 'over' },
       after: { deadline: { target: 'over', actions: [record(() => podEvents.deadlineExceeded()), killOverdue] } },
+      /** It may have been made shorter. */
+      on: { 'pod.configured': { target: 'counting', reenter: true } },
     },
     over: {},
   },

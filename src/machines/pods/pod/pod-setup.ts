@@ -22,7 +22,7 @@ import {
 } from '../messages.ts';
 import { proberChanges } from '../prober/probe-plan.ts';
 import { proberMachine } from '../prober/prober.ts';
-import { emptyRuntime, garbageOf, imagesOf, joined, slimmed } from '../runtime-facts.ts';
+import { emptyRuntime, factsOf, garbageOf, imagesOf, joined, slimmed } from '../runtime-facts.ts';
 import { podCertificateMachine } from '../volumes/pod-certificate.ts';
 import { serviceAccountTokenMachine } from '../volumes/service-account-token.ts';
 import { type VolumesReport, volumesMachine } from '../volumes/volumes.ts';
@@ -136,8 +136,7 @@ export const podSetup = setup({
       context.kill === null && context.stage === 'sync' && sandboxPlan(context) === 'use' && !isResized(context),
     isResized: ({ context }) =>
       context.kill !== null ||
-      (isResized(context) &&
-        (context.resize?.anew ?? []).every((name) => context.containers[name]?.view.phase === 'running')),
+      (isResized(context) && (context.resize?.anew ?? []).every((name) => isSeenToRun(context, name))),
     isResizedAnew: ({ context }) =>
       context.kill === null && JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
@@ -172,6 +171,10 @@ export const podSetup = setup({
 });
 
 const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
+
+/** Its start is done, and the runtime shows it: only then its status is that of the new instance. */
+const isSeenToRun = ({ containers, runtime }: PodContext, name: string): boolean =>
+  containers[name]?.view.phase === 'running' && factsOf(runtime, name)?.state === 'running';
 
 const isResized = ({ actuated, allocation }: PodContext): boolean =>
   JSON.stringify(actuated) === JSON.stringify(allocation);

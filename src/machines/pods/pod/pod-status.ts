@@ -4,6 +4,7 @@
 
 import { isStaticPod, type PodStatus } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
+import { waitingReasons } from '../../reasons.ts';
 import type { ContainerFacts, ContainerView } from '../messages.ts';
 import { probeResults } from '../prober/probe-plan.ts';
 import { factsOf } from '../runtime-facts.ts';
@@ -50,6 +51,13 @@ function comesAgain(
   return isStopped || (isNext && phase !== 'stopping' && phase !== 'ended');
 }
 
+/** It was made and is not seen to run yet; one whose start failed is there. */
+function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts): boolean {
+  if (phase === 'starting') return true;
+  const isUnderWay = reason === '' || reason === waitingReasons.crashLoopBackOff;
+  return state === 'created' && (phase === 'running' || (phase === 'waiting' && isUnderWay));
+}
+
 function resizeOf({ refusal, resize }: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing'> {
   return {
     ...(refusal === null ? {} : { resizePending: refusal }),
@@ -76,9 +84,10 @@ const statusInApi = ({ pod, runtime }: PodContext): PodStatus | null =>
 /** An instance whose start is not done is not there yet. What one wrote before it ended the runtime does not know. */
 function asSeen({ runtime, containers }: PodContext): PodRuntimeStatus | null {
   if (runtime === null) return null;
-  const starting = Object.entries(containers).flatMap(([name, { view }]) =>
-    view.phase === 'starting' ? (factsOf(runtime, name)?.id ?? []) : [],
-  );
+  const starting = Object.entries(containers).flatMap(([name, { view }]) => {
+    const seen = factsOf(runtime, name);
+    return seen !== null && isStarting(view, seen) ? [seen.id] : [];
+  });
   const said = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
   if (said.length === 0 && starting.length === 0) return runtime;
   const seen = runtime.containers.filter(({ id }) => !starting.includes(id));

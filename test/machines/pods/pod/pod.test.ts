@@ -1,5 +1,6 @@
 /** The life of pods over a model runtime: proves P1 to P5 of `pod.ts` and T1 to T4 of `container.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Pod } from '../../../../src/machines/api/pod.ts';
 import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
 
 let node: PodsNode;
@@ -167,6 +168,19 @@ describe('a container that ends', () => {
     expect(node.events()).toContain('BackOff: Back-off restarting failed container app in pod web-node_default(u1)');
   });
 
+  it('shows the next instance when it runs, and before that why it waits', () => {
+    boot({ uid: 'u1' });
+    node.world.runtime.programs.set('app', [{ runsMs: 1_000, exitCode: 1 }]);
+    until('three starts', () => started().length === 3);
+    const waiting = node.sink.records.flatMap((record) => {
+      if (record.k !== 'message' || record.event.type !== 'status.changed') return [];
+      const { status } = record.event as unknown as { status: NonNullable<Pod['status']> };
+      return status.containerStatuses?.[0]?.state?.waiting ?? [];
+    });
+    expect(waiting.length).toBeGreaterThan(0);
+    expect(waiting.filter(({ reason }) => !reason)).toEqual([]);
+  });
+
   it('is forgiven after a good run', () => {
     boot({ uid: 'u1' });
     node.world.runtime.programs.set('app', [
@@ -201,9 +215,9 @@ describe('a container that ends', () => {
     const startError = 'failed to create containerd task: failed to create shim task: context canceled: unknown';
     const crash = { runsMs: 1_000, exitCode: 1 };
     node.world.runtime.programs.set('app', [crash, { startError }, { startError }, crash, {}]);
-    until('it runs again', () => started().length === 2, 5_000);
+    until('it runs again', () => node.status('u1')?.containerStatuses?.[0]?.restartCount === 3, 5_000);
+    expect(started().length).toBe(2);
     expect(node.events().filter((text) => text.startsWith('BackOff:'))).toEqual([]);
-    expect(node.status('u1')?.containerStatuses?.[0]?.restartCount).toBe(3);
     const begin = node.time.ms;
     until('a crash of its own counts on', () => started().length === 3);
     expect(node.time.ms - begin).toBeGreaterThan(10_000);
@@ -438,6 +452,18 @@ describe('a pod with a deadline', () => {
     });
     expect(node.podState('u1')).toEqual({ terminated: 'kept' });
     expect(node.world.runtime.running('app')).toBeUndefined();
+  });
+
+  it('fails at the new one when it was made shorter', () => {
+    boot({ uid: 'u1', spec: { activeDeadlineSeconds: 5_000 } });
+    until('Running', running('u1'));
+    const { asked } = (node.kernel.snapshotOf('kubelet/pods/pod-u1') as never as { context: { asked: Pod } }).context;
+    const pods = [{ ...asked, spec: { ...asked.spec, activeDeadlineSeconds: 60 } }];
+    node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op: 'UPDATE', source: 'api', pods }, 'test');
+    node.run(50_000);
+    expect(running('u1')()).toBe(true);
+    node.run(12_000);
+    expect(node.status('u1')).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
   });
 
   it('that ended in time stays as it ended', () => {
