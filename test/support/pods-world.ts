@@ -446,7 +446,11 @@ function cgroupHandlers(world: PodsWorld): Handlers {
       });
       done({ pods });
     },
-    'cgroup.memoryUsage': (_, done) => done({ bytes: world.memoryUsage }),
+    'cgroup.memoryUsage': ({ containers }, done) =>
+      done({
+        bytes: world.memoryUsage,
+        containers: Object.fromEntries(containers.map((id) => [id, world.memoryUsage])),
+      }),
   };
 }
 

@@ -16,6 +16,7 @@ import {
   checkedPath,
   hold,
   make,
+  memoryOfContainers,
   memoryUsage,
   missingFolders,
   processesOf,
@@ -52,7 +53,10 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
     'cgroup.listPods': async ({ input: { driver, parents } }) => ({
       pods: await listPods(await hierarchies(), driver, parents),
     }),
-    'cgroup.memoryUsage': async ({ input: { path } }) => ({ bytes: await memoryUsage(await hierarchies(), path) }),
+    'cgroup.memoryUsage': async ({ input: { path, containers } }) => ({
+      bytes: await memoryUsage(await hierarchies(), path),
+      containers: await memoryOfContainers(await hierarchies(), path, containers),
+    }),
     'cgroup.own': async () => ({ path: await ownGroup(root, await hierarchies()) }),
     'cgroup.gather': (call) =>
       repeat(call, call.input.who, async () => {

@@ -25,6 +25,8 @@ const THREADS_DEFAULT = 4;
  */
 const CALLS_MAX = Math.floor(Number(process.env['UV_THREADPOOL_SIZE'] ?? THREADS_DEFAULT) / 4);
 const calls = pLimit(CALLS_MAX);
+/** What CRI-O has beside a container has a group of nearly the same name. */
+const MONITOR = 'conmon';
 /** The kernel needs a moment until a killed process has left its group; each wait is twice as long as the last one. */
 const REMOVE_TRIES = 9;
 const REMOVE_FIRST_WAIT_MS = 2;
@@ -151,12 +153,31 @@ function isRounded(current: string, value: string): boolean {
 }
 
 export async function memoryUsage(hierarchies: Hierarchies, path: string): Promise<string> {
-  const below = checkedPath(path);
-  const file =
-    hierarchies.version === 2
-      ? `${hierarchies.mounts.get('')}${below}/memory.current`
-      : `${hierarchies.mounts.get('memory')}${below}/memory.usage_in_bytes`;
-  return (await readFile(file, 'utf8')).trim();
+  return usageOf(hierarchies, memoryFolder(hierarchies, path));
+}
+
+const memoryFolder = ({ mounts, version }: Hierarchies, path: string): string =>
+  `${mounts.get(version === 2 ? '' : 'memory')}${checkedPath(path)}`;
+
+const usageOf = async ({ version }: Hierarchies, folder: string): Promise<string> =>
+  (await readFile(join(folder, version === 2 ? 'memory.current' : 'memory.usage_in_bytes'), 'utf8')).trim();
+
+/** Runtimes name the group of a container by its id, with words of their own around it: `cri-containerd-<id>.scope`. */
+export async function memoryOfContainers(
+  hierarchies: Hierarchies,
+  path: string,
+  ids: readonly string[],
+): Promise<Readonly<Record<string, string>>> {
+  if (ids.length === 0) return {};
+  const folder = memoryFolder(hierarchies, path);
+  const names = (await subfolders(folder)).filter((name) => !name.includes(MONITOR));
+  const found = ids.flatMap((id) => {
+    const name = names.find((each) => each.includes(id));
+    return name === undefined ? [] : [{ id, name }];
+  });
+  return Object.fromEntries(
+    await Promise.all(found.map(async ({ id, name }) => [id, await usageOf(hierarchies, join(folder, name))])),
+  );
 }
 
 /** Processes of the group and of all groups below, in any hierarchy. */

@@ -58,8 +58,11 @@ export const cgroupOperations = {
     { driver: CgroupDriver; parents: readonly string[] },
     { pods: readonly { uid: string; path: string }[] }
   >(),
-  /** Bytes that the group uses now. */
-  'cgroup.memoryUsage': query<{ path: string }, { bytes: string }>(),
+  /** Bytes that the group uses now, and of the containers by id that have one right below it what those use. */
+  'cgroup.memoryUsage': query<
+    { path: string; containers: readonly string[] },
+    { bytes: string; containers: Readonly<Record<string, string>> }
+  >(),
   /** The group of this process. Fails where CPU and memory are counted in different ones. */
   'cgroup.own': query<Nothing, { path: string }>(),
   /**

@@ -94,10 +94,14 @@ describe.skipIf(skip)('a group of version 1', () => {
 
   it('says how much memory it uses', async () => {
     const path = `${ownCgroupRoot()}/p`;
-    await perform(ports['cgroup.ensure'], { driver, path, resources: {} });
-    expect(await perform(ports['cgroup.memoryUsage'], { path })).toEqual({ bytes: '0' });
-    into(path, sleeper());
-    expect(Number((await perform(ports['cgroup.memoryUsage'], { path })).bytes)).toBeGreaterThanOrEqual(0);
+    const input = { path, containers: ['c1', 'c2', 'c3'] };
+    for (const group of ['', '/c1', '/cri-containerd-c2.scope', '/crio-conmon-c3.scope']) {
+      await perform(ports['cgroup.ensure'], { driver, path: `${path}${group}`, resources: {} });
+    }
+    expect((await perform(ports['cgroup.memoryUsage'], input)).containers).toEqual({ c1: '0', c2: '0' });
+    into(`${path}/c1`, sleeper());
+    const { bytes, containers } = await perform(ports['cgroup.memoryUsage'], input);
+    expect(Number(bytes)).toBeGreaterThanOrEqual(Number(containers['c1']));
   });
 });
 

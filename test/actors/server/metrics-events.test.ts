@@ -218,7 +218,7 @@ describe('resizes', () => {
     const { turn, value } = recording();
     const memory = (actuated: object | null) => said('kubelet/memory', { type: 'memory.resized', uid: 'u1', actuated });
     const took = (success: string) => value('kubelet_pod_resize_duration_milliseconds', { success }, '_sum');
-    turn(0, memory({}), asked(1, 'cgroup.update', `${POD}/raiseGroup`));
+    turn(0, memory({}), asked(1, 'cgroup.update', `${POD}/holdGroup`));
     turn(30, failed(1));
     expect(await took('false')).toBe(30);
     turn(100, memory({}));

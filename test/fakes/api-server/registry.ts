@@ -273,7 +273,8 @@ function resized(old: Fields, asked: Fields): Fields {
           })),
         }
       : {};
-  return { ...old, ...changed('containers'), ...changed('initContainers') };
+  const whole = asked['resources'] === undefined ? {} : { resources: asked['resources'] };
+  return { ...old, ...whole, ...changed('containers'), ...changed('initContainers') };
 }
 
 function withStringData(object: ApiObject): ApiObject {

@@ -157,7 +157,7 @@ function rulesOf(pod: Pod): PodRules {
 /** What a resize may change: resources by container, and of the pod as a whole under the empty name. */
 export type Allocation = Readonly<Record<string, ResourceRequirements>>;
 
-const WHOLE_POD = '';
+export const WHOLE_POD = '';
 
 /** Only what may be resized: containers and sidecars. */
 export const allocationOf = ({ spec }: Pod): Allocation => ({

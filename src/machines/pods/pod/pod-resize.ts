@@ -3,19 +3,29 @@
  * of a container allows it. Part of the chart of `pod.ts`.
  *
  * Invariants: R1 the group of the pod has never less than its containers. R2 a step that fails is told and tried again;
- * nothing that runs is stopped for it. R3 what is half done survives the agent: `memory` knows what the running
- * instances have.
+ * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
+ * agent: `memory` knows what the running instances have. R4 nobody gets less memory than it uses.
  */
-import { now, type PlainError, to } from '../../../kernel/xstate.ts';
+import { now, type OutputOf, type PlainError, to } from '../../../kernel/xstate.ts';
+import type { Operations } from '../../operations/index.ts';
 import { killMessages, podEvents } from '../../reasons.ts';
 import { eventRecorded } from '../messages.ts';
-import { factsOf, sandboxesOf } from '../runtime-facts.ts';
+import { factsOf, isAlive, sandboxesOf } from '../runtime-facts.ts';
 import { sandboxOverhead } from '../spec/resources.ts';
 import { complain, failed } from './pod-actions.ts';
 import { podGroup } from './pod-cgroup.ts';
 import { type PodContext, refOf } from './pod-policy.ts';
 import { lookNow, order, podSetup as s, settle } from './pod-setup.ts';
-import { changesOf, memoryProblem, type ResizeStep, resizeSteps, resizeSummary } from './resize-policy.ts';
+import {
+  type ContainerChange,
+  changesOf,
+  type MemoryDecreases,
+  memoryDecreases,
+  memoryProblem,
+  type ResizeStep,
+  resizeSteps,
+  resizeSummary,
+} from './resize-policy.ts';
 
 const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
   factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';
@@ -24,27 +34,53 @@ const DEFAULT_GRACE_SECONDS = 30;
 
 const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
 
+/** Of what runs. */
+const changes = (context: PodContext): readonly ContainerChange[] =>
+  changesOf(context.pod!, context.actuated!).filter(({ name }) => isRunning(context, name));
+
 /** Containers that begin anew are stopped; the others are told one after the other. */
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { uid, pod, actuated, allocation, node } = context;
   if (pod === null || actuated === null || allocation === null) return;
-  const changes = changesOf(pod, actuated).filter(({ name }) => isRunning(context, name));
-  const steps = resizeSteps(pod, actuated, node, changes).filter(({ kind }) => kind !== 'group' || hasGroups(context));
-  const anew = changes.filter(({ restarts }) => restarts).map(({ name }) => name);
+  const running = changes(context);
+  const steps = resizeSteps(pod, actuated, node, running).filter(({ kind }) => kind !== 'group' || hasGroups(context));
+  const told = alreadyTold(context);
+  const toStop = running.filter(({ name, restarts }) => restarts && !told.includes(name)).map(({ name }) => name);
+  const anew = [...told, ...toStop];
+  const stopped = toStop.map((name) => factsOf(context.runtime, name)?.id ?? '');
+  const { error } = context.resize ?? { error: '' };
   enqueue.sendTo(to('memory'), { type: 'memory.resized', uid, actuated });
-  settle(
-    enqueue,
-    context,
-    { resize: { target: allocation, steps, anew, error: context.resize?.error ?? '' } },
-    now(args),
-  );
+  settle(enqueue, context, { resize: { target: allocation, steps, anew, stopped, error } }, now(args));
   const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
-  for (const name of anew) {
+  for (const name of toStop) {
     const message = killMessages.resizeRequiresRestart(name);
     order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
   }
 });
+
+/** Containers that were stopped for this change when it was tried before. */
+const alreadyTold = ({ resize, allocation }: PodContext): readonly string[] =>
+  resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
+
+// ---- memory that is in use ------------------------------------------------------------------------------------------
+
+const decreases = (context: PodContext): MemoryDecreases =>
+  memoryDecreases(context.pod!, context.actuated!, context.node, changes(context));
+
+const takesNoMemory = ({ context }: { readonly context: PodContext }): boolean => {
+  const { podBytes, containers } = decreases(context);
+  return !hasGroups(context) || (podBytes === null && containers.length === 0);
+};
+
+/** What has stopped uses nothing. */
+const haveStopped = ({ context: { resize, runtime } }: { readonly context: PodContext }): boolean =>
+  (runtime?.containers ?? []).every((instance) => !isAlive(instance) || !resize?.stopped?.includes(instance.id));
+
+const containerIds = (context: PodContext): Readonly<Record<string, string>> =>
+  Object.fromEntries(decreases(context).containers.map(({ name }) => [name, factsOf(context.runtime, name)?.id ?? '']));
+
+// ---- step by step ---------------------------------------------------------------------------------------------------
 
 const noteStep = s.assign({
   resize: ({ context }) => context.resize && { ...context.resize, steps: context.resize.steps.slice(1) },
@@ -100,8 +136,12 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
   });
 
 const fromCall = noteProblem((event) => (event as { error: PlainError }).error.message);
-const problemOf = (event: unknown, { pod, node }: PodContext): string =>
-  memoryProblem(podGroup(pod!, node), (event as { output: { bytes: string } }).output.bytes);
+function problemOf(event: unknown, context: PodContext): string {
+  const { bytes, containers } = (event as { output: OutputOf<Operations['cgroup.memoryUsage']> }).output;
+  const known = Object.entries(containerIds(context)).filter(([, id]) => containers[id] !== undefined);
+  const used = Object.fromEntries(known.map(([name, id]) => [name, containers[id]!]));
+  return memoryProblem(decreases(context), { podBytes: bytes, containers: used });
+}
 
 const failing = { target: 'failing', actions: [failed, fromCall, complain('Cannot resize the pod')] };
 
@@ -111,14 +151,19 @@ export const resizing = s.createStateConfig({
     idle: { always: { guard: 'mustResize', target: 'beginning' } },
     beginning: {
       entry: begin,
-      always: [{ guard: 'hasNoGroup', target: 'stepping' }, { target: 'measuring' }],
+      always: [{ guard: takesNoMemory, target: 'stepping' }, { target: 'stopping' }],
     },
+    /** Waits for the end of what begins anew: it uses memory until then. */
+    stopping: { always: { guard: haveStopped, target: 'measuring' } },
     /** Waits to know how much memory the pod uses. */
     measuring: {
       invoke: {
         id: 'memoryUsage',
         src: 'cgroup.memoryUsage',
-        input: ({ context }) => ({ path: podGroup(context.pod!, context.node).path }),
+        input: ({ context }) => ({
+          path: podGroup(context.pod!, context.node).path,
+          containers: Object.values(containerIds(context)),
+        }),
         onDone: [
           {
             guard: ({ context, event }) => problemOf(event, context) !== '',
@@ -187,7 +232,10 @@ export const resizing = s.createStateConfig({
     },
     failing: {
       after: { wait: 'beginning' },
-      always: { guard: ({ context }) => context.kill !== null, target: 'idle' },
+      always: [
+        { guard: ({ context }) => context.kill !== null, target: 'idle' },
+        { guard: 'isResizedAnew', target: 'beginning' },
+      ],
     },
   },
 });

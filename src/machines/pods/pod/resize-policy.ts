@@ -7,9 +7,9 @@
 import type { LinuxContainerResources } from '../../api/cri.ts';
 import type { Container, Pod, ResourceList, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import type { CgroupResources, CgroupWish } from '../../operations/cgroup.ts';
+import type { CgroupResources } from '../../operations/cgroup.ts';
 import { byBytes } from '../../startup/configuration/values/go-text.ts';
-import { type Allocation, withAllocation } from '../allocation/request.ts';
+import { type Allocation, WHOLE_POD, withAllocation } from '../allocation/request.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../spec/resources.ts';
 import { podGroup } from './pod-cgroup.ts';
@@ -27,13 +27,23 @@ const RESIZABLE = ['cpu', 'memory'] as const;
 
 export function changesOf({ spec }: Pod, actuated: Allocation): readonly ContainerChange[] {
   return [...spec.containers, ...(spec.initContainers ?? [])].flatMap((container) => {
-    const before = actuated[container.name];
-    if (before === undefined) return [];
-    const changed = RESIZABLE.filter((name) => differs(name, before, container.resources ?? {}));
+    if (actuated[container.name] === undefined) return [];
+    const before = effective(actuated[container.name], actuated[WHOLE_POD]);
+    const after = effective(container.resources, spec.resources);
+    const changed = RESIZABLE.filter((name) => differs(name, before, after));
     if (changed.length === 0) return [];
     const restarts = changed.some((name) => wantsRestart(container, name));
     return [{ name: container.name, restarts, resources: changed }];
   });
+}
+
+/** What a container is held to: a limit that it does not have itself is that of its pod. */
+function effective(own: ResourceRequirements = {}, whole: ResourceRequirements = {}): ResourceRequirements {
+  const inherited = RESIZABLE.flatMap((name) => {
+    const limit = whole.limits?.[name];
+    return limit === undefined ? [] : [[name, limit] as const];
+  });
+  return { ...own, limits: { ...Object.fromEntries(inherited), ...own.limits } };
 }
 
 function differs(name: string, before: ResourceRequirements, after: ResourceRequirements): boolean {
@@ -60,8 +70,7 @@ export function resizeSteps(
   node: NodeSettings,
   changes: readonly ContainerChange[],
 ): readonly ResizeStep[] {
-  const before = heldTo(podGroup(withAllocation(pod, actuated), node).resources, node);
-  const after = heldTo(podGroup(pod, node).resources, node);
+  const { before, after } = heldBy(pod, actuated, node);
   const steps: ResizeStep[] = [];
   let current = before;
   const hold = (part: Partial<Held>): void => {
@@ -70,7 +79,6 @@ export function resizeSteps(
   };
   for (const { name, parts } of PHASES) {
     const told = changes.filter(({ restarts, resources }) => !restarts && resources.includes(name));
-    if (told.length === 0 && !changes.some(({ restarts }) => restarts)) continue;
     for (const part of parts) if (grows(before[part], after[part])) hold(partOf(after, part));
     const decided = told.map((change) => containerStep(pod, actuated, node, change, name));
     steps.push(...decided.toSorted((a, b) => Number(a.takesMore) - Number(b.takesMore)).map(({ step }) => step));
@@ -95,6 +103,16 @@ const heldTo = (
   { memoryBytes = UNLIMITED, cpuQuotaUs = UNLIMITED, cpuPeriodUs, cpuShares = LEAST_SHARES }: CgroupResources,
   node: NodeSettings,
 ): Held => ({ memoryBytes, cpuQuotaUs, cpuPeriodUs: cpuPeriodUs ?? String(node.cpuCFSQuotaPeriodUs), cpuShares });
+
+/** The group of the pod as it is, and as it is to be. */
+const heldBy = (
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+): { readonly before: Held; readonly after: Held } => ({
+  before: heldTo(podGroup(withAllocation(pod, actuated), node).resources, node),
+  after: heldTo(podGroup(pod, node).resources, node),
+});
 
 /** A quota has its period beside it. */
 const partOf = (held: Held, part: Part): Partial<Held> => ({
@@ -126,7 +144,7 @@ function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): Linux
   };
 }
 
-/** Of one resource what is new, of the others what it has. */
+/** Of one resource what is new, of the others what it has; also where it has them from its pod. */
 function containerStep(
   pod: Pod,
   actuated: Allocation,
@@ -134,18 +152,23 @@ function containerStep(
   { name }: ContainerChange,
   resource: string,
 ): { readonly step: ResizeStep; readonly takesMore: boolean } {
-  const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find((each) => each.name === name)!;
-  const after = container.resources ?? {};
-  const had = actuated[name] ?? {};
-  const before = resource === 'memory' ? had : withPart(had, after, 'memory');
-  const resources = withPart(before, after, resource);
+  const container = containerOf(pod, name);
+  const now = (had: ResourceRequirements = {}, wanted: ResourceRequirements = {}): ResourceRequirements =>
+    withPart(resource === 'memory' ? had : withPart(had, wanted, 'memory'), wanted, resource);
+  const whole = { ...pod, spec: { ...pod.spec, resources: now(actuated[WHOLE_POD], pod.spec.resources) } };
+  const resources = now(actuated[name], container.resources);
   const amount = ({ limits, requests }: ResourceRequirements) =>
     parseQuantity(limits?.[resource] ?? requests?.[resource] ?? '0');
+  const takesMore =
+    amount(effective(container.resources, pod.spec.resources)) > amount(effective(actuated[name], actuated[WHOLE_POD]));
   return {
-    step: { kind: 'container', name, resources: containerResources(pod, { ...container, resources }, node) },
-    takesMore: amount(after) > amount(had),
+    step: { kind: 'container', name, resources: containerResources(whole, { ...container, resources }, node) },
+    takesMore,
   };
 }
+
+const containerOf = ({ spec }: Pod, name: string): Container =>
+  [...spec.containers, ...(spec.initContainers ?? [])].find((each) => each.name === name)!;
 
 function withPart(base: ResourceRequirements, other: ResourceRequirements, name: string): ResourceRequirements {
   const merged = (from: ResourceList = {}, to: ResourceList = {}): ResourceList => {
@@ -155,20 +178,60 @@ function withPart(base: ResourceRequirements, other: ResourceRequirements, name:
   return { limits: merged(base.limits, other.limits), requests: merged(base.requests, other.requests) };
 }
 
-/** A limit of memory below what is in use is refused, as it would kill the pod. */
-export function memoryProblem(wish: CgroupWish, usedBytes: string): string {
-  const limit = wish.resources.memoryBytes ?? UNLIMITED;
-  if (limit === UNLIMITED || BigInt(usedBytes) <= BigInt(limit)) return '';
-  return `attempting to set pod memory limit (${limit}) below current usage (${usedBytes})`;
+/** Limits of memory that become less, in bytes. */
+export interface MemoryDecreases {
+  /** Of the group of the pod; `null`: it does not. */
+  readonly podBytes: string | null;
+  /** Of containers that go on with less. */
+  readonly containers: readonly { readonly name: string; readonly bytes: string }[];
+}
+
+export function memoryDecreases(
+  pod: Pod,
+  actuated: Allocation,
+  node: NodeSettings,
+  changes: readonly ContainerChange[],
+): MemoryDecreases {
+  const { before, after } = heldBy(pod, actuated, node);
+  const told = changes.filter(({ restarts, resources }) => !restarts && resources.includes('memory'));
+  const limit = ({ limits }: ResourceRequirements): string =>
+    limits?.['memory'] === undefined ? UNLIMITED : String(wholeUnits(parseQuantity(limits['memory'])));
+  return {
+    podBytes: grows(after.memoryBytes, before.memoryBytes) ? after.memoryBytes : null,
+    containers: told.flatMap(({ name }) => {
+      const bytes = limit(effective(containerOf(pod, name).resources, pod.spec.resources));
+      return grows(bytes, limit(effective(actuated[name], actuated[WHOLE_POD]))) ? [{ name, bytes }] : [];
+    }),
+  };
+}
+
+/** What is in use, in bytes; of containers by name, where it is known. */
+export interface MemoryInUse {
+  readonly podBytes: string;
+  readonly containers: Readonly<Record<string, string>>;
+}
+
+/** A limit of memory that is not above what is in use is refused, as it would kill who uses it. Upstream's text. */
+export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: MemoryInUse): string {
+  const below = (whose: string, limit: string, current: string | undefined): string[] =>
+    current === undefined || BigInt(current) < BigInt(limit)
+      ? []
+      : [`attempting to set ${whose} memory limit (${limit}) below current usage (${current})`];
+  const problems = [
+    ...(podBytes === null ? [] : below('pod', podBytes, used.podBytes)),
+    ...containers.flatMap(({ name, bytes }) => below(`container "${name}"`, bytes, used.containers[name])),
+  ];
+  if (problems.length === 0) return '';
+  return `cannot decrease memory limits: ${problems.length === 1 ? problems[0] : `[${problems.join(', ')}]`}`;
 }
 
 /** What events about a resize tell of the pod, as upstream writes it. */
 export function resizeSummary({ metadata, spec }: Pod, error = ''): string {
   const told = (containers: readonly Container[]) =>
     containers.map(({ name, resources = {} }) => ({ name, resources: inOrder(resources) }));
-  const sidecars = told((spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always'));
+  const inits = told(spec.initContainers ?? []);
   return JSON.stringify({
-    ...(sidecars.length === 0 ? {} : { initContainers: sidecars }),
+    ...(inits.length === 0 ? {} : { initContainers: inits }),
     containers: told(spec.containers),
     generation: metadata.generation ?? 0,
     ...(error === '' ? {} : { error }),

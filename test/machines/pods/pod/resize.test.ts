@@ -69,14 +69,7 @@ describe('more of what the node has', () => {
     expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
     const order = node.world.calls.map(({ name }) => name).filter((name) => /update|memoryUsage/i.test(name));
     const held = ['cgroup.update', 'cri.updatePodSandboxResources'];
-    expect(order).toEqual([
-      'cgroup.memoryUsage',
-      ...held,
-      'cri.updateContainerResources',
-      ...held,
-      ...held,
-      'cri.updateContainerResources',
-    ]);
+    expect(order).toEqual([...held, 'cri.updateContainerResources', ...held, ...held, 'cri.updateContainerResources']);
   });
 
   it('is had as it was recorded when it has to wait for another pod', () => {
@@ -129,7 +122,9 @@ describe('less', () => {
     node.until('Running', running('p'));
     node.world.memoryUsage = '100000000';
     tell('UPDATE', asking('p', 2, little));
-    const message = 'attempting to set pod memory limit (67108864) below current usage (100000000)';
+    const below = (whose: string) =>
+      `attempting to set ${whose} memory limit (67108864) below current usage (100000000)`;
+    const message = `cannot decrease memory limits: [${below('pod')}, ${below('container "c"')}]`;
     node.until('said', () => conditions('p')[0]?.message === message);
     expect(conditions('p')).toMatchObject([{ type: 'PodResizeInProgress', reason: 'Error' }]);
     node.world.memoryUsage = '1000';

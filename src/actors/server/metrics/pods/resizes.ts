@@ -14,8 +14,8 @@ import { type Projection, podUidAt, type Seen } from '../projection.ts';
 /** Upstream's, in milliseconds: from 10, each twice the one before. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
 const ALLOCATION = 'kubelet/allocation';
-/** What is asked to make a resize so. */
-const STEP = /\/(memoryUsage|resizeSandbox|raiseGroup|resizeContainer|lowerGroup)$/;
+/** What is asked to make a resize so; what the runtime says to the resources of a sandbox decides nothing. */
+const STEP = /\/(memoryUsage|holdGroup|resizeContainer)$/;
 const REQUIREMENTS = ['requests', 'limits'] as const;
 /** What may be another while a pod runs. */
 const RESOURCES = ['cpu', 'memory'] as const;
