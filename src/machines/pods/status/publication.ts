@@ -93,7 +93,7 @@ function withoutNulls(value: unknown): unknown {
 export type Urgency =
   /** What controllers and users wait for: phase, readiness, the end. */
   | 'now'
-  /** What people look at: containers, and that the node knows the pod at all. */
+  /** What people look at: containers, what became of a resize, and that the node knows the pod at all. */
   | 'soon'
   /** Everything else. */
   | 'later';
@@ -114,17 +114,20 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
 const lookOf = (status: PodStatus): string => {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status;
   const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
-  return JSON.stringify(
-    all.map(({ name, state, lastState, ready, restartCount, started }) => [
-      name,
-      isOnItsWay(state) ? null : ordered(state),
-      ordered(lastState),
-      ready,
-      restartCount,
-      started,
-    ]),
-  );
+  const containers = all.map(({ name, state, lastState, ready, restartCount, started, resources }) => [
+    name,
+    isOnItsWay(state) ? null : ordered(state),
+    ordered(lastState),
+    ready,
+    restartCount,
+    started,
+    state?.running === undefined ? null : ordered(resources),
+  ]);
+  return JSON.stringify([containers, resizesOf(status)]);
 };
+
+const resizesOf = ({ conditions = [] }: PodStatus) =>
+  conditions.flatMap(({ type, reason, message }) => (type.startsWith('PodResize') ? [[type, reason, message]] : []));
 
 const ON_ITS_WAY: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing, '']);
 

@@ -72,3 +72,29 @@ describe('an API server that does not keep a field', () => {
     expect(world.asked().filter((name) => name === 'kube.delete')).toHaveLength(1);
   });
 });
+
+describe('what waits for others', () => {
+  const state = { running: { startedAt: '2026-01-01T00:00:00Z' } };
+  const container = { name: 'c', state, ready: true, restartCount: 0, started: true, image: '', imageID: '' };
+  const had = {
+    phase: 'Running',
+    startTime: '2026-01-01T00:00:00Z',
+    containerStatuses: [{ ...container, resources: { limits: { cpu: '100m' } } }],
+  };
+  const pending = { type: 'PodResizePending', status: 'True', reason: 'Deferred', message: 'later' };
+
+  test.each([
+    ['a new address', { ...had, podIP: '10.1.1.1' }, 10_000],
+    ['what a container got', { ...had, containerStatuses: [{ ...container, resources: {} }] }, 500],
+    ['that a resize has to wait', { ...had, conditions: [pending] }, 500],
+  ])('%s', (_, next, ms) => {
+    const { world, patches, pass } = olderServer();
+    world.tell(seen(had));
+    world.tell(changed(had));
+    world.tell(changed(next));
+    pass(ms - 1);
+    expect(patches).toHaveLength(0);
+    pass(1);
+    expect(patches).toHaveLength(1);
+  });
+});
