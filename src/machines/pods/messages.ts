@@ -140,7 +140,7 @@ export type PodMessage =
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
-/** What a pod keeps of each container, as it says it. `comesAgain`: whatever the end of what stops now. */
+/** What a pod keeps of each container, as it says it. `comesAgain`: it was stopped for that, however it ends. */
 export interface ContainerView {
   /** `starting`: its process runs, and so does the hook of its start. The world does not see it before that is done. */
   readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';

@@ -62,6 +62,8 @@ export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
   readonly endedBeforeMs: number | null;
   readonly ended: ContainerView['ended'];
   readonly stop: ContainerStop | null;
+  /** The instance before was stopped so that the next one comes. */
+  readonly isReplacing: boolean;
   readonly hookBeganAtMs: number;
   /** When this agent asked for the start of its instance, or found it; 0 before that. */
   readonly knownAtMs: number;
@@ -96,6 +98,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
     endedBeforeMs: null,
     ended: null,
     stop: null,
+    isReplacing: false,
     hookBeganAtMs: 0,
     knownAtMs: 0,
   };
@@ -192,6 +195,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     id: '',
     image: null,
     stop: null,
+    isReplacing: isToComeAgain(stop),
     dormant: false,
     failures: 0,
     ...(stop?.message === killMessages.failedPostStartHook
@@ -269,13 +273,21 @@ export const refOf = (
   fieldPath: containerFieldPath(context.kind, context.name),
 });
 
+const isToComeAgain = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
+
+/** From the order to stop to the end of the next instance, unless something is in its way. */
+function comesAgain({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
+  if (phase === 'stopping') return isToComeAgain(stop);
+  return isReplacing && reason === '' && phase !== 'ended';
+}
+
 export const viewOf = (context: ContainerContext, phase: ContainerView['phase']): ContainerView => ({
   phase,
   reason: phase === 'waiting' ? context.reason : '',
   message: phase === 'waiting' ? context.message : '',
   restartCount: context.restartCount,
   ended: context.ended,
-  ...(phase === 'stopping' && ['restart', 'again'].includes(context.stop?.after ?? '') ? { comesAgain: true } : {}),
+  ...(comesAgain(context, phase) ? { comesAgain: true } : {}),
 });
 
 export const wishOf = ({ restartCount, image }: ContainerContext): ContainerWish => ({ restartCount, image });

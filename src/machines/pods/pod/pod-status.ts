@@ -34,6 +34,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     stage,
     waiting: Object.fromEntries(waiting),
     comingAgain: entries.flatMap(([name, { view }]) => (comesAgain(view, factsOf(runtime, name)) ? [name] : [])),
+    replacing: entries.flatMap(([name, { view }]) => (isReplaced(view, factsOf(runtime, name)) ? [name] : [])),
     ...probeResults(context),
     restartCounts: Object.fromEntries(Object.entries(memory).map(([name, { restartCount }]) => [name, restartCount])),
     deviceHealth: context.deviceHealth,
@@ -43,13 +44,18 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
 }
 
 /** It is being stopped so that it begins anew, or its next instance is on its way, or not seen to run yet. */
-function comesAgain(
-  { phase, restartCount, comesAgain: isStopped = false }: ContainerView,
-  seen: ContainerFacts | null,
-) {
-  const isNext = seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
-  return isStopped || (isNext && phase !== 'stopping' && phase !== 'ended');
+function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
+  const { phase } = view;
+  return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
 }
+
+/** The instance of which the container tells is not seen to run yet. */
+const isBehind = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
+  seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
+
+/** It is or was stopped for that, and its next instance is not seen to run yet. */
+const isReplaced = (view: ContainerView, seen: ContainerFacts | null): boolean =>
+  view.comesAgain === true && (view.phase !== 'running' || isBehind(view, seen));
 
 /** It was made and is not seen to run yet; one whose start failed is there. */
 function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts): boolean {

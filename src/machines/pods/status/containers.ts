@@ -29,6 +29,8 @@ export interface ContainerFacts {
   readonly canRecurse: boolean;
   /** Why a container that should run does not, by name. */
   readonly waiting: Readonly<Record<string, Waiting>>;
+  /** Containers that the agent itself stops, or stopped, and begins anew. */
+  readonly replacing: readonly string[];
   /** Results of startup and readiness probes by name; absent: no such probe, or no result yet. */
   readonly started: Readonly<Record<string, boolean>>;
   readonly ready: Readonly<Record<string, boolean>>;
@@ -147,7 +149,7 @@ function withInstance(
   const isFirst = last === undefined && previous?.containerID !== containerID;
   return {
     name: container.name,
-    state: isLost ? lost(lostContainerMessages.terminated) : stateOf(current, facts.runtimeName, previous),
+    state: isLost ? lost(lostContainerMessages.terminated) : seenState(container, facts, previous, current),
     lastState:
       last === undefined ? rememberedLastState(previous, containerID) : stateOf(last, facts.runtimeName, previous),
     ready: false,
@@ -187,6 +189,18 @@ function rememberedLastState(previous: ContainerStatus | undefined, containerID:
 function restartCountOf({ annotations, metadata }: CriContainerStatus): number | undefined {
   const text = annotations[containerAnnotationKeys.restartCount];
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : metadata?.attempt;
+}
+
+/** Who is replaced runs, for the world, until the next instance does, or is kept from it. */
+function seenState(
+  { name }: Container,
+  { replacing, waiting, runtimeName }: ContainerFacts,
+  previous: ContainerStatus | undefined,
+  current: CriContainerStatus,
+): ContainerState {
+  const isSame = previous?.state?.running !== undefined && previous.containerID === `${runtimeName}://${current.id}`;
+  if (isSame && replacing.includes(name) && waiting[name] === undefined) return previous.state!;
+  return stateOf(current, runtimeName, previous);
 }
 
 function stateOf(

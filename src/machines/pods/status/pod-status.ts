@@ -57,6 +57,8 @@ export interface PodStatusFacts {
   readonly waiting?: Readonly<Record<string, Waiting>>;
   /** Containers that begin anew however they end. */
   readonly comingAgain?: readonly string[];
+  /** Of those, the ones that the agent itself stops, and whose next instance is on its way. */
+  readonly replacing?: readonly string[];
   readonly started?: Readonly<Record<string, boolean>>;
   readonly ready?: Readonly<Record<string, boolean>>;
   readonly restartCounts?: Readonly<Record<string, number>>;
@@ -125,6 +127,7 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
   runtimeName: facts.node.runtimeName,
   canRecurse: facts.node.runtimeHandlers?.[facts.handler ?? '']?.recursiveReadOnlyMounts === true,
   waiting: facts.waiting ?? {},
+  replacing: facts.replacing ?? [],
   started: facts.started ?? {},
   ready: facts.ready ?? {},
   restartCounts: facts.restartCounts ?? {},

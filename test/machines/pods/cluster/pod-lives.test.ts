@@ -41,6 +41,14 @@ const stops = () =>
       : [],
   );
 
+/** States of containers that the world was told, in their order. */
+const shown = () =>
+  cluster.kube
+    .of('patch')
+    .filter(({ path }) => path.endsWith('pods/p/status'))
+    .flatMap(({ body }) => (body.status.containerStatuses ?? []) as { state?: Record<string, unknown> }[])
+    .flatMap(({ state = {} }) => Object.keys(state).filter((each) => state[each] !== null));
+
 function live(spec: object, { programs = {}, failing = [] }: Life = {}): ClusterNode {
   cluster = clusterNode();
   const { node, kube } = cluster;
@@ -76,6 +84,26 @@ describe('a probe that ends a container', () => {
     expect(status().phase).toBe('Running');
     expect(events('Killing')).toEqual(['spec.containers{a} Container a failed liveness probe, will be restarted']);
     expect(events('BackOff')).toEqual([]);
+  });
+
+  it('shows nobody its end: it runs until the next instance does, or is kept from it', () => {
+    const { node } = live(dying('OnFailure'), killed);
+    node.run(40_000);
+    expect(shown()).not.toContain('terminated');
+    expect(statusOf('a')).toMatchObject({ restartCount: 3, lastState: { terminated: { exitCode: 0 } } });
+    const crashing = { containers: [container('a', { livenessProbe: probe('live', { initialDelaySeconds: 1 }) })] };
+    live(crashing, killed).node.run(12_000);
+    expect(shown().at(-1)).toBe('waiting');
+    expect(shown()).not.toContain('terminated');
+    expect(statusOf('a')).toMatchObject({
+      state: { waiting: { reason: 'CrashLoopBackOff' } },
+      lastState: { terminated: { exitCode: 0 } },
+    });
+  });
+
+  it('shows the end of one that ends by itself', () => {
+    live({ containers: [container('a')] }, { programs: { a: [{ runsMs: 2_000, exitCode: 1 }] } }).node.run(5_000);
+    expect(shown()).toContain('terminated');
   });
 
   it('does not say that it comes again where it does not', () => {
