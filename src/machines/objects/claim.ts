@@ -7,7 +7,8 @@
  * Asks: `kube.get` of the claim, again and again, for a node may not watch claims, and of the volume. Tells `objects`
  *   `object.observed`.
  * Invariants:
- *   A1 a claim is usable only while it is bound and nobody deletes it; what uses it already keeps it.
+ *   A1 a claim is usable only while it is bound to its volume, and not deleted under those who use it; what uses it
+ *   already keeps it.
  *   A2 what this agent cannot mount is said by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
  */
@@ -76,10 +77,18 @@ const problem = ({ key }: Pick<Context, 'key'>, text: string): ObjectState => {
 /** Upstream's reason why the claim cannot be used; empty when it can. */
 function refusalOf(claim: KubeObject | null, name: string): string {
   if (claim === null) return `failed to fetch PVC from API server: persistentvolumeclaims "${name}" not found`;
+  if (isGoing(claim)) return 'PVC is being deleted';
   const [spec, status] = [claim['spec'], claim['status']];
-  const isBound = isRecord(status) && status['phase'] === 'Bound' && isRecord(spec) && Boolean(spec['volumeName']);
-  if (!isBound) return 'PVC is not bound';
-  return claim.metadata['deletionTimestamp'] === undefined ? '' : 'PVC is being deleted';
+  if (!isRecord(status) || status['phase'] !== 'Bound') return 'PVC is not bound';
+  return isRecord(spec) && spec['volumeName'] ? '' : 'PVC has empty pvc.Spec.VolumeName';
+}
+
+const PROTECTION = 'kubernetes.io/pvc-protection';
+
+/** A claim that is protected stays as long as pods use it, also those of which this agent knows nothing yet. */
+function isGoing({ metadata }: KubeObject): boolean {
+  const { deletionTimestamp, finalizers } = metadata;
+  return deletionTimestamp !== undefined && !(Array.isArray(finalizers) && finalizers.includes(PROTECTION));
 }
 
 const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
@@ -141,9 +150,14 @@ const specOf = (volume: KubeObject): PersistentVolumeSpec => (isRecord(volume['s
 const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
   (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
 
+const otherHolder = (volume: string, holder: string, claim: string): string =>
+  `found PV object ${volume} but its pv.Spec.ClaimRef.UID ${holder} does not point to claim.UID ${claim}`;
+
 function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): ObjectState {
-  const { claimRef: _, ...spec } = specOf(volume);
+  const { claimRef, ...spec } = specOf(volume);
   const { namespace, name } = idOf(key);
+  const [holder, claim] = [claimRef?.uid ?? size.claim.uid, size.claim.uid];
+  if (holder !== claim) return problem({ key }, otherHolder(volume.metadata.name, holder, claim));
   if (!KINDS.some((kind) => isRecord(spec[kind]))) {
     const kinds = Object.keys(spec).filter((each) => isRecord(spec[each as 'nfs']) && !NO_SOURCES.has(each));
     const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;

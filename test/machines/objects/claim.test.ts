@@ -4,21 +4,28 @@ import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
 
 let cluster: ClusterNode;
 
-/** With a pod that uses the claim `data`, which is bound. */
-function running(): ClusterNode {
+/** A pod wants the claim `data`. */
+function wanting(volume: { spec?: object } = {}, claim: { metadata?: object; spec?: object; isGoing?: boolean } = {}) {
   cluster = clusterNode();
   const { node, kube } = cluster;
   node.boot().run(1_000);
   node.world.folders.add('/srv/data');
-  create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' } });
-  create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+  create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' }, ...volume.spec });
+  create('PersistentVolumeClaim', 'data', { volumeName: 'pv', ...claim.spec }, { phase: 'Bound' }, claim.metadata);
+  if (claim.isGoing) kube.delete('persistentvolumeclaims', 'data');
   kube.createPod('web', { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
+  return cluster;
+}
+
+/** With a pod that uses the claim `data`, which is bound. */
+function running(): ClusterNode {
+  const { node, kube } = wanting();
   node.until('Running', () => kube.pod('web')?.status?.phase === 'Running', 10_000);
   return cluster;
 }
 
-const create = (kind: string, name: string, spec: object, status: object = {}) =>
-  cluster.kube.create({ apiVersion: 'v1', kind, metadata: { name }, spec, status });
+const create = (kind: string, name: string, spec: object, status: object = {}, metadata: object = {}) =>
+  cluster.kube.create({ apiVersion: 'v1', kind, metadata: { name, ...metadata }, spec, status });
 const asked = () =>
   cluster.node.sink.records.flatMap((record) =>
     record.k === 'effect' && JSON.stringify(record.input).includes('"persistentvolumeclaims"') ? [record.name] : [],
@@ -61,5 +68,26 @@ describe('a claim', () => {
     node.run(90_000);
     expect(told()).toBe(before);
     expect(kube.pod('web').status.phase).toBe('Running');
+  });
+
+  it('that is being deleted, but protected, is had: an agent that begins anew takes nothing from who uses it', () => {
+    const { node, kube } = wanting({}, { metadata: { finalizers: ['kubernetes.io/pvc-protection'] }, isGoing: true });
+    node.until('Running', () => kube.pod('web')?.status?.phase === 'Running', 10_000);
+  });
+
+  it.each([
+    ['is being deleted', {}, { metadata: { finalizers: ['other/one'] }, isGoing: true }, 'PVC is being deleted'],
+    ['names no volume', {}, { spec: { volumeName: '' } }, 'PVC has empty pvc.Spec.VolumeName'],
+    [
+      'lost its volume to another',
+      { spec: { claimRef: { uid: 'u9' } } },
+      {},
+      'found PV object pv but its pv.Spec.Claim',
+    ],
+  ])('that %s is not had', (_, volume, claim, text) => {
+    const { node, kube } = wanting(volume, claim);
+    node.run(10_000);
+    expect(kube.pod('web').status.phase).toBe('Pending');
+    expect(JSON.stringify(node.sink.records)).toContain(`error processing PVC default/data: ${text}`);
   });
 });
