@@ -38,13 +38,17 @@ const UNUSED_PORT = 10_250;
 /** How every test node is called. */
 const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
 
+/** Between two looks: a share of the time that was waited, so that a long wait takes no work from what is waited for. */
+const [LOOK_SHARE, LOOK_MIN_MS, LOOK_MAX_MS] = [0.15, 20, 250];
+
 /** Polls until `probe` gives something; fails with `what` when it does not. */
 export async function eventually<T>(
   what: string,
   probe: () => T | Promise<T>,
   timeoutMs = 20_000,
 ): Promise<NonNullable<T>> {
-  const end = Date.now() + timeoutMs;
+  const began = Date.now();
+  const end = began + timeoutMs;
   let last: unknown;
   for (;;) {
     try {
@@ -55,7 +59,8 @@ export async function eventually<T>(
     }
     if (Date.now() > end)
       throw new Error(`${what}: not within ${timeoutMs} ms${last instanceof Error ? ` (${last.message})` : ''}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    const pauseMs = Math.min(LOOK_MAX_MS, Math.max(LOOK_MIN_MS, (Date.now() - began) * LOOK_SHARE));
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
 

@@ -2,18 +2,22 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Files that take a minute or more, the longest first. Without results of an earlier run vitest goes by the size of
+ * Files that take longest, the longest first. Without results of an earlier run vitest goes by the size of
  * files, which says little of those that wait for real time.
  */
 const LONG: readonly string[] = [
-  'conformance/pods/live',
-  'node/faults-of-calls',
   'node/crash',
+  'node/faults-of-calls',
   'node/faults-of-the-host',
+  'conformance/pods/live',
   'node/faults-of-events',
   'node/faults-of-time',
+  'node/faults-of-mounts',
+  'node/bad-pods',
   'node/probes',
   'node/standalone',
+  'machines/startup/boot-golden',
+  'machines/pods/cluster/recorded.golden',
 ];
 
 const rank = ({ moduleId }: TestSpecification): number => {
