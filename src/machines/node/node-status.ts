@@ -132,9 +132,21 @@ const pressures = (conditions: readonly string[]): Partial<NodeReports> => ({
   pidPressure: conditions.includes('PIDPressure'),
 });
 
+/** A resource of devices whose plugin is gone for good stays, at zero. */
+function reported(before: NodeReports, now: Partial<NodeReports>): NodeReports {
+  const { deviceCapacity, deviceAllocatable } = now;
+  if (deviceCapacity === undefined) return { ...before, ...now };
+  const gone = Object.fromEntries(Object.keys(before.deviceCapacity).map((name) => [name, '0']));
+  const devices = {
+    deviceCapacity: { ...gone, ...deviceCapacity },
+    deviceAllocatable: { ...gone, ...deviceAllocatable },
+  };
+  return { ...before, ...now, ...devices };
+}
+
 const take = s.assign({
   reports: ({ context, event }) => {
-    if (event.type === 'node.reported') return { ...context.reports, ...event.reports };
+    if (event.type === 'node.reported') return reported(context.reports, event.reports);
     if (event.type === 'eviction.conditions') return { ...context.reports, ...pressures(event.conditions) };
     if (event.type !== 'images.changed') return context.reports;
     return { ...context.reports, images: nodeImages(event.images, context.maxImages) };

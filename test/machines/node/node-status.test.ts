@@ -134,6 +134,29 @@ test('after a restart says nothing of what did not change', () => {
   expect(run.events()).toEqual([]);
 });
 
+test('leaves what others advertise as it is, and as much of it can be had', () => {
+  const before = existing('boot-2');
+  const dongles = { 'example.com/dongle': '4' };
+  const run = start({ ...before, status: { ...before.status, capacity: { ...capacity, ...dongles } } });
+  run.tell(reported(READY));
+  run.settle(10_000);
+  const [{ status }] = run.patches as [Patch];
+  expect(status).not.toHaveProperty('capacity');
+  expect(status!.allocatable).toEqual(dongles);
+});
+
+test('keeps a resource at zero whose plugin is gone', () => {
+  const run = start(existing('boot-2'));
+  const gpus = { 'example.com/gpu': '2' };
+  run.tell(reported({ ...READY, deviceCapacity: gpus, deviceAllocatable: gpus }));
+  run.settle(10_000);
+  expect(run.patches.at(-1)!.status).toMatchObject({ capacity: gpus, allocatable: gpus });
+  run.tell(reported({ deviceCapacity: {}, deviceAllocatable: {} }));
+  run.settle(10_000);
+  const none = { 'example.com/gpu': '0' };
+  expect(run.patches.at(-1)!.status).toMatchObject({ capacity: none, allocatable: none });
+});
+
 test('says that the machine was rebooted, and that somebody closed the node', () => {
   const run = start(existing('boot-1'));
   expect(run.events()).toEqual(['Rebooted']);

@@ -13,11 +13,9 @@ type Fields = Readonly<Record<string, Json>>;
 /** Lists of the status that the API merges by a key. Addresses are replaced whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
 
-/** Resources of an earlier registration that this start does not know: extended ones stay, at zero. */
-function extended(before: Readonly<Record<string, string>> | undefined, now: Readonly<Record<string, string>>) {
-  const gone = Object.keys(before ?? {}).filter((name) => name.includes('/') && !(name in now));
-  return { ...now, ...Object.fromEntries(gone.map((name) => [name, '0'])) };
-}
+/** Extended resources that others advertise stay as those say. */
+const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
 
 /** @param before the status as last known; what others set in it stays */
 export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
@@ -25,8 +23,8 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
   const volumesInUse = reports.volumesInUse ?? listed;
   return {
     ...others,
-    capacity: extended(before.capacity, { ...reports.capacity, ...reports.deviceCapacity }),
-    allocatable: extended(before.allocatable, { ...reports.allocatable, ...reports.deviceAllocatable }),
+    capacity: { ...advertised(before), ...reports.capacity, ...reports.deviceCapacity },
+    allocatable: { ...advertised(before), ...reports.allocatable, ...reports.deviceAllocatable },
     conditions: nodeConditions(reports, before.conditions ?? [], nowMs),
     // With an external cloud its controller owns the addresses once it has set them.
     addresses: facts.externalCloud && before.addresses?.length ? before.addresses : facts.addresses,
