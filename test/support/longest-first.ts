@@ -1,9 +1,11 @@
 /** The order of test files: whoever takes long begins first, so that at the end nobody waits for one file. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Files that take longest, the longest first. Without results of an earlier run vitest goes by the size of
- * files, which says little of those that wait for real time.
+ * Files that take longest, the longest first. Without results of an earlier run vitest goes by the size of files, which
+ * says little of those that wait for real time.
  */
 const LONG: readonly string[] = [
   'node/crash',
@@ -20,13 +22,17 @@ const LONG: readonly string[] = [
   'machines/pods/cluster/recorded.golden',
 ];
 
+const TESTS = join(import.meta.dirname, '..');
+
 const rank = ({ moduleId }: TestSpecification): number => {
-  const at = LONG.findIndex((name) => moduleId.endsWith(`/test/${name}.test.ts`));
+  const at = LONG.findIndex((name) => moduleId === join(TESTS, `${name}.test.ts`));
   return at < 0 ? LONG.length : at;
 };
 
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const gone = LONG.filter((name) => !existsSync(join(TESTS, `${name}.test.ts`)));
+    if (gone.length > 0) throw new Error(`${import.meta.filename} names tests that are not there: ${gone.join(', ')}`);
     const sorted = await super.sort(files);
     return sorted.toSorted((a, b) => rank(a) - rank(b));
   }
