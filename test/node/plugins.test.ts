@@ -8,7 +8,13 @@ import { eventually, TestNode } from '../support/daemon.ts';
 
 let node: TestNode;
 let driver: CsiDriver | undefined;
+let nodeInfo: Record<string, unknown>;
 beforeEach(() => {
+  nodeInfo = {
+    node_id: 'id-of-node1',
+    max_volumes_per_node: '7',
+    accessible_topology: { segments: { 'topology.example.test/zone': 'a' } },
+  };
   node = new TestNode();
 });
 afterEach(async () => {
@@ -28,11 +34,7 @@ async function startDriver(): Promise<CsiDriver> {
   return await startCsiDriver({
     socket: join(await registry(), 'csi.example.test-reg.sock'),
     endpoint: join(own, 'csi.sock'),
-    nodeInfo: {
-      node_id: 'id-of-node1',
-      max_volumes_per_node: '7',
-      accessible_topology: { segments: { 'topology.example.test/zone': 'a' } },
-    },
+    nodeInfo,
   });
 }
 const told = (plugin: CsiDriver) => eventually('the status of the registration', () => plugin.statuses.at(0));
@@ -78,6 +80,11 @@ describe('in a cluster', () => {
         allocatable: { count: 7 },
       },
     ]);
+    const spec = { nodeAllocatableUpdatePeriodSeconds: 1 };
+    const metadata = { name: 'csi.example.test' };
+    server.create({ apiVersion: 'storage.k8s.io/v1', kind: 'CSIDriver', metadata, spec });
+    nodeInfo['max_volumes_per_node'] = '8';
+    await eventually('the new limit', () => JSON.stringify(drivers()).includes('"allocatable":{"count":8}'));
     driver.close();
     await eventually('the driver to be gone', () => (drivers()?.length ? undefined : true));
   });
