@@ -18,7 +18,7 @@ import { userNamespacePorts } from '../actors/host/pods/user-namespaces.ts';
 import { certificatePorts } from '../actors/kube/certificates.ts';
 import { connectKube } from '../actors/kube/index.ts';
 import type { OnTransport } from '../actors/kube/transport.ts';
-import { levelOf, logPorts, logRecords, printLine } from '../actors/log/logger.ts';
+import { logPorts, logRecords, printLine } from '../actors/log/logger.ts';
 import { performerOf } from '../actors/performer.ts';
 import { pluginPorts } from '../actors/plugins/index.ts';
 import { probePorts } from '../actors/probe/index.ts';
@@ -143,7 +143,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
   const onTransport: OnTransport = (seen) => server.onTransport(seen);
   const kube = connectKube({ vault, onTransport, onRequest: (seen) => server.onRequest(seen) });
   const page = visualizerPage(options);
-  const log = logRecords({ format: options.logFormat, level: levelOf(options.verbosity) });
+  const log = logRecords({ verbosity: options.verbosity, ...(options.logFormat === 'json' ? { format: 'json' } : {}) });
   const stats = new StatsReader({ call: runtime.call, onVolume: (...measured) => server.onVolume(...measured) });
   const server = nodeServer({
     call: runtime.call,
@@ -153,7 +153,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     version: KUBELET_VERSION,
     nodeVersion: NODE_VERSION,
     journalDir: options.journalDir,
-    setVerbosity: (level) => log.setLevel(levelOf(level)),
+    setVerbosity: (verbosity) => log.setVerbosity(verbosity),
     warn: (sentence) => printLine('warn', 'server', sentence),
   });
   const { close: _close, ...groups } = cgroups;

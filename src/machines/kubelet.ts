@@ -26,6 +26,7 @@ import { containerManagerInput } from './startup/container-manager/policy.ts';
 import { deriveSettings } from './startup/derive-settings.ts';
 import { oomWatcherInput } from './startup/host/oom-watcher-input.ts';
 import { logEntries } from './startup/log-entries.ts';
+import { logForm } from './startup/logging.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
 import { runOncePhases } from './startup/run-once-phases.ts';
@@ -42,7 +43,7 @@ const settings = ({ context }: { context: KubeletContext }) => context.settings;
 
 /** What each subsystem is given; everything else it finds out by asking. */
 const subsystems = {
-  logging: subsystem('logging', ({ context }) => ({ verbosity: context.config!.logging.verbosity ?? 0 })),
+  logging: subsystem('logging', ({ context }) => logForm(context.config!.logging)),
   watchdog: subsystem('watchdog', ({ context }) => ({
     syncFrequencyMs: millisecondsOf(context.config!.syncFrequency),
   })),

@@ -16,7 +16,12 @@ export interface AdmissionSettings extends ResourceManagers {
   readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
   readonly sysctls: { readonly kernelVersion: string; readonly allowedUnsafe: readonly string[] };
   readonly appArmor: boolean;
+  /** Features without which pods that use them are refused; absent: none. */
+  readonly lacks?: readonly ('podLevelResources' | 'restartAll')[];
 }
+
+/** A field of pods that this node does not see: `restartRules` are policies and rules of single containers. */
+export type UnseenField = 'restartRules' | 'restartAll' | 'hostnameOverride' | 'fileKeyRef';
 
 export interface RuntimeHandlerAbilities {
   readonly userNamespaces: boolean;
@@ -103,8 +108,12 @@ export interface NodeSettings {
   readonly registryBurst: number;
   /** Longest crash-loop back-off. */
   readonly crashLoopBackOffMaxMs: number;
+  /** The first one; absent: upstream's default. */
+  readonly crashLoopBackOffInitialMs?: number;
   readonly memoryCapacityBytes: string;
   readonly cpuCapacityMilli: number;
+  /** Before CPUs that a runtime did not take are told to it again; absent: upstream's default. */
+  readonly cpuReconcilePeriodMs?: number;
   /** Cgroup hierarchy; it decides how swap and OOM groups are asked for. Without it neither is. */
   readonly cgroupVersion?: 1 | 2;
   /** For want of memory the kernel kills single processes of a container, not all of them (hierarchy of version 2). */
@@ -126,6 +135,12 @@ export interface NodeSettings {
   readonly admission?: AdmissionSettings;
   /** A status says how the devices of its containers are; absent: it does not. */
   readonly reportsDeviceHealth?: boolean;
+  /** Whether static pods may name what the API server has; absent: `none`. */
+  readonly staticPodReferences?: 'none' | 'any';
+  /** Absent: it sees all fields. */
+  readonly unseenFields?: readonly UnseenField[];
+  /** Statuses do not say whether containers can start. */
+  readonly hidesReadyToStart?: boolean;
   /** With the gate ContainerStopSignals: containers say which signal ends them. */
   readonly hasStopSignals?: boolean;
   readonly maxPods: number;

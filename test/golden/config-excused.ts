@@ -35,6 +35,9 @@ export const LINES_ELSEWHERE: readonly (readonly [part: string, pattern: RegExp]
   ['cAdvisor, which this product does not have', /^(Couldn't collect info|Unknown event storage policy)/],
 ];
 
+/** What only this product says: which switches have no effect in it. */
+export const OWN_LINE = /^"Warning: this feature gate has no effect here\."/;
+
 const UPSTREAM_REFUSES_GATES =
   'The measured binary only warns about an unknown feature gate; upstream refuses to start, and so do we.';
 const OWN_HELP = 'The help has the same flags, types and defaults; its sentences are our own.';

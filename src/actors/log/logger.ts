@@ -2,21 +2,28 @@
  * What people read while the daemon runs: the journal's `log` records, printed by pino after their turn is committed.
  *
  * Two forms, as the kubelet has them: klog's text (`I1121 03:04:04.341809   14920 kubelet] "Started kubelet"
- * key="value"`) and one JSON object a line. Diagnostics go to stderr.
+ * key="value"`) and one JSON object a line (`ts`, `caller`, `msg`, and `v` where it is no error; `level` and `pid` are
+ * this product's). Lines go to stderr, or are split by `splitStream`. Nothing is held back: there is nothing to flush.
  */
 import { type DestinationStream, pino } from 'pino';
 import type { Port } from '../../kernel/operation.ts';
 import type { KernelRecord, LogLevel } from '../../kernel/records.ts';
-import type { hostOperations } from '../../machines/operations/host.ts';
+import type { hostOperations, LogForm } from '../../machines/operations/host.ts';
 
-export type LogFormat = 'text' | 'json';
-
-export interface LoggerOptions {
-  readonly format: LogFormat;
-  /** Lines below this level are not printed. */
-  readonly level: LogLevel;
-  readonly write?: (line: string) => void;
+interface LoggerOptions extends LogForm {
+  /** Where lines go. */
+  readonly streams?: Streams;
 }
+
+interface Streams {
+  readonly out: (line: string) => void;
+  readonly err: (line: string) => void;
+}
+
+const OF_THE_PROCESS: Streams = {
+  out: (text) => void process.stdout.write(text),
+  err: (text) => void process.stderr.write(text),
+};
 
 const LETTERS: Readonly<Record<string, string>> = { debug: 'I', info: 'I', warn: 'W', error: 'E', fatal: 'F' };
 
@@ -51,18 +58,19 @@ function klogValue(value: unknown): string {
 
 interface Line {
   readonly level: string;
-  readonly time: number;
+  readonly ts: number;
   readonly pid: number;
-  readonly actor: string;
+  readonly caller: string;
   readonly msg: string;
+  readonly v?: number;
 }
 
 function klogStream(write: (line: string) => void): DestinationStream {
   return {
     write(json: string) {
-      const { level, time, pid, actor, msg, ...fields } = JSON.parse(json) as Line & Record<string, unknown>;
+      const { level, ts, pid, caller, msg, v: _v, ...fields } = JSON.parse(json) as Line & Record<string, unknown>;
       const text = klogText(msg, fields);
-      write(text.startsWith(PANIC) ? `${text}\n` : `${klogHeader(level, time, pid, actor)} ${text}\n`);
+      write(text.startsWith(PANIC) ? `${text}\n` : `${klogHeader(level, ts, pid, caller)} ${text}\n`);
     },
   };
 }
@@ -70,13 +78,15 @@ function klogStream(write: (line: string) => void): DestinationStream {
 /** From this verbosity on, lines for debugging are printed. */
 const DEBUG_VERBOSITY = 4;
 
-export const levelOf = (verbosity: number): LogLevel => (verbosity >= DEBUG_VERBOSITY ? 'debug' : 'info');
+const levelOf = (verbosity: number): LogLevel => (verbosity >= DEBUG_VERBOSITY ? 'debug' : 'info');
 
 export interface RecordPrinter {
   /** The observer to be given to the kernel as (part of) `onTurn`. */
   (records: readonly KernelRecord[]): void;
-  /** Lines below this level are not printed from now on. */
-  setLevel(level: LogLevel): void;
+  /** How lines are printed from now on. */
+  set(form: LogForm): void;
+  /** How much is printed from now on. */
+  setVerbosity(verbosity: number): void;
 }
 
 /** Port of `host.setLogVerbosity`. */
@@ -84,32 +94,47 @@ export const logPorts = (
   printer: RecordPrinter,
 ): { 'host.setLogVerbosity': Port<(typeof hostOperations)['host.setLogVerbosity']> } => ({
   'host.setLogVerbosity': async ({ input }) => {
-    printer.setLevel(levelOf(input.verbosity));
+    printer.set(input);
     return null;
   },
 });
 
-export function logRecords(options: LoggerOptions): RecordPrinter {
-  const write = options.write ?? ((line: string) => void process.stderr.write(line));
-  const stream = options.format === 'json' ? { write } : klogStream(write);
-  const logger = pino(
-    {
-      level: options.level,
-      base: { pid: process.pid },
-      formatters: { level: (label) => ({ level: label }) },
-      timestamp: false,
-    },
-    stream,
-  );
+export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions): RecordPrinter {
+  let form: LogForm = first;
+  let loggers = loggersOf(form, streams);
   let time = 0;
   const print = (records: readonly KernelRecord[]): void => {
     for (const record of records) {
       if ('t' in record) time = record.t;
-      if (record.k === 'log')
-        logger[record.level]({ time, actor: shortName(record.at), ...record.fields }, record.text);
+      if (record.k !== 'log') continue;
+      const isError = ERRORS.includes(record.level);
+      const v = isError ? {} : { v: record.level === 'debug' ? DEBUG_VERBOSITY : 0 };
+      const known = { ts: time, caller: shortName(record.at), ...v };
+      loggers[isError ? 'errors' : 'others'][record.level]({ ...known, ...record.fields }, record.text);
     }
   };
-  return Object.assign(print, { setLevel: (level: LogLevel) => void (logger.level = level) });
+  const set = (change: LogForm): void => {
+    form = change;
+    loggers = loggersOf(form, streams);
+  };
+  return Object.assign(print, { set, setVerbosity: (verbosity: number) => set({ ...form, verbosity }) });
+}
+
+const ERRORS: readonly string[] = ['error', 'fatal'];
+
+function loggersOf({ verbosity, format, splitStream }: LogForm, { out, err }: Streams) {
+  const open = (write: (line: string) => void) =>
+    pino(
+      {
+        level: levelOf(verbosity),
+        base: { pid: process.pid },
+        formatters: { level: (label) => ({ level: label }) },
+        timestamp: false,
+      },
+      format === 'json' ? { write } : klogStream(write),
+    );
+  const errors = open(err);
+  return { errors, others: splitStream ? open(out) : errors };
 }
 
 /** The last two steps of an address say enough: `pods/pod-1f3a`, `kubelet`. */

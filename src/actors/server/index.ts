@@ -41,7 +41,7 @@ type Call = PortCall<ServedPort, ServerItem>;
 async function serve(call: Call, options: ServerOptions): Promise<null> {
   const { input, signal } = call;
   const { secure, settings } = input;
-  const files = secure && { ...secure.tls, clientCAFile: secure.auth.clientCAFile };
+  const files = secure && filesOf(secure);
   const material = files && (await firstMaterial(files, secure.tls.mayBeMissing));
   const { endpoints, slashed } = secure ? kubeletApi(settings, options) : readOnlyApi(options);
   const serverType = secure ? 'readwrite' : 'readonly';
@@ -73,6 +73,12 @@ async function serve(call: Call, options: ServerOptions): Promise<null> {
   }
   return null;
 }
+
+const filesOf = ({ tls, auth }: NonNullable<ServedPort['secure']>): MaterialFiles => ({
+  ...tls,
+  clientCAFile: auth.clientCAFile,
+  ...(auth.isClientCAFixed === true ? { isClientCAFixed: true } : {}),
+});
 
 const openGate: Gate = async () => null;
 

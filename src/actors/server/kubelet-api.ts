@@ -78,7 +78,8 @@ function sharedEndpoints({ view, metrics, stats }: ApiDependencies): Endpoint[] 
 
 function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies): Endpoint[] {
   const { view, requests, execSync, streams, checkpoint, flags, program, setVerbosity, logDirectory } = dependencies;
-  const { rootDir, podLogsDir } = settings;
+  const { rootDir, podLogsDir, without = [] } = settings;
+  const lacks = (name: (typeof without)[number]) => without.includes(name);
   const logs = settings.systemLogHandler
     ? nodeLogEndpoints({ directory: logDirectory, podLogsDir, isQueryEnabled: settings.systemLogQuery })
     : refused(['/logs'], 'logs endpoint is disabled.');
@@ -93,14 +94,14 @@ function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies
       onWebSocket: requests.streamed,
       idleMs: () => millisecondsOf(view.configuration().streamingConnectionIdleTimeout),
     }),
-    ...checkpointEndpoints({ view, rootDir, checkpoint }),
+    ...(lacks('checkpoint') ? [] : checkpointEndpoints({ view, rootDir, checkpoint })),
     ...debugEndpoints({
       setVerbosity,
       isProfilingEnabled: settings.profilingHandler,
       isFlagsEnabled: settings.debugFlagsHandler,
     }),
-    flagzEndpoint(flags),
-    statuszEndpoint(program),
+    ...(lacks('flagz') ? [] : [flagzEndpoint(flags)]),
+    ...(lacks('statusz') ? [] : [statuszEndpoint(program)]),
   ];
 }
 

@@ -8,7 +8,8 @@ import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
-import { decideFeatures, isEnabled, millisecondsOf } from '../../machines/startup/configuration/index.ts';
+import { millisecondsOf } from '../../machines/startup/configuration/index.ts';
+import { gatesOf } from '../../machines/startup/derive-features.ts';
 import type { OnPluginRun } from '../credentials/plugin.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import type { OnRuntime } from '../cri/seen.ts';
@@ -74,7 +75,7 @@ export interface NodeServer {
 const driverStats = (view: KernelView, onVolume: OnVolume): DriverStats =>
   new DriverStats({
     periodMs: () => millisecondsOf(view.configuration().volumeStatsAggPeriod),
-    withHealth: () => isEnabled(decideFeatures(view.configuration().featureGates).changed, 'CSIVolumeHealth'),
+    withHealth: () => gatesOf(view.configuration())('CSIVolumeHealth'),
     onVolume,
   });
 

@@ -46,7 +46,7 @@ export async function servePodResources(
 ): Promise<null> {
   const { path } = call.input;
   const server = new grpc.Server();
-  server.addService(serviceDefinition(), methods(options));
+  server.addService(serviceDefinition(), methods(options, call.input.settings));
   await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
   await rm(path, { force: true });
   await bind(server, path);
@@ -70,7 +70,10 @@ function serviceDefinition(): grpc.ServiceDefinition {
 
 type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
 
-function methods({ view, requests: { podResources: seen } }: PodResourcesOptions): grpc.UntypedServiceImplementation {
+function methods(
+  { view, requests: { podResources: seen } }: PodResourcesOptions,
+  { listsEndedPods = false }: LocalSocket['settings'],
+): grpc.UntypedServiceImplementation {
   const limit = new TokenBucket(QPS, BURST);
   const limited =
     <Request>(method: PodResourcesMethod, answer: (request: Request) => object): Unary<Request> =>
@@ -84,9 +87,10 @@ function methods({ view, requests: { podResources: seen } }: PodResourcesOptions
         done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
       }
     };
+  const isListed = (each: NodePod): boolean => each.pod !== null && (listsEndedPods || isActive(each));
   const inView = (pod: NodePod): PodResources => resourcesOf(view, pod);
   return {
-    List: limited('List', () => ({ pod_resources: view.pods().filter(isActive).map(inView) })),
+    List: limited('List', () => ({ pod_resources: view.pods().filter(isListed).map(inView) })),
     GetAllocatableResources: limited('GetAllocatableResources', () => ({
       ...allocatable(view),
       cpu_ids: view.allocatableCpus(),
@@ -100,8 +104,7 @@ function methods({ view, requests: { podResources: seen } }: PodResourcesOptions
 }
 
 /** Pods that have ended hold nothing. */
-const isActive = ({ pod, status }: NodePod): boolean =>
-  pod !== null && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
+const isActive = ({ status }: NodePod): boolean => status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 
 function resourcesOf(
   view: PodResourcesOptions['view'],

@@ -40,6 +40,8 @@ export interface NodeStatusInput {
   readonly reports: Partial<NodeReports>;
   /** `registerNode`: false waits for somebody else to make the Node. */
   readonly register: boolean;
+  /** Of registration; absent: false. */
+  readonly getsOnExistsOnly?: boolean;
   readonly updateFrequencyMs: number;
   readonly reportFrequencyMs: number;
   /** `nodeStatusMaxImages`; -1: all of them. */
@@ -277,7 +279,8 @@ export const nodeStatusMachine = s.createMachine({
         src: 'registration',
         input: (args) => {
           const status = projected(args.context, now({ system: args.self.system }));
-          return { facts: args.context.facts, node: newNode(args.context.facts, status) };
+          const { facts, getsOnExistsOnly = false } = args.context;
+          return { facts, node: newNode(facts, status), ...(getsOnExistsOnly ? { getsOnExistsOnly } : {}) };
         },
         onDone: { target: 'known', actions: [know, remember] },
         onError: { target: 'absent', actions: failed },

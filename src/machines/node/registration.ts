@@ -20,6 +20,8 @@ export interface RegistrationInput {
   readonly facts: NodeFacts;
   /** What is posted when there is no Node yet. */
   readonly node: Node;
+  /** Who may not create Nodes does not look for one either (gate KubeletRegistrationGetOnExistsOnly). */
+  readonly getsOnExistsOnly?: boolean;
 }
 
 export interface Registered {
@@ -35,6 +37,9 @@ interface Context extends RegistrationInput {
 }
 
 const codeOf = (event: { error: unknown }): string => (event.error as PlainError).code ?? '';
+
+const mayExist = ({ getsOnExistsOnly = false }: Context, code: string): boolean =>
+  code === 'AlreadyExists' || (code === 'Forbidden' && !getsOnExistsOnly);
 
 const s = setup({
   types: { input: {} as RegistrationInput, context: {} as Context, events: {} as Ended, output: {} as Registered },
@@ -76,7 +81,7 @@ export const registrationMachine = s.createMachine({
         },
         onError: [
           // Who may not create Nodes may find that somebody did.
-          { guard: ({ event }) => ['AlreadyExists', 'Forbidden'].includes(codeOf(event)), target: 'reading' },
+          { guard: ({ context, event }) => mayExist(context, codeOf(event)), target: 'reading' },
           { target: 'backingOff', actions: unable('Unable to register node with API server') },
         ],
       },

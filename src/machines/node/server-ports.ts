@@ -1,6 +1,8 @@
 /** Decides what the node's two ports serve, and to whom: a projection of the configuration. Pure. */
 import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../operations/server.ts';
-import { isEnabled, type KubeletConfiguration, millisecondsOf } from '../startup/configuration/index.ts';
+import { type KubeletConfiguration, millisecondsOf } from '../startup/configuration/index.ts';
+import { curveNames } from '../startup/configuration/validation/tls-options.ts';
+import { gatesOf } from '../startup/derive-features.ts';
 import type { KubeletContext } from '../startup/types.ts';
 import type { ServerInput } from './server.ts';
 
@@ -10,27 +12,38 @@ const CERTIFICATE = 'kubelet.crt';
 /** Where the certificate is kept that the API server has issued. */
 const ISSUED = 'kubelet-server-current.pem';
 
+const GATED = [
+  ['ContainerCheckpoint', 'checkpoint'],
+  ['ComponentFlagz', 'flagz'],
+  ['ComponentStatusz', 'statusz'],
+] as const;
+
 function apiSettings({ config, node, settings }: KubeletContext): ApiSettings {
-  const { featureGates } = config!;
+  const isOn = gatesOf(config!);
+  const without = GATED.filter(([gate]) => !isOn(gate)).map(([, endpoint]) => endpoint);
   return {
     nodeName: node!.nodeName,
     rootDir: settings!.rootDir,
     podLogsDir: settings!.podLogsDir,
     debuggingHandlers: config!.enableDebuggingHandlers,
     systemLogHandler: config!.enableSystemLogHandler,
-    systemLogQuery: config!.enableSystemLogQuery && isEnabled(featureGates, 'NodeLogQuery'),
+    systemLogQuery: config!.enableSystemLogQuery && isOn('NodeLogQuery'),
     profilingHandler: config!.enableProfilingHandler,
     debugFlagsHandler: config!.enableDebugFlagsHandler,
-    splitStreams: isEnabled(featureGates, 'PodLogsQuerySplitStreams'),
+    splitStreams: isOn('PodLogsQuerySplitStreams'),
+    ...(isOn('KubeletPodResourcesListUseActivePods') ? {} : { listsEndedPods: true }),
+    ...(without.length === 0 ? {} : { without }),
   };
 }
 
-function authSettings({ authentication, authorization }: KubeletConfiguration): AuthSettings {
+function authSettings(config: KubeletConfiguration): AuthSettings {
+  const { authentication, authorization } = config;
   const { anonymous, webhook, x509 } = authentication;
   return {
     anonymous: anonymous.enabled,
     webhookAuthentication: webhook.enabled,
     clientCAFile: x509.clientCAFile,
+    ...(gatesOf(config)('ReloadKubeletClientCAFile') ? {} : { isClientCAFixed: true }),
     authorization: authorization.mode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
     tokenTtlMs: millisecondsOf(webhook.cacheTTL),
     authorizedTtlMs: millisecondsOf(authorization.webhook.cacheAuthorizedTTL),
@@ -42,6 +55,7 @@ function authSettings({ authentication, authorization }: KubeletConfiguration): 
 export function apiPort(context: KubeletContext): ServerInput {
   const { config, flags, node } = context;
   const { address, port, tlsCertFile, tlsPrivateKeyFile, tlsMinVersion, tlsCipherSuites } = config!;
+  const { tlsCurvePreferences } = config!;
   const { certDir } = flags!;
   const isIssued = tlsCertFile === '' && config!.serverTLSBootstrap;
   const tls: NonNullable<ServedPort['secure']>['tls'] = {
@@ -50,6 +64,8 @@ export function apiPort(context: KubeletContext): ServerInput {
     mayBeMissing: isIssued,
     minVersion: tlsMinVersion,
     cipherSuites: tlsCipherSuites,
+    ...(tlsCurvePreferences.length === 0 ? {} : { curves: curveNames(tlsCurvePreferences) }),
+    ...(isIssued || gatesOf(config!)('ReloadKubeletServerCertificateFile') ? {} : { isFixed: true }),
   };
   const isOwn = tlsCertFile === `${certDir.replace(/\/+$/, '')}/${CERTIFICATE}`;
   return {

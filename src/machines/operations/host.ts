@@ -53,6 +53,14 @@ export interface NodeText {
   readonly after: string;
 }
 
+export interface LogForm {
+  readonly verbosity: number;
+  /** Absent: text. */
+  readonly format?: 'json';
+  /** Errors go to stderr, everything else to stdout; absent: all goes to stderr. */
+  readonly splitStream?: true;
+}
+
 /** How a machine is built. */
 export interface MachineTopology {
   /** Those that are online. `core` is a number within its `socket`. */
@@ -158,8 +166,8 @@ export const hostOperations = {
     { paths: readonly string[]; periodMs: number },
     { readonly type: 'configuration.changed' }
   >(),
-  /** klog's verbosity: from 4 on, lines for debugging are printed. */
-  'host.setLogVerbosity': idempotent<{ verbosity: number }, null>(),
+  /** How lines are printed; of klog's verbosities, those from 4 on print lines for debugging. */
+  'host.setLogVerbosity': idempotent<LogForm, null>(),
   /** flock; fails with code `EWOULDBLOCK` while another process holds it and `wait` is false. */
   'host.acquireLock': once<{ path: string; wait: boolean }, null>(),
   /** Says `lock.contended` when another process opens or deletes the lock file. */

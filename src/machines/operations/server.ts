@@ -12,6 +12,10 @@ export type ApiSettings = {
   readonly profilingHandler: boolean;
   readonly debugFlagsHandler: boolean;
   readonly splitStreams: boolean;
+  /** Pods that have ended are among those of the socket for agents, too. */
+  readonly listsEndedPods?: boolean;
+  /** Endpoints that feature gates turn off; absent: none. */
+  readonly without?: readonly ('checkpoint' | 'flagz' | 'statusz')[];
 };
 
 /** Who may talk to the API, and for how long an answer about that holds. */
@@ -21,6 +25,8 @@ export type AuthSettings = {
   readonly webhookAuthentication: boolean;
   /** Empty: nobody is known by certificate. */
   readonly clientCAFile: string;
+  /** Its file is read once; absent: again whenever it changes. */
+  readonly isClientCAFixed?: boolean;
   readonly authorization: 'AlwaysAllow' | 'Webhook';
   readonly tokenTtlMs: number;
   readonly authorizedTtlMs: number;
@@ -33,8 +39,12 @@ export type ServingTls = {
   readonly keyFile: string;
   /** There may be no certificate yet: it is asked for at the API server, and handshakes fail until it is there. */
   readonly mayBeMissing: boolean;
+  /** The files are read once; absent: again whenever they change. */
+  readonly isFixed?: boolean;
   readonly minVersion: string;
   readonly cipherSuites: readonly string[];
+  /** As OpenSSL names them; absent: its own choice. */
+  readonly curves?: readonly string[];
 };
 
 export type ServedPort = {

@@ -13,6 +13,7 @@ import { milliUnits, parseQuantity, wholeUnits } from '../pods/spec/quantity.ts'
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { StringMap } from './configuration/types.ts';
 import { isOptionOn } from './configuration/validation/cpu-manager-options.ts';
+import { featureAdmission, gatesOf } from './derive-features.ts';
 import type { NodeIdentity } from './types.ts';
 
 const OPERATING_SYSTEM = 'linux';
@@ -32,6 +33,7 @@ export function admissionSettings(
     sysctls: { kernelVersion: machine.kernelVersion, allowedUnsafe: config.allowedUnsafeSysctls },
     appArmor: machine.appArmor,
     ...resourceManagers(config, machine),
+    ...featureAdmission(gatesOf(config)),
   };
 }
 

@@ -6,12 +6,12 @@
 import { configuredThresholds } from '../node/eviction/thresholds.ts';
 import { shutdownPeriods } from '../node/shutdown/policy.ts';
 import type { NodeSettings } from '../node-settings.ts';
-import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import { millisecondsOf } from './configuration/values/duration.ts';
 import { isIpAddress } from './configuration/values/ip.ts';
 import { parseQuantity, unitsOf } from './configuration/values/quantity.ts';
 import { admissionSettings } from './derive-admission.ts';
+import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
 import type { KubeletContext, KubeletInput } from './types.ts';
 
 /** Upstream's ceiling of the crash-loop back-off without its feature gate. */
@@ -55,6 +55,8 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     ...node,
     ...paths(flags, config, context.input),
     ...cgroups(config, runtime.cgroupDriver),
+    seccompDefault: config.seccompDefault || flags.seccompDefault,
+    cpuReconcilePeriodMs: millisecondsOf(config.cpuManagerReconcilePeriod),
     ...images(config),
     ...(context.pullsByServiceAccount ? { pullsByServiceAccount: true } : {}),
     ...dns(config, context),
@@ -67,7 +69,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     ...(config.userNamespaces?.idsPerPod === undefined ? {} : { idsPerPod: config.userNamespaces.idsPerPod }),
     crashLoopBackOffMaxMs: config.crashLoopBackOff?.maxContainerRestartPeriod
       ? millisecondsOf(config.crashLoopBackOff.maxContainerRestartPeriod)
-      : CRASH_LOOP_BACKOFF_MAX_MS,
+      : longestBackoffMs(gatesOf(config), CRASH_LOOP_BACKOFF_MAX_MS),
     memoryCapacityBytes: machineInfo.memoryBytes,
     cpuCapacityMilli: machineInfo.cores * 1_000,
     maxPods: config.maxPods,
@@ -76,8 +78,7 @@ export function deriveSettings(context: KubeletContext): NodeSettings {
     admission: admissionSettings(flags, config, node, machineInfo, resources),
     makesPodCgroups: config.cgroupsPerQOS && !runtime.embedded,
     memoryQoS: memoryQoS(config),
-    reportsDeviceHealth: isEnabled(decideFeatures(config.featureGates).changed, 'ResourceHealthStatus'),
-    hasStopSignals: isEnabled(decideFeatures(config.featureGates).changed, 'ContainerStopSignals'),
+    ...featureSettings(gatesOf(config)),
     cgroupVersion: hierarchy.version,
     ...(config.singleProcessOOMKill === true ? { killsSingleProcess: true } : {}),
     swapControllerAvailable: hierarchy.swapCounted,
@@ -100,7 +101,7 @@ function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSet
     localStorage,
   };
   const periods = shutdownPeriods(config);
-  const isGraceful = isEnabled(decideFeatures(config.featureGates).changed, 'GracefulNodeShutdown');
+  const isGraceful = gatesOf(config)('GracefulNodeShutdown');
   return {
     ...(thresholds.length > 0 || localStorage ? { eviction } : {}),
     ...(isGraceful && periods.length > 0
@@ -111,7 +112,7 @@ function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSet
 
 /** With the gate MemoryQoS, how early the kernel slows what nears its limit, and whether it keeps memory for pods. */
 function memoryQoS(config: KubeletConfiguration): NonNullable<NodeSettings['memoryQoS']> | null {
-  if (!isEnabled(decideFeatures(config.featureGates).changed, 'MemoryQoS')) return null;
+  if (!gatesOf(config)('MemoryQoS')) return null;
   const reserves = config.memoryReservationPolicy === 'TieredReservation';
   return { throttlingFactor: config.memoryThrottlingFactor, reserves };
 }
@@ -134,12 +135,12 @@ function sources(
 }
 
 /** How objects are followed, and which projected sources are served. */
-function apiServer({ configMapAndSecretChangeDetectionStrategy: strategy, featureGates }: KubeletConfiguration) {
-  const { changed } = decideFeatures(featureGates);
+function apiServer(config: KubeletConfiguration) {
+  const isOn = gatesOf(config);
   return {
-    changeDetection: strategy as 'Watch' | 'Cache' | 'Get',
-    trustBundles: isEnabled(changed, 'ClusterTrustBundleProjection'),
-    podCertificates: isEnabled(changed, 'PodCertificateRequest'),
+    changeDetection: config.configMapAndSecretChangeDetectionStrategy as 'Watch' | 'Cache' | 'Get',
+    trustBundles: isOn('ClusterTrustBundleProjection'),
+    podCertificates: isOn('PodCertificateRequest'),
   };
 }
 
@@ -179,7 +180,6 @@ function cgroups(config: KubeletConfiguration, fromRuntime: 'cgroupfs' | 'system
     cpuCFSQuota: config.cpuCFSQuota,
     cpuCFSQuotaPeriodUs: millisecondsOf(config.cpuCFSQuotaPeriod) * 1_000,
     podPidsLimit: config.podPidsLimit,
-    seccompDefault: config.seccompDefault,
   };
 }
 

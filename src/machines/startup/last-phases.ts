@@ -3,11 +3,12 @@
  * on the runtime. Steps: S233, S234, S237 to S241.
  */
 import { to } from '../../kernel/xstate.ts';
+import { gatesOf } from './derive-features.ts';
 import { kubeletSetup, warning } from './setup.ts';
 import type { KubeletContext } from './types.ts';
 
 /** Folders below the root directory, with upstream's modes. */
-export function dataDirectories({ settings }: KubeletContext) {
+export function dataDirectories({ settings, config }: KubeletContext) {
   const { rootDir, podLogsDir } = settings!;
   return [
     { path: rootDir, mode: 0o750 },
@@ -16,7 +17,7 @@ export function dataDirectories({ settings }: KubeletContext) {
       path: `${rootDir}/${name}`,
       mode: 0o750,
     })),
-    { path: `${rootDir}/checkpoints`, mode: 0o700 },
+    ...(gatesOf(config!)('ContainerCheckpoint') ? [{ path: `${rootDir}/checkpoints`, mode: 0o700 }] : []),
   ];
 }
 

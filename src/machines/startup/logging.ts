@@ -1,37 +1,48 @@
 /**
- * Logging: how much of what the node says is printed.
+ * Logging: how, and how much of what the node says is printed.
  *
- * Decides: nothing; `logging.verbosity` of the configuration in force, and `-v` over it, is what is asked for.
+ * Decides: nothing; `logging` of the configuration in force, and the flags over it, is what is asked for.
  * Owns: nothing. The journal has every line, whatever is printed.
  * Asks: `host.setLogVerbosity`. Starts again when the configuration changes.
- * Invariant: a verbosity that cannot be set never keeps the node from starting.
+ * Invariant: what cannot be set never keeps the node from starting.
  * Seeds: S025.
  */
 import { line, pick, setup } from '../../kernel/xstate.ts';
+import type { LogForm } from '../operations/host.ts';
 import { operations } from '../operations/index.ts';
+import type { KubeletConfiguration } from './configuration/index.ts';
 
-export interface LoggingInput {
-  readonly verbosity: number;
-}
+/** `options` are those of each format. */
+export const logForm = ({ verbosity, format, options }: KubeletConfiguration['logging']): LogForm => {
+  const isJson = format === 'json';
+  return {
+    verbosity,
+    ...(isJson ? { format: 'json' } : {}),
+    ...(options[isJson ? 'json' : 'text'].splitStream ? { splitStream: true } : {}),
+  };
+};
 
 export const loggingMachine = setup({
-  types: { input: {} as LoggingInput, context: {} as LoggingInput },
+  types: { input: {} as LogForm, context: {} as LogForm },
   actors: pick(operations, 'host.setLogVerbosity'),
 }).createMachine({
   id: 'logging',
-  context: ({ input }) => ({ verbosity: input.verbosity }),
+  context: ({ input }) => input,
   initial: 'setting',
   states: {
     setting: {
-      meta: { waitsFor: 'the printer of lines to take the verbosity' },
+      meta: { waitsFor: 'the printer of lines to take its settings' },
       invoke: {
         id: 'setVerbosity',
         src: 'host.setLogVerbosity',
-        input: ({ context }) => ({ verbosity: context.verbosity }),
+        input: ({ context }) => context,
         onDone: 'set',
         onError: {
           target: 'set',
-          actions: line('error', ({ event }) => ['Cannot set the verbosity', { err: (event.error as Error).message }]),
+          actions: line('error', ({ event }) => [
+            'Cannot set how lines are printed',
+            { err: (event.error as Error).message },
+          ]),
         },
       },
     },

@@ -7,8 +7,8 @@
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, nodeRef, starting } from '../node/events.ts';
 import type { Failure } from './answers.ts';
-import { decideFeatures, isEnabled } from './configuration/feature-gates.ts';
 import { logLines } from './configuration/values/go-text.ts';
+import { gatesOf } from './derive-features.ts';
 import { deriveSettings, invalidClusterDNS } from './derive-settings.ts';
 import { resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
@@ -130,7 +130,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
             input: ({ context }) => ({
               config: context.flags!.imageCredentialProviderConfig,
               binDir: context.flags!.imageCredentialProviderBinDir,
-              tokens: isEnabled(decideFeatures(context.config!.featureGates).changed, TOKENS_GATE),
+              tokens: gatesOf(context.config!)(TOKENS_GATE),
             }),
             onDone: {
               target: 'memory',

@@ -7,8 +7,8 @@ import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
 import type { Failure } from './answers.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/client-ca.ts';
 import { clientBuilderInput } from './clients/client-input.ts';
-import { decideFeatures, isEnabled } from './configuration/index.ts';
 import { reservedCPULines } from './configuration/validation/resource-managers.ts';
+import { gatesOf } from './derive-features.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import type { KubeletContext, NodeIdentity } from './types.ts';
 
@@ -17,7 +17,7 @@ const clientCAFile = ({ config }: KubeletContext): string => config!.authenticat
 /** Upstream's warning of a gate that changes nothing on this machine. */
 const MEMORY_QOS = 'Warning: MemoryQoS feature only works with cgroups v2 on Linux, but enabled with cgroups v1';
 const lacksMemoryQoS = ({ config, cgroups }: KubeletContext): boolean =>
-  cgroups!.version === 1 && isEnabled(decideFeatures(config!.featureGates).changed, 'MemoryQoS');
+  cgroups!.version === 1 && gatesOf(config!)('MemoryQoS');
 
 const hasLockFile = ({ context }: { context: KubeletContext }) => context.flags?.lockFile !== '';
 

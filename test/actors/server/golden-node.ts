@@ -135,6 +135,8 @@ async function runtime(): Promise<FakeRuntime> {
   });
 }
 
+type Secure = NonNullable<ServedPort['secure']>;
+
 const SETTINGS: ServedPort['settings'] = {
   nodeName: 'node1',
   rootDir: '/var/lib/kubelet',
@@ -285,7 +287,7 @@ export class GoldenNode {
   }
 
   /** The kubelet's port, with one of the corpus's configurations. Resolves with the port. */
-  async serve(run: keyof typeof RUNS, auth: Partial<NonNullable<ServedPort['secure']>['auth']> = {}): Promise<number> {
+  async serve(run: keyof typeof RUNS, auth: Partial<Secure['auth']> = {}, tls: Partial<Secure['tls']> = {}) {
     const secure: ServedPort['secure'] = {
       tls: {
         certFile: this.file('kubelet.crt'),
@@ -293,6 +295,7 @@ export class GoldenNode {
         mayBeMissing: false,
         minVersion: '',
         cipherSuites: [],
+        ...tls,
       },
       auth: {
         anonymous: run === 'C',

@@ -81,6 +81,14 @@ describe('a handshake', () => {
     const { ciphers } = protocolOf({ minVersion: '', cipherSuites: ['TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384'] });
     expect(ciphers.split(':').filter((name) => !name.startsWith('TLS_'))).toEqual(['ECDHE-RSA-AES256-GCM-SHA384']);
   });
+
+  test('agrees on a key by a curve that is configured', async () => {
+    const port = await node.serve('A', {}, { curves: ['P-384'] });
+    const socket = await shake(port);
+    expect(socket.getEphemeralKeyInfo()).toMatchObject({ name: 'secp384r1' });
+    socket.destroy();
+    await expect(shake(port, { ecdhCurve: 'X25519' })).rejects.toThrow(/handshake failure/);
+  });
 });
 
 describe('a file that changes', () => {
@@ -98,6 +106,19 @@ describe('a file that changes', () => {
     expect(next.getPeerX509Certificate()?.subject).toBe('CN=again');
     expect(await ask(socket)).toBe(200);
     for (const each of [socket, next]) each.destroy();
+  });
+
+  test('is read no more where a gate says so, and its neighbour is', async () => {
+    const port = await node.serve('A', {}, { isFixed: true });
+    const { cert, key } = await issue(node.authority);
+    writeFileSync(node.file('kubelet.crt'), cert);
+    writeFileSync(node.file('kubelet.key'), key);
+    writeFileSync(node.file('ca.crt'), node.authority.caPem + (await Authority.create('other')).caPem);
+    await eventually('clientCAChanged', () => node.said.some(({ type }) => type === 'server.clientCAChanged'));
+    const socket = await shake(port);
+    expect(socket.getPeerX509Certificate()?.subject).toBe('CN=node1');
+    expect(node.said.map(({ type }) => type)).not.toContain('server.certificateChanged');
+    socket.destroy();
   });
 
   test('is not used when it does not fit, and why is said once', async () => {

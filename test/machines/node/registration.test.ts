@@ -43,6 +43,14 @@ test('corrects an existing Node that is not, also where it may not create one', 
   expect(world.divergence()).toBeNull();
 });
 
+test('does not look for a Node that it may not create, where its gate says so', () => {
+  const answers = { 'kube.create': fail('no', 'Forbidden'), 'kube.get': ok(registered) };
+  const world = runUnder(registrationMachine, { ...input, getsOnExistsOnly: true }, answers);
+  expect(world.asked()).toEqual(['kube.create']);
+  const exists = { ...answers, 'kube.create': fail('there', 'AlreadyExists') };
+  expect(runUnder(registrationMachine, { ...input, getsOnExistsOnly: true }, exists).asked()).toContain('kube.get');
+});
+
 test('goes on for as long as the API server is away', () => {
   let away = true;
   const create = () => (away ? fail('connect ECONNREFUSED', 'ECONNREFUSED') : ok(registered));

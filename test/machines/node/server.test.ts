@@ -76,14 +76,25 @@ describe('a node', () => {
       tlsCertFile: '/tls.crt',
       tlsPrivateKeyFile: '/tls.key',
       tlsMinVersion: 'VersionTLS13',
+      tlsCurvePreferences: [29, 4588],
     });
     expect(api).toMatchObject({
       settings: { profilingHandler: false, systemLogQuery: true, splitStreams: true, debuggingHandlers: true },
       secure: {
         auth: { anonymous: true, clientCAFile: '', authorization: 'AlwaysAllow', tokenTtlMs: 120_000 },
-        tls: { certFile: '/tls.crt', keyFile: '/tls.key', minVersion: 'VersionTLS13', mayBeMissing: false },
+        tls: { certFile: '/tls.crt', keyFile: '/tls.key', curves: ['X25519', 'X25519MLKEM768'], mayBeMissing: false },
       },
     });
+  });
+
+  it('serves without what its feature gates turn off, and what a group of gates turns on', () => {
+    const gated = { ContainerCheckpoint: false, ComponentFlagz: false, ComponentStatusz: false };
+    const [api] = ports({ featureGates: { ...gated, AllAlpha: true, ReloadKubeletClientCAFile: false } });
+    expect(api?.settings).toMatchObject({ splitStreams: true, without: ['checkpoint', 'flagz', 'statusz'] });
+    expect(api?.secure).toMatchObject({ auth: { isClientCAFixed: true } });
+    const [fixed] = ports({ featureGates: { ReloadKubeletServerCertificateFile: false } });
+    expect(fixed?.secure?.tls.isFixed).toBe(true);
+    expect(ports({})[0]?.settings).not.toHaveProperty('without');
   });
 
   it('ends when the port of its API cannot be had, in the words of the kubelet', () => {

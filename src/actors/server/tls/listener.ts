@@ -68,9 +68,9 @@ export class Listener {
   }
 
   private common() {
-    const { minVersion, ciphers } = protocolOf(this.options.tls!);
+    const protocol = protocolOf(this.options.tls!);
     // A resumed session would carry over what authorities of another time said of a client.
-    return { minVersion, ciphers, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
+    return { ...protocol, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
   }
 
   private tlsServer(context: object): TlsServer {

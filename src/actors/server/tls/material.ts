@@ -21,6 +21,10 @@ export interface MaterialFiles {
   readonly keyFile: string;
   /** Empty: no client is known by certificate. */
   readonly clientCAFile: string;
+  /** The certificate and its key stay as they were read first. */
+  readonly isFixed?: boolean;
+  /** So do the authorities. */
+  readonly isClientCAFixed?: boolean;
 }
 
 export interface Material {
@@ -74,6 +78,12 @@ export interface MaterialChange {
   readonly isAuthorityNew: boolean;
 }
 
+function withFixed({ isFixed, isClientCAFixed }: MaterialFiles, now: Material, first: Material | null): Material {
+  if (first === null) return now;
+  const { cert, key, ca } = first;
+  return { ...now, ...(isFixed === true ? { cert, key } : {}), ...(isClientCAFixed === true ? { ca } : {}) };
+}
+
 /** Tells each set that fits together and differs from the one before; `failed` hears why one does not, once. */
 export async function watchMaterial(
   files: MaterialFiles,
@@ -97,7 +107,7 @@ export async function watchMaterial(
     ]).catch(() => {});
     if (signal.aborted) break;
     try {
-      const material = await loadMaterial(files);
+      const material = withFixed(files, await loadMaterial(files), known);
       const isCertificateNew = !before || !before.cert.equals(material.cert) || !before.key.equals(material.key);
       const isAuthorityNew = (before?.ca ?? null)?.toString() !== material.ca?.toString();
       if (isCertificateNew || isAuthorityNew) changed({ material, isCertificateNew, isAuthorityNew });

@@ -1,4 +1,4 @@
-/** Decides what the server speaks: TLS versions and cipher suites by the names of the configuration. Pure. */
+/** Decides what the server speaks: TLS versions, cipher suites and curves as the configuration has them. Pure. */
 import type { SecureVersion } from 'node:tls';
 
 /** Names of the configuration, and those of OpenSSL. Suites that no modern client needs are not offered at all. */
@@ -36,14 +36,23 @@ export interface TlsOptions {
   readonly minVersion: string;
   /** IANA names; empty for the default. */
   readonly cipherSuites: readonly string[];
+  /** Ways to agree on a key, the preferred first; absent: those of OpenSSL. */
+  readonly curves?: readonly string[];
+}
+
+interface Protocol {
+  readonly minVersion: SecureVersion;
+  readonly ciphers: string;
+  readonly ecdhCurve?: string;
 }
 
 /** Versions below 1.2 are not served, whatever is asked: upstream does when told to. */
-export function protocolOf({ minVersion, cipherSuites }: TlsOptions): { minVersion: SecureVersion; ciphers: string } {
+export function protocolOf({ minVersion, cipherSuites, curves = [] }: TlsOptions): Protocol {
   const chosen = cipherSuites.flatMap((name) => SUITES[name] ?? []);
   const older = chosen.length > 0 ? chosen : STRONG;
   return {
     minVersion: minVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
     ciphers: [...TLS_1_3, ...new Set(older)].join(':'),
+    ...(curves.length === 0 ? {} : { ecdhCurve: curves.join(':') }),
   };
 }

@@ -2,15 +2,10 @@
 import type { NodeAddress } from '../../api/node.ts';
 import type { KubeletConfiguration, KubeletFlags } from '../../startup/configuration/index.ts';
 import { millisecondsOf } from '../../startup/configuration/index.ts';
+import { declaredFeatures, gatesOf } from '../../startup/derive-features.ts';
 import type { KubeletContext, NodeIdentity } from '../../startup/types.ts';
 import type { NodeStatusInput } from '../node-status.ts';
 import type { NodeFacts } from './facts.ts';
-
-/**
- * Features of this agent that schedulers and the API server may build on. An API server hands WebSockets through only
- * to nodes that say that they end them.
- */
-const DECLARED_FEATURES = ['ExtendWebSocketsToKubelet'];
 
 /** What `nodeStatus` is given. */
 export function nodeStatusInput(context: KubeletContext): NodeStatusInput {
@@ -19,6 +14,7 @@ export function nodeStatusInput(context: KubeletContext): NodeStatusInput {
     facts: nodeFacts(context),
     reports: { capacity: resources!.capacity, allocatable: resources!.allocatable },
     register: config!.registerNode,
+    ...(gatesOf(config!)('KubeletRegistrationGetOnExistsOnly') ? { getsOnExistsOnly: true } : {}),
     updateFrequencyMs: millisecondsOf(config!.nodeStatusUpdateFrequency),
     reportFrequencyMs: millisecondsOf(config!.nodeStatusReportFrequency),
     maxImages: config!.nodeStatusMaxImages ?? DEFAULT_MAX_IMAGES,
@@ -31,6 +27,7 @@ const DEFAULT_MAX_IMAGES = 50;
 function nodeFacts({ flags, config, node, machineInfo, runtime, input }: KubeletContext): NodeFacts {
   if (!flags || !config || !node || !machineInfo || !runtime)
     throw new Error('the Node was described before RunKubelet');
+  const isOn = gatesOf(config);
   return {
     nodeName: node.nodeName,
     hostname: node.hostname,
@@ -43,13 +40,13 @@ function nodeFacts({ flags, config, node, machineInfo, runtime, input }: Kubelet
       osImage: machineInfo.osImage,
       containerRuntimeVersion: `${runtime.name}://${runtime.version}`,
       kubeletVersion: input.version,
-      kubeProxyVersion: '',
+      kubeProxyVersion: isOn('DisableNodeKubeProxyVersion') ? '' : input.version,
       operatingSystem: 'linux',
       architecture: machineInfo.architecture,
     },
     port: config.port,
     ...registration(flags, config),
-    declaredFeatures: DECLARED_FEATURES,
+    declaredFeatures: declaredFeatures(isOn),
   };
 }
 

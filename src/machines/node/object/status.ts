@@ -19,7 +19,7 @@ const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, stri
 
 /** @param before the status as last known; what others set in it stays */
 export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
-  const { volumesInUse: listed = [], ...others } = before;
+  const { volumesInUse: listed = [], declaredFeatures: _declared, ...others } = before;
   const volumesInUse = reports.volumesInUse ?? listed;
   return {
     ...others,
@@ -31,7 +31,7 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
     daemonEndpoints: { kubeletEndpoint: { Port: facts.port } },
     nodeInfo: facts.info,
     images: reports.images,
-    declaredFeatures: facts.declaredFeatures,
+    ...(facts.declaredFeatures.length === 0 ? {} : { declaredFeatures: facts.declaredFeatures }),
     ...(volumesInUse.length === 0 ? {} : { volumesInUse }),
     ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
     ...(reports.features === null ? {} : { features: reports.features }),

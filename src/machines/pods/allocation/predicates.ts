@@ -91,6 +91,17 @@ const STRICT_GROUPS = {
   message: 'SupplementalGroupsPolicy=Strict is not supported in this node',
 };
 const NO_APP_ARMOR = { reason: 'AppArmor', message: 'Cannot enforce AppArmor: AppArmor is not enabled on the host' };
+/** What feature gates turn off. */
+const LACKING = {
+  podLevelResources: {
+    reason: 'PodLevelResourcesNotSupported',
+    message: 'PodLevelResources feature gate is disabled',
+  },
+  restartAll: {
+    reason: 'PodFeatureUnsupported',
+    message: 'Pod requires node features that are not available: RestartAllContainersOnContainerExits',
+  },
+} as const satisfies Readonly<Record<string, Rejection>>;
 const SHUTTING_DOWN = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 
 const MEMORY_PRESSURE = 'MemoryPressure';
@@ -107,6 +118,7 @@ function pressureOf(demand: PodDemand, tolerations: readonly Toleration[], press
 
 function afterPredicates({ rules }: AdmissionRequest, node: NodeView): Rejection | null {
   if (rules.wantsAppArmor && !node.appArmor) return NO_APP_ARMOR;
+  if (rules.lacking !== undefined) return LACKING[rules.lacking];
   return node.isShuttingDown ? SHUTTING_DOWN : null;
 }
 

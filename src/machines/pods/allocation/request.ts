@@ -5,12 +5,13 @@
  * CPU, whole units of everything else.
  */
 import { isMirrorPod, isStaticPod, type Pod, type ResourceRequirements, type Toleration } from '../../api/pod.ts';
-import type { NodeSettings } from '../../node-settings.ts';
+import type { AdmissionSettings, NodeSettings } from '../../node-settings.ts';
 import type { PodRef } from '../messages.ts';
 import { wantsAppArmor } from '../spec/app-armor.ts';
-import { podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
+import { hasPodLevelResources, podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
 import { milliUnits, type Nano, wholeUnits } from '../spec/quantity.ts';
 import { isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
+import { mayRestartAll } from '../status/restart.ts';
 import { type ContainerWish, containerWishes } from './wishes.ts';
 
 export type Amounts = Readonly<Record<string, string>>;
@@ -49,7 +50,11 @@ export interface PodRules {
   readonly hostIPC: boolean;
   readonly wantsAppArmor: boolean;
   readonly wantsStrictGroups: boolean;
+  /** A feature that it uses and that gates of this node turn off; absent: none. */
+  readonly lacking?: Lacking;
 }
+
+type Lacking = NonNullable<AdmissionSettings['lacks']>[number];
 
 export interface NodeRequirement {
   readonly key: string;
@@ -81,10 +86,18 @@ export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionReque
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
   demand: demandOf(pod),
-  rules: rulesOf(pod),
+  rules: { ...rulesOf(pod), ...lackingOf(pod, node) },
   ...wishesOf(pod, node),
   ...swappingOf(pod, node),
 });
+
+/** In upstream's order. */
+function lackingOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'> {
+  const lacking = admission?.lacks?.find((each) =>
+    each === 'podLevelResources' ? hasPodLevelResources(pod.spec.resources) : mayRestartAll(pod),
+  );
+  return lacking === undefined ? {} : { lacking };
+}
 
 /** Those whose policy wants a new instance for memory get other swap with it. */
 function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping'> {
@@ -159,14 +172,11 @@ export type Allocation = Readonly<Record<string, ResourceRequirements>>;
 
 export const WHOLE_POD = '';
 
-/** Only what may be resized: containers and sidecars. */
+/** Only what may be resized: all but ephemeral containers. */
 export const allocationOf = ({ spec }: Pod): Allocation => ({
   ...(spec.resources === undefined ? {} : { [WHOLE_POD]: spec.resources }),
   ...Object.fromEntries(
-    [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)].map(({ name, resources = {} }) => [
-      name,
-      resources,
-    ]),
+    [...spec.containers, ...(spec.initContainers ?? [])].map(({ name, resources = {} }) => [name, resources]),
   ),
 });
 

@@ -31,11 +31,12 @@ const REOPEN_MS = 1_000;
 /** An API server that has told nothing by then is away: pods that are remembered start without it. */
 const AWAY_MS = 10_000;
 
-export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir'>;
+export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields'>;
 
 interface Context {
   readonly nodeName: string;
   readonly directory: string;
+  readonly unseenFields?: ApiSourceInput['unseenFields'];
   readonly isListed: boolean;
   readonly remembered: readonly RememberedPod[];
   readonly told: ToldPods;
@@ -74,7 +75,8 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
     const result = podFromApi(object);
     if (result.error === undefined) {
       const { pod } = result;
-      return [isMirrorPod(pod) ? pod : withSource(pod, SOURCE, context.seen[pod.metadata.uid] ?? atFirst)];
+      const seen = context.seen[pod.metadata.uid] ?? atFirst;
+      return [isMirrorPod(pod) ? pod : withSource(pod, SOURCE, seen, context.unseenFields)];
     }
     enqueue(
       line('error', [
@@ -170,7 +172,8 @@ const startRemembered = s.enqueueActions((args) => {
     return isOwn ? [{ pod: result.pod, objects }] : [];
   });
   if (known.length === 0) return;
-  const pods = known.map(({ pod }) => withSource(pod, SOURCE, new Date(now(args)).toISOString()));
+  const atFirst = new Date(now(args)).toISOString();
+  const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));
   const names = pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
   for (const message of differences(SOURCE, context.told, pods, [])) enqueue.sendTo(to('syncLoop'), message);
@@ -264,6 +267,7 @@ export const apiSourceMachine = s.createMachine({
   context: ({ input }) => ({
     nodeName: input.nodeName,
     directory: input.rememberedPodsDir ?? '',
+    ...(input.unseenFields === undefined ? {} : { unseenFields: input.unseenFields }),
     isListed: false,
     remembered: [],
     told: {},

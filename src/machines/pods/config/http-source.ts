@@ -25,7 +25,13 @@ const PERIOD_DEFAULT_MS = 20_000;
 
 export type HttpSourceInput = Pick<
   NodeSettings,
-  'nodeName' | 'staticPodURL' | 'staticPodURLHeader' | 'httpCheckFrequencyMs' | 'apiServer'
+  | 'nodeName'
+  | 'staticPodURL'
+  | 'staticPodURLHeader'
+  | 'httpCheckFrequencyMs'
+  | 'apiServer'
+  | 'unseenFields'
+  | 'staticPodReferences'
 >;
 
 interface Context extends HttpSourceInput {
@@ -56,7 +62,8 @@ const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'manifests.fetched') return;
   const hasApiServer = context.apiServer !== undefined;
-  const merged = mergeManifests(event.manifests ?? [], context.nodeName, hasApiServer);
+  const { seen, unseenFields, staticPodReferences } = context;
+  const merged = mergeManifests(event.manifests ?? [], context.nodeName, hasApiServer, staticPodReferences);
   const error = [event.error, ...merged.errors.map(({ message }) => message)].filter((each) => each !== '').join('; ');
   if (error !== context.error) {
     enqueue(
@@ -68,7 +75,7 @@ const take = s.enqueueActions((args) => {
   }
   if (event.manifests === null) return;
   const atFirst = new Date(now(args)).toISOString();
-  const pods = merged.pods.map((pod) => withSource(pod, SOURCE, context.seen[pod.metadata.uid] ?? atFirst));
+  const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
   for (const message of differences(SOURCE, context.told, pods, goneFrom(context.told, pods))) {
     if (hasApiServer) tellMirrors(enqueue, message);
     enqueue.sendTo(to('syncLoop'), message);
@@ -77,7 +84,7 @@ const take = s.enqueueActions((args) => {
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
   if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);
-  enqueue.assign({ told, seen: Object.fromEntries(Object.values(told).map(({ uid, seen }) => [uid, seen])) });
+  enqueue.assign({ told, seen: Object.fromEntries(Object.values(told).map((each) => [each.uid, each.seen])) });
 });
 
 export const httpSourceMachine = s.createMachine({

@@ -42,6 +42,8 @@ export type PodConfigInput = Pick<
   | 'httpCheckFrequencyMs'
   | 'apiServer'
   | 'rememberedPodsDir'
+  | 'unseenFields'
+  | 'staticPodReferences'
 >;
 
 interface Context {
@@ -84,10 +86,13 @@ const s = setup({
 const takeManifests = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'manifests.changed') return;
-  const hasApiServer = context.settings.apiServer !== undefined;
-  const merged = mergeManifests(event.manifests, context.nodeName, hasApiServer);
+  const { apiServer, unseenFields, staticPodReferences } = context.settings;
+  const hasApiServer = apiServer !== undefined;
+  const merged = mergeManifests(event.manifests, context.nodeName, hasApiServer, staticPodReferences);
   const atFirst = new Date(now(args)).toISOString();
-  const pods = merged.pods.map((pod) => withSource(pod, SOURCE, context.seen[pod.metadata.uid] ?? atFirst));
+  const pods = merged.pods.map((pod) =>
+    withSource(pod, SOURCE, context.seen[pod.metadata.uid] ?? atFirst, unseenFields),
+  );
   const known = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
   const versions = hasApiServer ? context.versions : tellObjects(enqueue, context.versions, event.objects);

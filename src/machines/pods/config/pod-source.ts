@@ -5,10 +5,12 @@
  * not change is not told; a pod that is being deleted is told so once.
  */
 import { CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod } from '../../api/pod.ts';
+import type { UnseenField } from '../../node-settings.ts';
 import type { ConfigMessage, PodRef, Source } from '../messages.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { isForeignCondition } from '../status/conditions.ts';
 import { isTerminalPhase } from '../status/phase.ts';
+import { withoutUnseen } from './unseen-fields.ts';
 
 /** What a source keeps of a pod that it told. */
 export interface Told extends PodRef {
@@ -24,9 +26,9 @@ export interface Told extends PodRef {
 /** By uid. */
 export type ToldPods = Readonly<Record<string, Told>>;
 
-/** The annotations that say where a pod came from, and when. */
-export const withSource = (pod: Pod, source: Source, seen: string): Pod => ({
-  ...pod,
+/** The pod as this node sees it, with the annotations that say where it came from, and when. */
+export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly UnseenField[]): Pod => ({
+  ...withoutUnseen(pod, unseen),
   metadata: {
     ...pod.metadata,
     annotations: {

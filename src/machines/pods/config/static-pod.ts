@@ -20,7 +20,7 @@ import {
 } from '../../api/pod.ts';
 import type { Manifest, ManifestError } from '../../operations/host.ts';
 import { aggregate } from '../../startup/configuration/values/go-text.ts';
-import { apiReferences } from '../validation/api-references.ts';
+import { type ApiReferenceRule, apiReferences } from '../validation/api-references.ts';
 import { validatePod } from '../validation/pod.ts';
 import { podSchema } from '../validation/pod-schema.ts';
 import { conform, isRecord } from '../validation/schema.ts';
@@ -28,8 +28,13 @@ import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-/** `hasApiServer`: then ConfigMaps and Secrets do not lie beside it, and it may name none. */
-export function staticPod(manifest: Manifest, nodeName: string, hasApiServer = false): StaticPod {
+/** `hasApiServer`: then ConfigMaps and Secrets do not lie beside it, and it may name none unless the rule says so. */
+export function staticPod(
+  manifest: Manifest,
+  nodeName: string,
+  hasApiServer = false,
+  rule: ApiReferenceRule = 'none',
+): StaticPod {
   const kindError = wrongKind(manifest.value);
   if (kindError !== null) return { errors: [kindError] };
   const errors: string[] = [];
@@ -37,7 +42,7 @@ export function staticPod(manifest: Manifest, nodeName: string, hasApiServer = f
   if (errors.length > 0 || !isDecoded(decoded)) return { errors };
   if (!decoded.metadata?.name) return { errors: ['name is needed for the pod'] };
   const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName);
-  const refused = [...validatePod(pod), ...apiReferences(pod.spec, hasApiServer)];
+  const refused = [...validatePod(pod), ...apiReferences(pod.spec, hasApiServer, rule)];
   return refused.length > 0 ? { errors: refused } : { pod };
 }
 
@@ -105,13 +110,14 @@ export function mergeManifests(
   manifests: readonly Manifest[],
   nodeName: string,
   hasApiServer = false,
+  rule: ApiReferenceRule = 'none',
 ): MergedManifests {
   const pods: Pod[] = [];
   const errors: ManifestError[] = [];
   const owners = new Map<string, string>();
   for (const manifest of manifests) {
     const { file } = manifest;
-    const result = staticPod(manifest, nodeName, hasApiServer);
+    const result = staticPod(manifest, nodeName, hasApiServer, rule);
     const problem =
       result.errors === undefined ? claim(result.pod, file, owners) : `invalid pod: ${aggregate(result.errors)}`;
     if (result.errors === undefined && problem === null) pods.push(result.pod);

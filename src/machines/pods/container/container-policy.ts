@@ -37,6 +37,8 @@ export interface ContainerInput {
   readonly facts: ContainerFacts | null;
   readonly memory: ContainerMemory | null;
   readonly maxBackoffMs: number;
+  /** Absent: upstream's default. */
+  readonly initialBackoffMs?: number;
   /** Where its hooks find it; empty while its sandbox has no address. */
   readonly podIP: string;
   /** It had its turn before: an init container of a pod that is initialised, a container of a pod that only ends. */
@@ -182,7 +184,8 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
   const counts = stop === null || stop.after === 'exit' || stop.after === 'again';
   const previousMs = counts && !isGoodRun ? context.backoffMs : null;
-  const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs: context.maxBackoffMs });
+  const { maxBackoffMs: maxMs, initialBackoffMs: initialMs } = context;
+  const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs, initialMs });
   const endedMs = endedAt(context, nowMs);
   const isAtOnce = stop?.after === 'again' && endedMs >= (context.endedBeforeMs ?? 0) + backoffMs;
   return {

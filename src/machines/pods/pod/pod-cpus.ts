@@ -10,9 +10,6 @@ import { complain } from './pod-actions.ts';
 import type { CpuPin, PodContext } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 
-/** Upstream's `cpuManagerReconcilePeriod`. */
-const RETRY_MS = 10_000;
-
 export const takeShared = s.assign(({ context, event }) =>
   event.type === 'allocation.shared' && context.cpus !== null
     ? { cpus: { ...context.cpus, shared: event.shared } }
@@ -61,6 +58,6 @@ export const pinning = s.createStateConfig({
         onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
       },
     },
-    failing: { after: { [RETRY_MS]: 'idle' } },
+    failing: { after: { pinAgain: 'idle' } },
   },
 });

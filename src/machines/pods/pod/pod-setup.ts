@@ -166,9 +166,13 @@ export const podSetup = setup({
   },
   delays: {
     wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    pinAgain: ({ context }) => context.node.cpuReconcilePeriodMs || CPU_RECONCILE_PERIOD_MS,
     deadline: (args) => Math.max(0, (deadlineOf(args.context) ?? 0) - now(args)),
   },
 });
+
+/** Upstream's `cpuManagerReconcilePeriod`. */
+const CPU_RECONCILE_PERIOD_MS = 10_000;
 
 const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
 

@@ -24,6 +24,8 @@ export interface ConditionFacts {
   readonly previous: readonly PodCondition[];
   /** All its containers begin anew, and the runtime still has some of them. `null`: they never will. */
   readonly restartingAll: boolean | null;
+  /** Nothing is said of whether containers can start. */
+  readonly hidesReadyToStart?: boolean | undefined;
 }
 
 /** A condition before it has a time. */
@@ -45,8 +47,12 @@ export const isForeignCondition = ({ type }: PodCondition): boolean => !OWNED.ha
 
 export function podConditions(facts: ConditionFacts): readonly Verdict[] {
   const containersReady = containersReadyCondition(facts);
+  const readyToStart = {
+    type: 'PodReadyToStartContainers',
+    status: needsSandbox(facts.pod, facts.runtime) ? 'False' : 'True',
+  } as const;
   return [
-    { type: 'PodReadyToStartContainers', status: needsSandbox(facts.pod, facts.runtime) ? 'False' : 'True' },
+    ...(facts.hidesReadyToStart === true ? [] : [readyToStart]),
     initializedCondition(facts),
     readyCondition(facts, containersReady),
     containersReady,

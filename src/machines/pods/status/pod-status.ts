@@ -94,6 +94,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     runtime,
     foreign,
     previous: previous?.conditions ?? [],
+    hidesReadyToStart: facts.node.hidesReadyToStart,
     restartingAll: mayRestartAll(pod) ? isToRemove : null,
     ...said,
   };

@@ -56,11 +56,13 @@ export interface BackoffQuestion {
   /** Since the last restart was delayed (or not) until the container ended again. */
   readonly quietMs: number;
   readonly maxMs: number;
+  /** Of the first delay; absent: upstream's default. */
+  readonly initialMs?: number | undefined;
 }
 
 /** The delay before the next restart, counted from the moment the container ended. */
-export function nextBackoff({ previousMs, quietMs, maxMs }: BackoffQuestion): number {
+export function nextBackoff({ previousMs, quietMs, maxMs, initialMs = INITIAL_BACKOFF_MS }: BackoffQuestion): number {
   const recovered = quietMs > RESET_AFTER_MAX_DELAYS * maxMs;
-  const delay = previousMs === 0 || recovered ? INITIAL_BACKOFF_MS : previousMs * 2;
+  const delay = previousMs === 0 || recovered ? initialMs : previousMs * 2;
   return Math.min(delay, maxMs);
 }

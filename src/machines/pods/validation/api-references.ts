@@ -1,6 +1,6 @@
 /**
  * Finds what a pod needs of the API server. A static pod may need nothing of it (gate `PreventStaticPodAPIReferences`):
- * it has to start when there is no API server.
+ * it has to start when there is no API server. Without the gate it may, but for what no kubelet ever let it have.
  *
  * Decides that ConfigMaps and Secrets are no such need where they can lie as files beside the pods: on a node that runs
  * alone. Invariant: everything else that an API server would have to give is refused at the field that asks for it.
@@ -10,15 +10,22 @@ import { type FieldError, forbidden } from './field.ts';
 
 type Reference = readonly [path: string, resource: string];
 
+/** What a static pod may name of the API server, where there is one. */
+export type ApiReferenceRule = 'none' | 'any';
+
+const NEVER = 'clustertrustbundles';
+
 /** One error for each reference, at the field that makes it. */
-export function apiReferences(spec: PodSpec, hasApiServer = false): FieldError[] {
+export function apiReferences(spec: PodSpec, hasApiServer = false, rule: ApiReferenceRule = 'none'): FieldError[] {
   const references = [
     ...(spec.serviceAccountName ? [['spec.serviceAccountName', 'serviceaccounts'] as const] : []),
     ...(spec.resourceClaims ?? []).map((_, at) => [`spec.resourceClaims[${at}]`, 'resourceclaims'] as const),
     ...(spec.volumes ?? []).flatMap((volume, at) => inVolume(volume, `spec.volumes[${at}]`)),
     ...(hasApiServer ? objectReferences(spec) : []),
   ];
-  return references.map(([path, resource]) => forbidden(path, `static pods may not reference ${resource}`));
+  return references
+    .filter(([, resource]) => rule === 'none' || resource === NEVER)
+    .map(([path, resource]) => forbidden(path, `static pods may not reference ${resource}`));
 }
 
 /** Where they come from an API server, ConfigMaps and Secrets are a need, too. */
@@ -65,7 +72,7 @@ const VOLUME_RESOURCES = {
 
 const PROJECTION_RESOURCES = {
   serviceAccountToken: 'serviceaccounts (via projected volumes)',
-  clusterTrustBundle: 'clustertrustbundles',
+  clusterTrustBundle: NEVER,
   podCertificate: 'podcertificates',
 } as const satisfies Partial<Record<keyof VolumeProjection, string>>;
 

@@ -12,7 +12,7 @@
  * Invariants:
  *   T1 a key is used for one request only, and never leaves the ports.
  *   T2 the certificate in force changes only when the next one is on disk.
- *   T3 without names a serving certificate is not asked for.
+ *   T3 without an address (a name, where a gate says so) a serving certificate is not asked for.
  *   T4 a node ends for want of a certificate only while the server is known to answer: a server that is away needs no
  *      restart.
  * Upstream: client-go util/certificate/certificate_manager.go, pkg/kubelet/certificate.

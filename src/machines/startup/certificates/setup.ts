@@ -33,6 +33,8 @@ export interface CertificateManagerInput {
   readonly certFile: string;
   readonly keyFile: string;
   readonly template: CertificateTemplate;
+  /** A serving certificate may be for names alone (gate AllowDNSOnlyNodeCSR); absent: there has to be an address. */
+  readonly mayLackAddresses?: boolean;
 }
 
 export type CertificateReport =
@@ -90,8 +92,10 @@ export const managerSetup = setup({
     isRefused: ({ context }) => context.refusal !== '',
     isClient: ({ context }) => context.purpose === 'client',
     isIssued: ({ context }) => context.issued !== '',
-    lacksNames: ({ context: { purpose, template } }) =>
-      purpose === 'serving' && template.dnsNames.length + template.ipAddresses.length === 0,
+    lacksNames: ({ context: { purpose, template, mayLackAddresses } }) =>
+      purpose === 'serving' &&
+      template.ipAddresses.length === 0 &&
+      (mayLackAddresses !== true || template.dnsNames.length === 0),
     lacksCertificate: ({ context }) => lackOf(context) !== '',
     isDue: ({ context }) => context.deadlineMs <= context.nowMs,
     isLost: ({ context }) => context.nowMs >= context.validUntilMs + LOST_MS,

@@ -2,6 +2,7 @@
 import { nodeTemplate, SERVING_SIGNER, servingPlace } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
 import { millisecondsOf } from '../configuration/values/duration.ts';
+import { gatesOf } from '../derive-features.ts';
 import type { KubeletContext } from '../types.ts';
 import type { ClientBuilderInput } from './client-builder.ts';
 
@@ -35,5 +36,6 @@ export function servingCertificateInput({ flags, config, node }: KubeletContext)
     certFile: config!.tlsCertFile ?? '',
     keyFile: config!.tlsPrivateKeyFile ?? '',
     template: nodeTemplate(node!.nodeName, { dnsNames: [], ipAddresses: [] }),
+    ...(gatesOf(config!)('AllowDNSOnlyNodeCSR') ? { mayLackAddresses: true } : {}),
   };
 }

@@ -11,6 +11,7 @@ import { mergeDropIns } from './drop-ins.ts';
 import { decideFeatures, type FeatureSettings } from './feature-gates.ts';
 import { applyFlags, featureFlags, withServingCertificate } from './flags/apply-flags.ts';
 import type { GivenFlags, KubeletFlags } from './flags/flags.ts';
+import { warningsWithoutEffect } from './gates-without-effect.ts';
 import { type Loaded, loadConfiguration } from './load.ts';
 import type { ConfigurationSource, DropInListing } from './source.ts';
 import type { KubeletConfiguration } from './types.ts';
@@ -87,8 +88,9 @@ export function resolveConfiguration(
   if (checked.kind === 'failed') return { ...checked, warnings: [] };
   const read = readFiles(flags, given, files);
   if ('kind' in read) return { ...read, warnings: checked.warnings };
-  const warnings = withoutRepeats([...checked.warnings, ...read.warnings]);
-  return { ...settle(read.configuration, flags, host), warnings };
+  const settled = settle(read.configuration, flags, host);
+  const idle = settled.kind === 'resolved' ? warningsWithoutEffect(settled.gates) : [];
+  return { ...settled, warnings: [...withoutRepeats([...checked.warnings, ...read.warnings]), ...idle] };
 }
 
 function readFiles(flags: KubeletFlags, given: GivenFlags, { file, dropIns }: ConfigurationFiles): Step | Failure {

@@ -34,6 +34,7 @@ import {
 } from './setup.ts';
 
 const FAILED_TO_START = 'Failed to start ContainerManager';
+const NOT_TUNED = 'Updating kernel flag failed (running in UserNS, ignoring)';
 
 export const containerManagerMachine = s.createMachine({
   id: 'containerManager',
@@ -146,6 +147,11 @@ export const containerManagerMachine = s.createMachine({
         src: 'host.tuneKernel',
         input: ({ context }) => ({ expected: KERNEL_SETTINGS, modify: !context.protectKernelDefaults }),
         onDone: [
+          {
+            guard: ({ context, event }) => context.isInUserNamespace === true && event.output.errors.length > 0,
+            target: 'settingUp',
+            actions: line('info', ({ event }) => [NOT_TUNED, { err: aggregate(event.output.errors) }]),
+          },
           {
             guard: ({ event }) => event.output.errors.length > 0,
             target: 'refused',

@@ -11,12 +11,12 @@ import type { CgroupWish } from '../../operations/cgroup.ts';
 import type { MachineInfo } from '../../operations/host.ts';
 import { numaNodesOf } from '../../pods/allocation/memory-state.ts';
 import type { ResourceManagers } from '../../pods/allocation/resource-assignment.ts';
-import { decideFeatures, isEnabled } from '../configuration/feature-gates.ts';
 import { unbuiltCpuOptions } from '../configuration/validation/cpu-manager-options.ts';
 import { parseQosReserved } from '../configuration/validation/reserved-resources.ts';
 import { memoryManagerError } from '../configuration/validation/resource-managers.ts';
 import type { Parsed } from '../configuration/values/go-text.ts';
 import { resourceManagers } from '../derive-admission.ts';
+import { gatesOf } from '../derive-features.ts';
 import { hugePageName } from '../derive-settings.ts';
 import type { KubeletContext } from '../types.ts';
 
@@ -32,6 +32,8 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly failCgroupV1: boolean;
   readonly failSwapOn: boolean;
   readonly protectKernelDefaults: boolean;
+  /** Settings of the kernel are somebody else's (gate KubeletInUserNamespace). */
+  readonly isInUserNamespace?: boolean;
   readonly cpuManagerPolicy: string;
   readonly cpuManagerPolicyOptions: Readonly<Record<string, string>>;
   /** With more NUMA nodes nothing is aligned. */
@@ -61,7 +63,7 @@ export function containerManagerInput({
   machineInfo,
 }: KubeletContext): ContainerManagerInput {
   if (!config || !flags || !node || !runtime || !machineInfo) throw new Error('the container manager came too early');
-  const { changed } = decideFeatures(config.featureGates);
+  const isOn = gatesOf(config);
   const parsed = parseQosReserved(config.qosReserved);
   const qosReserved = parsed.error === undefined ? parsed.value : {};
   return {
@@ -77,6 +79,7 @@ export function containerManagerInput({
     failCgroupV1: config.failCgroupV1,
     failSwapOn: config.failSwapOn,
     protectKernelDefaults: config.protectKernelDefaults,
+    ...(isOn('KubeletInUserNamespace') && !config.protectKernelDefaults ? { isInUserNamespace: true } : {}),
     cpuManagerPolicy: config.cpuManagerPolicy,
     cpuManagerPolicyOptions: config.cpuManagerPolicyOptions,
     maxNumaNodes: Number(config.topologyManagerPolicyOptions['max-allowable-numa-nodes'] ?? MAX_NUMA_NODES),
@@ -90,8 +93,8 @@ export function containerManagerInput({
     enforceNodeAllocatable: config.enforceNodeAllocatable,
     kubeReservedCgroup: config.kubeReservedCgroup,
     systemReservedCgroup: config.systemReservedCgroup,
-    memoryReservedPercent: isEnabled(changed, 'QOSReserved') ? (qosReserved['memory'] ?? null) : null,
-    memoryQoS: isEnabled(changed, 'MemoryQoS') && config.memoryReservationPolicy === 'TieredReservation',
+    memoryReservedPercent: isOn('QOSReserved') ? (qosReserved['memory'] ?? null) : null,
+    memoryQoS: isOn('MemoryQoS') && config.memoryReservationPolicy === 'TieredReservation',
     reservations: {
       kubeReserved: config.kubeReserved,
       systemReserved: config.systemReserved,

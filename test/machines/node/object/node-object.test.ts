@@ -7,6 +7,7 @@ import { NOTHING_REPORTED, type NodeFacts, type NodeReports } from '../../../../
 import { nodeImages } from '../../../../src/machines/node/object/images.ts';
 import { newNode, reconciliation } from '../../../../src/machines/node/object/node.ts';
 import { hasConditionNews, hasNews, nodeStatus, statusPatch } from '../../../../src/machines/node/object/status.ts';
+import { declaredFeatures, gatesOf } from '../../../../src/machines/startup/derive-features.ts';
 
 interface Recorded {
   readonly method: string;
@@ -32,7 +33,7 @@ const facts: NodeFacts = {
   externalCloud: false,
   providedNodeIP: '',
   enableControllerAttachDetach: false,
-  declaredFeatures: ['ExtendWebSocketsToKubelet'],
+  declaredFeatures: posted.status.declaredFeatures!,
 };
 
 const reports: NodeReports = {
@@ -48,12 +49,9 @@ const reports: NodeReports = {
 
 const START_MS = 1_700_000_000_000;
 const timeless = (value: unknown) => JSON.parse(JSON.stringify(value).replaceAll(/"20[^"]*Z"/g, '"<time>"')) as unknown;
-/** Of what the recorded kubelet declares, Statelet has this. */
-const comparable = { ...posted.status, declaredFeatures: facts.declaredFeatures };
-
 test('a new Node is what the recorded kubelet posted', () => {
   const node = newNode(facts, nodeStatus(facts, reports, {}, START_MS));
-  expect(timeless(node)).toEqual({ ...posted, status: comparable });
+  expect(timeless(node)).toEqual(posted);
 });
 
 test('readiness is told as the recorded PATCH does', () => {
@@ -77,6 +75,13 @@ test('pulled images are told as the recorded PATCH does, and hurry nobody', () =
   const after = nodeStatus(facts, { ...ready, images }, before, START_MS + 1_000);
   expect(timeless(statusPatch(before, after))).toEqual(patches[2]);
   expect([hasNews(before, after), hasConditionNews(before, after)]).toEqual([true, false]);
+});
+
+test('declares what the recorded kubelet does, and takes back what it does no more', () => {
+  expect(declaredFeatures(gatesOf({ featureGates: {} }))).toEqual(posted.status.declaredFeatures);
+  const before = nodeStatus(facts, reports, {}, START_MS);
+  const after = nodeStatus({ ...facts, declaredFeatures: [] }, reports, before, START_MS);
+  expect(statusPatch(before, after)).toMatchObject({ status: { declaredFeatures: null } });
 });
 
 test('the time alone is no news', () => {

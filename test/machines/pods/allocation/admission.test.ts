@@ -51,6 +51,35 @@ function recorded(name: string): { reason: string; message: string } {
   return { reason, message: message.replace('Pod was rejected: ', '').replace('<n>', '0') };
 }
 
+describe('a feature that gates turn off', () => {
+  const lacking = (wanted: Pod, ...lacks: ('podLevelResources' | 'restartAll')[]) =>
+    admit(admissionRequest(wanted, { admission: { lacks } as never }), NODE, []).rejection;
+  const ruled = asking(
+    {},
+    {
+      containers: [
+        container({
+          restartPolicy: 'Never',
+          restartPolicyRules: [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [1] } }],
+        }),
+      ],
+    },
+  );
+
+  it('is why a pod that uses it is refused, and no other', () => {
+    expect(lacking(asking({}, { resources: { limits: { cpu: '1' } } }), 'podLevelResources')).toEqual({
+      reason: 'PodLevelResourcesNotSupported',
+      message: 'PodLevelResources feature gate is disabled',
+    });
+    expect(lacking(ruled, 'podLevelResources', 'restartAll')).toEqual({
+      reason: 'PodFeatureUnsupported',
+      message: 'Pod requires node features that are not available: RestartAllContainersOnContainerExits',
+    });
+    expect(lacking(asking({ cpu: '1' }), 'podLevelResources', 'restartAll')).toBeNull();
+    expect(lacking(ruled)).toBeNull();
+  });
+});
+
 describe('a pod as it was recorded', () => {
   it.each([
     ['out-of-cpu', asking({ cpu: '64' })],
@@ -336,9 +365,9 @@ describe('the allocation of a pod', () => {
     initContainers: [container({ name: 'init' }), container({ name: 'side', restartPolicy: 'Always' })],
   });
 
-  it('has containers and sidecars, and takes the place of what the source asks for', () => {
+  it('has all containers but ephemeral ones, and takes the place of what the source asks for', () => {
     const allocation = allocationOf(wanted);
-    expect(Object.keys(allocation)).toEqual(['c', 'side']);
+    expect(Object.keys(allocation)).toEqual(['c', 'init', 'side']);
     const later = pod({ ...wanted.spec, containers: [container({ resources: { requests: { cpu: '2' } } })] });
     expect(withAllocation(later, allocation)).toEqual(wanted);
     expect(withAllocation(later, null)).toBe(later);

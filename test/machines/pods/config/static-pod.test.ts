@@ -25,6 +25,24 @@ const build = (value: Json) => {
 const errorsOf = (value: Json) => staticPod(manifest(value), 'node1').errors ?? [];
 const inContainer = (fields: object) => podOf({ containers: [{ ...CONTAINER, ...fields }] });
 
+test('may name what the API server has where a gate says so, but for trust bundles', () => {
+  const naming = (source: object) =>
+    manifest(
+      podOf({
+        volumes: [
+          { name: 's', secret: { secretName: 's' } },
+          { name: 'p', projected: { sources: [source] } },
+        ],
+      }),
+    );
+  const token = naming({ serviceAccountToken: { path: 'p' } });
+  expect(staticPod(token, 'node1', true).errors).toHaveLength(2);
+  expect(staticPod(token, 'node1', true, 'any').errors).toBeUndefined();
+  expect(staticPod(naming({ clusterTrustBundle: { name: 'b', path: 'p' } }), 'node1', true, 'any').errors).toEqual([
+    expect.stringContaining('static pods may not reference clustertrustbundles'),
+  ]);
+});
+
 test('a minimal manifest gets the identity of a static pod and the defaults of the API', () => {
   expect(build(podOf())).toEqual({
     apiVersion: 'v1',

@@ -4,6 +4,7 @@ import type { Json } from '../../../../src/kernel/json.ts';
 import type { KubeObject } from '../../../../src/machines/operations/kube.ts';
 import { certificateManagerMachine } from '../../../../src/machines/startup/certificates/certificate-manager.ts';
 import {
+  type CertificateNames,
   missingIn,
   namesOf,
   nodeTemplate,
@@ -145,6 +146,26 @@ describe('the certificate manager', () => {
           'failed to initialize client certificate manager: tls: failed to find any PEM data in certificate input',
       },
     ]);
+  });
+});
+
+describe('a serving certificate', () => {
+  const asked = (names: CertificateNames, more: { mayLackAddresses?: boolean } = {}) => {
+    const template = nodeTemplate('n1', { dnsNames: [], ipAddresses: [] });
+    const client = clientCertificateInput({ certDir: '/pki', nodeName: 'n1' }, false);
+    const input = { ...client, purpose: 'serving' as const, template, ...more };
+    const subject = runUnder(certificateManagerMachine, input, { ...world, 'kube.get': pending });
+    subject.tell({ type: 'certificate.namesChanged', ...names });
+    subject.time.advanceTo(START_MS + 1_000);
+    return subject.asked().includes('kube.create');
+  };
+
+  it('is asked for with an address, or with a name alone where a gate says so', () => {
+    const named = { dnsNames: ['n1'], ipAddresses: [] };
+    expect(asked({ ...named, ipAddresses: ['192.0.2.1'] })).toBe(true);
+    expect(asked(named)).toBe(false);
+    expect(asked(named, { mayLackAddresses: true })).toBe(true);
+    expect(asked({ dnsNames: [], ipAddresses: [] }, { mayLackAddresses: true })).toBe(false);
   });
 });
 

@@ -7,7 +7,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
-import { ENDS_ELSEWHERE, EXCUSED, LINES_ELSEWHERE, REFUSED_HERE } from '../../../golden/config-excused.ts';
+import { ENDS_ELSEWHERE, EXCUSED, LINES_ELSEWHERE, OWN_LINE, REFUSED_HERE } from '../../../golden/config-excused.ts';
 import { type Case, type Outcome, play, readCases, withCase } from './corpus.ts';
 
 type Verdict =
@@ -33,7 +33,8 @@ function withoutNeighbours(lines: readonly string[]): string[] {
   return lines.filter((line, index) => line !== lines[index - 1]);
 }
 
-function judge({ name, expect: wanted }: Case, actual: Outcome): Verdict {
+function judge({ name, expect: wanted }: Case, outcome: Outcome): Verdict {
+  const actual = { ...outcome, stderr: outcome.stderr.filter((line) => !OWN_LINE.test(line)) };
   const wrong: Verdict = Object.hasOwn(EXCUSED, name) ? { kind: 'excused' } : { kind: 'wrong', actual };
   if (wanted.exit !== 'running' && actual.exit === 'running') {
     const part = partOf(ENDS_ELSEWHERE, wanted.stderr.join('\n'));

@@ -15,6 +15,7 @@ function refusalOf(body: string): string | null {
 
 const RUN = 'failed to run Kubelet: ';
 const CREATE = `${RUN}failed to create kubelet: `;
+const CURVES = 'failed to construct kubelet dependencies: curve preference ';
 const STATIC = 'cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n';
 
 describe('logging and tracing', () => {
@@ -83,6 +84,9 @@ describe('settings that parts refuse', () => {
       `${CREATE}failed to initialize container log manager: failed to parse container log max size "0.5": ` +
         'invalid max log size',
     ],
+    ['tlsCurvePreferences: [29, 0]', `${CURVES}0 is out of range (must be 1-65535)`],
+    ['tlsCurvePreferences: [29, 23, 29]', 'failed to construct kubelet dependencies: duplicate curve preference 29'],
+    ['tlsCurvePreferences: [1]', `${CURVES}1 is not supported by the current OpenSSL version`],
     [
       'allowedUnsafeSysctls: [kernel.semaphore]',
       `${CREATE}the sysctls "kernel.semaphore" are not known to be namespaced`,
@@ -100,6 +104,7 @@ describe('settings that parts refuse', () => {
     'evictionHard: {nodefs.available: 5%%}',
     'evictionMinimumReclaim: {nodefs.available: 5%}',
     'containerLogMaxSize: "-1"',
+    'tlsCurvePreferences: [4588, 29, 23]',
     'allowedUnsafeSysctls: [kernel.sem, "kernel.sem*", net/core/somaxconn, "net.*", "kernel.shm*"]',
   ])('takes %j', (body) => {
     expect(refusalOf(body)).toBeNull();

@@ -232,6 +232,13 @@ describe('a node that cannot start', () => {
     expect(run.divergence()).toBeNull();
   });
 
+  it('but not for the kernel of a machine whose user namespace it is in', () => {
+    const errors = ['EACCES: permission denied, open /proc/sys/vm/overcommit_memory'];
+    const run = start({ isInUserNamespace: true }, { 'host.tuneKernel': ok({ errors }) });
+    expect(run.told().map(({ type }) => type)).toContain('containerManager.started');
+    expect(run.said()).toContain('Updating kernel flag failed (running in UserNS, ignoring)');
+  });
+
   it('for want of a group tells an event, too', () => {
     const run = start({ enforceNodeAllocatable: ['kube-reserved'] }, { 'cgroup.update': fail('busy') });
     expect(run.events()).toEqual([

@@ -1,4 +1,4 @@
-/** Decides whether the cipher suites and the TLS version of the server have names that are known. */
+/** Decides whether the cipher suites, the TLS version and the curves of the server have names that are known. */
 
 import type { KubeletConfiguration } from '../types.ts';
 import { quote } from '../values/go-text.ts';
@@ -49,9 +49,33 @@ export function http2Refusal(cipherSuites: readonly string[], minVersion: string
   );
 }
 
-export function tlsError({ tlsCipherSuites, tlsMinVersion }: KubeletConfiguration): string | null {
+/** By the number that TLS has for a curve or another way to agree on a key, the name that OpenSSL has for it. */
+const CURVES: Readonly<Record<number, string>> = {
+  23: 'P-256',
+  24: 'P-384',
+  25: 'P-521',
+  29: 'X25519',
+  4587: 'SecP256r1MLKEM768',
+  4588: 'X25519MLKEM768',
+  4589: 'SecP384r1MLKEM1024',
+};
+const LARGEST_CURVE = 65_535;
+
+export const curveNames = (ids: readonly number[]): readonly string[] => ids.flatMap((id) => CURVES[id] ?? []);
+
+function curvesError(ids: readonly number[]): string | null {
+  for (const [at, id] of ids.entries()) {
+    if (id <= 0 || id > LARGEST_CURVE) return `curve preference ${id} is out of range (must be 1-${LARGEST_CURVE})`;
+    if (ids.indexOf(id) < at) return `duplicate curve preference ${id}`;
+    if (CURVES[id] === undefined) return `curve preference ${id} is not supported by the current OpenSSL version`;
+  }
+  return null;
+}
+
+export function tlsError(configuration: KubeletConfiguration): string | null {
+  const { tlsCipherSuites, tlsMinVersion, tlsCurvePreferences } = configuration;
   const unknown = tlsCipherSuites.find((name) => !CIPHER_SUITES.some((known) => known === name));
   if (unknown !== undefined) return `Cipher suite ${unknown} not supported or doesn't exist`;
-  if (tlsMinVersion === '' || TLS_VERSIONS.some((known) => known === tlsMinVersion)) return null;
-  return `unknown tls version ${quote(tlsMinVersion)}`;
+  const isKnown = tlsMinVersion === '' || TLS_VERSIONS.some((known) => known === tlsMinVersion);
+  return isKnown ? curvesError(tlsCurvePreferences) : `unknown tls version ${quote(tlsMinVersion)}`;
 }

@@ -1,0 +1,59 @@
+/** Lines as people and collectors read them: both formats, both streams, and what a verbosity leaves out. */
+import { expect, test } from 'vitest';
+import { logPorts, logRecords } from '../../../src/actors/log/logger.ts';
+import type { KernelRecord, LogLevel } from '../../../src/kernel/records.ts';
+import type { LogForm } from '../../../src/machines/operations/host.ts';
+
+const AT_MS = 1_700_000_000_000;
+const said = (level: LogLevel, text: string, fields: object = {}) =>
+  ({ k: 'log', n: 1, at: 'kubelet/pods/pod-1', level, text, fields }) as unknown as KernelRecord;
+const LINES = [
+  { k: 'timer', n: 0, t: AT_MS } as unknown as KernelRecord,
+  said('info', 'Started kubelet', { version: 'v1' }),
+  said('error', 'Cannot do it', { err: 'no' }),
+  said('debug', 'Looked', {}),
+];
+
+function printed(form: LogForm, change?: (printer: ReturnType<typeof logRecords>) => void) {
+  const [out, err]: [string[], string[]] = [[], []];
+  const streams = { out: (line: string) => void out.push(line), err: (line: string) => void err.push(line) };
+  const printer = logRecords({ ...form, streams });
+  change?.(printer);
+  printer(LINES);
+  return { out, err };
+}
+
+test('text is klog text, on stderr', () => {
+  const { out, err } = printed({ verbosity: 0 });
+  expect(out).toEqual([]);
+  expect(err).toEqual([
+    expect.stringMatching(/^I\d{4} [\d:.]+ +\d+ pods\/pod-1\] "Started kubelet" version="v1"\n$/),
+    expect.stringMatching(/^E\d{4} [\d:.]+ +\d+ pods\/pod-1\] "Cannot do it" err="no"\n$/),
+  ]);
+});
+
+test('JSON has the fields of Kubernetes, with a verbosity where it is no error', () => {
+  const [started, failed] = printed({ verbosity: 0, format: 'json' }).err.map((line) => JSON.parse(line));
+  expect(started).toMatchObject({ ts: AT_MS, caller: 'pods/pod-1', msg: 'Started kubelet', v: 0, version: 'v1' });
+  expect(failed).toMatchObject({ ts: AT_MS, msg: 'Cannot do it', err: 'no' });
+  expect(failed).not.toHaveProperty('v');
+});
+
+test('streams are split where that is asked for', () => {
+  const { out, err } = printed({ verbosity: 4, splitStream: true });
+  expect(out.map((line) => line.split('] ')[1])).toEqual(['"Started kubelet" version="v1"\n', '"Looked"\n']);
+  expect(err).toHaveLength(1);
+});
+
+test('the configuration of a running node changes all of it, and a verbosity alone nothing else', async () => {
+  const call = { id: 0, resume: false, signal: new AbortController().signal, emit: () => {} };
+  const { out, err } = printed({ verbosity: 0 }, (printer) => {
+    void logPorts(printer)['host.setLogVerbosity']({
+      ...call,
+      input: { verbosity: 0, format: 'json', splitStream: true },
+    });
+    printer.setVerbosity(4);
+  });
+  expect(out.map((line) => JSON.parse(line).msg)).toEqual(['Started kubelet', 'Looked']);
+  expect(err).toHaveLength(1);
+});
