@@ -200,6 +200,11 @@ export const volumeEvents = {
     ),
   failedMap: (volume: string, error: string, step: string): EventText =>
     warning('FailedMapVolume', `${step} failed for volume "${volume}" : ${error}`),
+  keptGroup: (volume: string, wanted: number, has: number): EventText =>
+    warning(
+      'AlreadyMountedVolume',
+      `The requested fsGroup is ${wanted}, but the volume ${volume} has GID ${has}. The volume may not be shareable.`,
+    ),
   /** `what` of a block device is at a path. */
   mapped: (volume: string, what: 'globalMapPath' | 'volumeMapPath', path: string): EventText =>
     normal('SuccessfulMountVolume', `MapVolume.MapPodDevice succeeded for volume "${volume}" ${what} "${path}"`),

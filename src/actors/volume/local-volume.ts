@@ -7,7 +7,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { VolumeSetUp } from '../../machines/operations/volume.ts';
+import type { KeptGroup, VolumeSetUp } from '../../machines/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
@@ -23,22 +23,33 @@ const PLUGIN = 'volumes/kubernetes.io~local-volume';
 /** Upstream's words for what goes wrong before anything is bound. */
 export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
 
-export async function bindLocal(root: string, volume: Local, mounter: Mounter): Promise<void> {
-  const { source, path, ownership } = volume;
+/** The group that it keeps, where that is another one. */
+export async function bindLocal(root: string, volume: Local, mounter: Mounter): Promise<KeptGroup | null> {
+  const { source, path } = volume;
   const point = await realPath(root, path);
-  if ((await mountsBelow(point)).includes(point)) return;
+  if ((await mountsBelow(point)).includes(point)) return null;
   const folder = await withStranger(`local volume ${source}`, () => openSource(source), {
     dispose: (late) => late.close(),
   });
   try {
-    if (ownership !== null && !(await isInUse(root, volume))) {
-      const { groupId, onlyTop } = ownership;
-      await shareTree(folder, { groupId, readOnly: false, always: !onlyTop });
-    }
+    const kept = await giveAway(root, volume, folder);
     await bind(root, path, folder, mounter);
+    return kept;
   } finally {
     await folder.close();
   }
+}
+
+async function giveAway(root: string, volume: Local, folder: FileHandle): Promise<KeptGroup | null> {
+  if (volume.ownership === null) return null;
+  const { spec, ownership } = volume;
+  const { groupId: wanted, onlyTop } = ownership;
+  if (await isInUse(root, volume)) {
+    const { gid: has } = await folder.stat();
+    return has === wanted ? null : { spec, wanted, has };
+  }
+  await shareTree(folder, { groupId: wanted, readOnly: false, always: !onlyTop });
+  return null;
 }
 
 async function openSource(source: string): Promise<FileHandle> {

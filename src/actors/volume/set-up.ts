@@ -11,6 +11,7 @@ import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/jour
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type {
+  KeptGroup,
   VolumeFailure,
   VolumeFile,
   VolumeMount,
@@ -51,19 +52,20 @@ export async function setUpVolumes(
   { root, podDirectory, volumes }: Input,
   tools: SetUpTools,
   signal: AbortSignal,
-): Promise<{ failed: readonly VolumeFailure[] }> {
-  const failed = await Promise.all(
-    volumes.map(async (volume): Promise<VolumeFailure[]> => {
+): Promise<{ failed: readonly VolumeFailure[]; kept?: readonly KeptGroup[] }> {
+  const results = await Promise.all(
+    volumes.map(async (volume): Promise<{ failed?: VolumeFailure; kept?: KeptGroup | null }> => {
       try {
         signal.throwIfAborted();
-        await setUp({ root, podDirectory }, volume, tools);
-        return [];
+        return { kept: await setUp({ root, podDirectory }, volume, tools) };
       } catch (error) {
-        return [failureOf(volume, error)];
+        return { failed: failureOf(volume, error) };
       }
     }),
   );
-  return { failed: failed.flat() };
+  const failed = results.flatMap((each) => each.failed ?? []);
+  const kept = results.flatMap((each) => each.kept ?? []);
+  return kept.length === 0 ? { failed } : { failed, kept };
 }
 
 /** Events name the PersistentVolume, where there is one, and what was attempted. */
@@ -76,7 +78,16 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
   return volume.kind === 'host' && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
 }
 
-async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<void> {
+/** The group that the volume keeps, where that is not the pod's. */
+async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<KeptGroup | null> {
+  if (volume.kind === 'local') return await bindLocal(root, volume, tools.mounter);
+  await make({ root, podDirectory }, volume, tools);
+  return null;
+}
+
+type Other = Exclude<VolumeSetUp, { kind: 'local' }>;
+
+async function make({ root, podDirectory }: Place, volume: Other, tools: SetUpTools): Promise<void> {
   switch (volume.kind) {
     case 'host':
       return await giveOnce(podDirectory, volume, tools.given);
@@ -85,8 +96,6 @@ async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: 
       await linkDevice(root, link, device);
       return await bindDevice(root, map, device, tools.mounter);
     }
-    case 'local':
-      return await bindLocal(root, volume, tools.mounter);
     case 'folder':
       return await handOver({ root, podDirectory }, volume, tools.mounter);
     case 'files':

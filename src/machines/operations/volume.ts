@@ -171,6 +171,15 @@ export interface VolumeFailure {
   readonly spec?: string;
   /** What failed, in upstream's words; absent: `MountVolume.SetUp`. */
   readonly step?: string;
+  /** Nothing was tried: what lies behind its claim is not known, or not for this pod. */
+  readonly isUnprocessed?: boolean;
+}
+
+/** A volume that another pod uses with another group, which it keeps. `spec`: of the PersistentVolume. */
+export interface KeptGroup {
+  readonly spec: string;
+  readonly wanted: number;
+  readonly has: number;
 }
 
 /** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */
@@ -181,7 +190,10 @@ interface Place {
 
 export const volumeOperations = {
   /** Sets up every volume that can be, and says which could not, in words for the pod's events. */
-  'volume.setUp': idempotent<Place & { volumes: readonly VolumeSetUp[] }, { failed: readonly VolumeFailure[] }>(),
+  'volume.setUp': idempotent<
+    Place & { volumes: readonly VolumeSetUp[] },
+    { failed: readonly VolumeFailure[]; kept?: readonly KeptGroup[] }
+  >(),
   /** `failed` is by container. */
   'volume.bindSubPaths': idempotent<
     Place & { subPaths: readonly SubPath[] },

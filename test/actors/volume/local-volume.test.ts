@@ -62,6 +62,8 @@ describe.skipIf(needsMounts)('one that is there', () => {
     expect(statSync(join(source, 'f'))).toMatchObject({ gid: 1234, mode: 0o100660 });
     const other = join(room.root, 'pods/u2');
     mkdirSync(other);
+    const kept = [{ spec: 'pv', wanted: 4321, has: 1234 }];
+    expect(await setUp({ path: pathIn(other), ...given(4321) })).toEqual({ failed: [], kept });
     expect(await setUp({ path: pathIn(other), ...given(4321) })).toEqual({ failed: [] });
     expect(statSync(source).gid).toBe(1234);
     await room.ask('volume.tearDown', {});

@@ -227,6 +227,20 @@ describe('a PersistentVolumeClaim', () => {
     );
   });
 
+  it('that another pod has with another group is had as it is, and said', () => {
+    const { node, kube } = booted();
+    node.world.keptGroups = [{ spec: 'pv', wanted: 4321, has: 1234 }];
+    create('PersistentVolume', 'pv', { local: { path: '/srv/data' } });
+    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    kube.createPod('web', { ...claim, ...mount, securityContext: { fsGroup: 4321 } });
+    node.until('Running', isRunning('web'), 10_000);
+    node.run(1_000);
+    expect(messages()).toContain(
+      'AlreadyMountedVolume: The requested fsGroup is 4321, but the volume pv has GID 1234. ' +
+        'The volume may not be shareable.',
+    );
+  });
+
   it('holds the pod back until it is there and bound', () => {
     const { node, kube } = booted();
     node.world.folders.add('/srv/data');
