@@ -8,12 +8,12 @@ import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall, Ports } from '../../kernel/operation.ts';
 import type {
+  Device,
   DevicePlugin,
   DeviceResponse,
   DevicesListed,
   deviceOperations,
 } from '../../machines/operations/devices.ts';
-import type { Device } from '../../machines/pods/allocation/device-state.ts';
 import { toOperationError } from '../cri/client.ts';
 import { connected, methodOf, unary } from './connection.ts';
 import { writeDeviceCheckpoint } from './device-checkpoint.ts';

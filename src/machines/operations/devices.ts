@@ -4,7 +4,6 @@
  * Plugins are named by their resource; the port knows where one listens while its devices are followed.
  */
 import { idempotent, once, query, stream } from '../../kernel/xstate.ts';
-import type { Device } from '../pods/allocation/device-state.ts';
 
 export type DevicePluginOptions = {
   /** `PreStartContainer` is called before each start of a container that has its devices. */
@@ -23,6 +22,13 @@ export type DevicePlugin = {
 export type RegistrationItem =
   | { readonly type: 'devices.serving' }
   | ({ readonly type: 'devices.registered' } & DevicePlugin);
+
+export interface Device {
+  readonly id: string;
+  readonly isHealthy: boolean;
+  /** NUMA nodes; `null`: the plugin says nothing of them. */
+  readonly nodes: readonly number[] | null;
+}
 
 export type DevicesListed = { readonly type: 'devices.listed'; readonly devices: readonly Device[] };
 

@@ -8,8 +8,7 @@
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
 import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
-import { type DevicePlugin, type DevicesListed, deviceOperations } from '../../operations/devices.ts';
-import type { Device } from '../../pods/allocation/device-state.ts';
+import { type Device, type DevicePlugin, type DevicesListed, deviceOperations } from '../../operations/devices.ts';
 import type { Ended } from '../../pods/messages.ts';
 
 interface DevicePluginInput extends DevicePlugin {

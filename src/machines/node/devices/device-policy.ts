@@ -3,8 +3,8 @@
  *
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
-import type { DeviceEntry, DevicePluginOptions } from '../../operations/devices.ts';
-import { type Device, type DeviceHoldings, type Devices, entriesOf } from '../../pods/allocation/device-state.ts';
+import type { Device, DeviceEntry, DevicePluginOptions } from '../../operations/devices.ts';
+import { type DeviceHoldings, type Devices, entriesOf } from '../../pods/allocation/device-state.ts';
 import { isExtendedResource } from '../../pods/allocation/wishes.ts';
 import { isQualifiedName } from '../../pods/validation/field.ts';
 import { decoded, isRecord } from '../state-files/checkpoint.ts';

@@ -1,13 +1,5 @@
 /** What device plugins offer, and what containers hold of it. Pure. */
-import type { DeviceEntry, DeviceResponse } from '../../operations/devices.ts';
-import type { NumaSet } from './numa.ts';
-
-export interface Device {
-  readonly id: string;
-  readonly isHealthy: boolean;
-  /** NUMA nodes; `null`: the plugin says nothing of them. */
-  readonly nodes: NumaSet | null;
-}
+import type { Device, DeviceEntry, DeviceResponse } from '../../operations/devices.ts';
 
 /** What a plugin offers of one resource. */
 export interface DeviceResource {

@@ -5,21 +5,13 @@
  * own (`..data`); of two sources with one path the later one wins; what is missing and not optional is an error with
  * upstream's text.
  */
-import type { KeyToPath, Pod, Volume, VolumeProjection } from '../../api/pod.ts';
-import type { NodeSettings } from '../../node-settings.ts';
+import type { KeyToPath, Volume, VolumeProjection } from '../../api/pod.ts';
 import type { VolumeFile } from '../../operations/volume.ts';
 import { aggregate } from '../../startup/configuration/values/go-text.ts';
 import { fieldValue, resourceValue } from '../spec/downward-api.ts';
-import { type ConfigObjects, type ObjectKind, objectKey } from './objects.ts';
+import { type ObjectKind, objectKey } from './objects.ts';
+import type { PayloadInput } from './payload-input.ts';
 import { certificateFiles, DEFAULT_MODE, type ProjectionPlace, tokenFiles, trustFiles } from './projected.ts';
-
-export interface PayloadInput {
-  readonly pod: Pod;
-  readonly node: NodeSettings;
-  readonly objects: ConfigObjects;
-  /** By key, why an object cannot be known now. */
-  readonly unavailable?: Readonly<Record<string, string>>;
-}
 
 const MAX_PATH_BYTES = 4096;
 const MAX_NAME_BYTES = 255;

@@ -17,7 +17,8 @@ import { podContainers } from '../spec/qos.ts';
 import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
 import { objectKey } from './objects.ts';
-import { type PayloadInput, payload } from './payload.ts';
+import { payload } from './payload.ts';
+import type { PayloadInput } from './payload-input.ts';
 
 export interface VolumePlan {
   /** How containers see the volumes, once every one is set up. */
@@ -58,7 +59,8 @@ export function volumePlan(input: PayloadInput): VolumePlan {
       if (published) csi.push(published);
     } catch (error) {
       const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
-      failures.push(error instanceof BoundVolumeError ? { ...failure, ...error.at } : failure);
+      if (error instanceof UnprocessedError) failures.push({ ...failure, isUnprocessed: true });
+      else failures.push(error instanceof BoundVolumeError ? { ...failure, ...error.at } : failure);
     }
   }
   return { mounted, setUps, csi, failures };
@@ -76,6 +78,9 @@ function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, n
   const isShut = (bound !== null || volume.csi !== undefined) && seen.readOnly === true;
   return isHosts || isShut ? seen : { ...seen, relabel: true };
 }
+
+/** What lies behind a claim is not known, or not for this pod: nothing is tried. */
+class UnprocessedError extends Error {}
 
 /** What is wrong with the volume behind a claim: events name that one, and what was attempted. */
 class BoundVolumeError extends Error {
@@ -98,9 +103,12 @@ function boundVolume(
   if (claim === null) return null;
   const key = objectKey('PersistentVolumeClaim', namespace, claim);
   const bound = objects[key]?.bound;
-  if (bound === undefined) throw new Error(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
+  if (bound === undefined)
+    throw new UnprocessedError(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
   if (volume.ephemeral && bound.owner !== uid) {
-    throw new Error(`PVC ${namespace}/${claim} was not created for pod ${namespace}/${name} (pod is not owner)`);
+    throw new UnprocessedError(
+      `PVC ${namespace}/${claim} was not created for pod ${namespace}/${name} (pod is not owner)`,
+    );
   }
   checkMode(volume, bound, uses);
   if (bound.nodeMismatch === '') return bound;
@@ -130,7 +138,8 @@ function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Us
   const [mode, wrong, field] = isBlock(bound)
     ? (['Block', mounts, 'volumeMounts'] as const)
     : (['Filesystem', devices, 'volumeDevices'] as const);
-  if (wrong.has(name)) throw new Error(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
+  if (wrong.has(name))
+    throw new UnprocessedError(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
 }
 
 const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;

@@ -9,7 +9,7 @@ import { missingTrust, UNSUPPORTED } from '../../objects/trust-anchors.ts';
 import type { Content, VolumeFile } from '../../operations/volume.ts';
 import { podContainers } from '../spec/qos.ts';
 import { certificateKey, NOT_ISSUED } from './certificates.ts';
-import type { PayloadInput } from './payload.ts';
+import type { PayloadInput } from './payload-input.ts';
 import { tokenKey } from './tokens.ts';
 
 /** Where the API's defaults say nothing: static pods have passed them, hand-made ones need not have. */

@@ -7,7 +7,8 @@ import {
   registrationProblem,
   rememberedResources,
 } from '../../../../src/machines/node/devices/device-policy.ts';
-import type { Device, Devices } from '../../../../src/machines/pods/allocation/device-state.ts';
+import type { Device } from '../../../../src/machines/operations/devices.ts';
+import type { Devices } from '../../../../src/machines/pods/allocation/device-state.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const GPU = 'example.com/gpu';

@@ -1,9 +1,9 @@
 /** Which devices containers get, and what their plugins are asked, held against the Go kubelet's device manager. */
 import { describe, expect, it } from 'vitest';
+import type { Device } from '../../../../src/machines/operations/devices.ts';
 import { deviceCallsMachine } from '../../../../src/machines/pods/allocation/device-calls.ts';
 import { withAnswer } from '../../../../src/machines/pods/allocation/device-manager.ts';
 import {
-  type Device,
   type DeviceHoldings,
   type Devices,
   deviceHealth,
