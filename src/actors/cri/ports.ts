@@ -124,11 +124,8 @@ function containerPorts(adapter: Adapter) {
     'cri.removeContainer': (call) => {
       const { containerId } = call.input;
       adapter.secrets.delete(containerId);
-      return adapter.ending(
-        containerId,
-        'gone',
-        client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call)),
-      );
+      const removed = client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call));
+      return adapter.ending(containerId, 'gone', removed);
     },
     'cri.reopenContainerLog': async (call) => {
       await client.call('ReopenContainerLog', { container_id: call.input.containerId }, adapter.limits(call));
