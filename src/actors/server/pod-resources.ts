@@ -21,10 +21,12 @@ import type { PodResourcesMethod } from './metrics/calls/pod-resources-metrics.t
 import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
 import type { NodePod, NodeView } from './node-view.ts';
 
-const PROTO = join(PROTO_DIRECTORY, 'podresources/v1/api.proto');
+/** The versions of the API, all on one socket. */
+type Version = 'v1' | 'v1alpha1';
 /** Upstream's limit of all callers together. */
 const QPS = 100;
 const BURST = 10;
+const LIMITED = { code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' };
 const OWNER_ONLY = 0o600;
 /** As starting makes it, which goes on at the same time. */
 const FOLDER_MODE = 0o750;
@@ -46,7 +48,9 @@ export async function servePodResources(
 ): Promise<null> {
   const { path } = call.input;
   const server = new grpc.Server();
-  server.addService(serviceDefinition(), methods(options, call.input.settings));
+  const limit = new TokenBucket(QPS, BURST);
+  server.addService(serviceDefinition('v1'), methods(options, call.input.settings, limit));
+  server.addService(serviceDefinition('v1alpha1'), olderMethods(options, limit));
   await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
   await rm(path, { force: true });
   await bind(server, path);
@@ -61,10 +65,11 @@ export async function servePodResources(
   return null;
 }
 
-function serviceDefinition(): grpc.ServiceDefinition {
-  const contract = loadSync(PROTO, { keepCase: true, longs: String, enums: String, defaults: true });
-  const found = contract['v1.PodResourcesLister'];
-  if (!found || 'format' in found) throw new Error(`${PROTO} has no service v1.PodResourcesLister`);
+function serviceDefinition(version: Version): grpc.ServiceDefinition {
+  const path = join(PROTO_DIRECTORY, `podresources/${version}/api.proto`);
+  const name = `${version}.PodResourcesLister`;
+  const found = loadSync(path, { keepCase: true, longs: String, enums: String, defaults: true })[name];
+  if (!found || 'format' in found) throw new Error(`${path} has no service ${name}`);
   return found;
 }
 
@@ -73,12 +78,12 @@ type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.
 function methods(
   { view, requests: { podResources: seen } }: PodResourcesOptions,
   { listsEndedPods = false }: LocalSocket['settings'],
+  limit: TokenBucket,
 ): grpc.UntypedServiceImplementation {
-  const limit = new TokenBucket(QPS, BURST);
   const limited =
     <Request>(method: PodResourcesMethod, answer: (request: Request) => object): Unary<Request> =>
     (asked, done) => {
-      if (!limit.takeNow()) return done({ code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' });
+      if (!limit.takeNow()) return done(LIMITED);
       seen.asked(method);
       try {
         done(null, answer(asked.request));
@@ -101,6 +106,32 @@ function methods(
       return { pod_resources: inView(found) };
     }),
   };
+}
+
+/** Of v1alpha1, which knows devices of containers alone, and lists pods that have ended too. */
+function olderMethods(
+  { view, requests: { podResources: seen } }: PodResourcesOptions,
+  limit: TokenBucket,
+): grpc.UntypedServiceImplementation {
+  const inView = ({ uid, name, namespace, pod }: NodePod): object => ({
+    name,
+    namespace,
+    containers: (pod?.spec.containers ?? []).map((each) => ({
+      name: each.name,
+      devices: givenTo(view, uid, each.name).devices,
+    })),
+  });
+  const list: Unary<object> = (_, done) => {
+    if (!limit.takeNow()) return done(LIMITED);
+    seen.askedOlder();
+    done(null, {
+      pod_resources: view
+        .pods()
+        .filter(({ pod }) => pod !== null)
+        .map(inView),
+    });
+  };
+  return { List: list };
 }
 
 /** Pods that have ended hold nothing. */

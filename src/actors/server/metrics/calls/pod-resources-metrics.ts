@@ -45,6 +45,11 @@ export class PodResourcesMetrics {
     this.#requests[method].inc(VERSION);
   }
 
+  /** The list of v1alpha1, which only the total counts. */
+  askedOlder(): void {
+    this.#total.inc({ server_api_version: 'v1alpha1' });
+  }
+
   failed(method: PodResourcesMethod): void {
     this.#errors[method].inc(VERSION);
   }
