@@ -15,15 +15,19 @@ const SETTINGS: ApiSettings = {
   splitStreams: false,
 };
 /** Nothing of it is asked before a request comes. */
-const NOBODY = { view: {}, requests: {}, program: { startedAt: 0, version: '1.36.2' } } as unknown as ApiDependencies;
+const NOBODY = {
+  view: { checks: {} },
+  requests: {},
+  program: { startedAt: 0, version: '1.36.2' },
+} as unknown as ApiDependencies;
 
 const served = (settings: Partial<ApiSettings> = {}) =>
   kubeletApi({ ...SETTINGS, ...settings }, NOBODY).endpoints.map(({ path }) => path);
 
 test('checkpoints, flags and status are there unless they are turned off', () => {
-  const gated = (paths: readonly string[]) => paths.filter((path) => /^\/(checkpoint|flagz|statusz)/.test(path));
-  expect(gated(served())).toHaveLength(3);
-  expect(gated(served({ without: ['flagz'] })).join()).toMatch(/checkpoint.*statusz/);
-  expect(gated(served({ without: ['checkpoint', 'flagz', 'statusz'] }))).toEqual([]);
-  expect(served({ without: ['checkpoint', 'flagz', 'statusz'] })).toHaveLength(served().length - 3);
+  const gated = (paths: readonly string[]) =>
+    new Set(paths.flatMap((path) => /^\/(checkpoint|flagz|statusz)/.exec(path)?.[1] ?? []));
+  expect(gated(served())).toEqual(new Set(['checkpoint', 'flagz', 'statusz']));
+  expect(gated(served({ without: ['flagz'] }))).toEqual(new Set(['checkpoint', 'statusz']));
+  expect(gated(served({ without: ['checkpoint', 'flagz', 'statusz'] }))).toEqual(new Set());
 });

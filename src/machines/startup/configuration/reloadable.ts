@@ -26,6 +26,8 @@ export const RELOADABLE = {
   imageGCLowThresholdPercent: ['imageGC'],
   imageMaximumGCAge: ['imageGC'],
   imageMinimumGCAge: ['imageGC'],
+  'logging.format': ['logging'],
+  'logging.options': ['logging'],
   'logging.verbosity': ['logging'],
   maxParallelImagePulls: ['images'],
   nodeLeaseDurationSeconds: ['lease'],

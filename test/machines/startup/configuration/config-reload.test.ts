@@ -27,7 +27,7 @@ describe('what can change', () => {
       imageGCHighThresholdPercent: 70,
       registryPullQPS: 1,
       maxPods: 7,
-      logging: { ...current.logging, verbosity: 6, format: 'json' },
+      logging: { ...current.logging, verbosity: 6, flushFrequency: '9s' },
       crashLoopBackOff: { maxContainerRestartPeriod: '10s' },
     });
     const change = changeOf(current, next);
@@ -37,7 +37,7 @@ describe('what can change', () => {
       'logging.verbosity',
       'registryPullQPS',
     ]);
-    expect(change.refused).toEqual(['logging.format', 'maxPods']);
+    expect(change.refused).toEqual(['logging.flushFrequency', 'maxPods']);
     expect([...change.restarts].toSorted()).toEqual(['imageGC', 'images', 'logging', 'pods']);
     expect(change.config).toMatchObject({ imageGCHighThresholdPercent: 70, maxPods: current.maxPods });
     expect(change.config.logging).toEqual({ ...current.logging, verbosity: 6 });
@@ -71,11 +71,15 @@ describe('what can change', () => {
       healthzBindAddress: '127.0.0.9',
       'crashLoopBackOff.maxContainerRestartPeriod': '9s',
       'logging.verbosity': 9,
+      'logging.format': 'json',
+      'logging.options': { text: { splitStream: true }, json: {} },
     };
     for (const [path, ids] of Object.entries(RELOADABLE)) {
       const [name, key] = path.split('.') as [keyof KubeletConfiguration, string | undefined];
       const value = values[path] ?? otherThan(context.config[name]);
-      const next = { ...context.config, [name]: key === undefined ? value : { [key]: value } } as KubeletConfiguration;
+      const before = context.config[name] as object;
+      const after = key === undefined ? value : { ...before, [key]: value };
+      const next = { ...context.config, [name]: after } as KubeletConfiguration;
       for (const id of ids) expect(inputOf(id, context, next), `${path} in ${id}`).not.toEqual(inputOf(id, context));
     }
   });
