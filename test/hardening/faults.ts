@@ -27,7 +27,7 @@ export const FAULTS: readonly Row[] = [
   row(
     'F2',
     'the runtime is killed in each call, and back after 0, 3 and 60 s',
-    `${calls}::fault 2: the runtime dies in %s, and is back soon`,
+    `${calls}::fault 2: the runtime dies in %s, and is back after %i ms`,
     `${calls}::fault 2: the runtime dies while calls of every kind are under way, and is away for a minute`,
   ),
   row(
