@@ -8,7 +8,7 @@ import type { GoldenNode } from './golden-node.ts';
 
 const POLL_MS = 150;
 /** Beyond what the recorder waited: this machine runs other tests at the same time. */
-const PATIENCE_MS = 25_000;
+const PATIENCE_MS = 60_000;
 
 export interface Played {
   readonly recording: Recording;
