@@ -5,12 +5,16 @@ import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
 let cluster: ClusterNode;
 
 /** A pod wants the claim `data`. */
-function wanting(volume: { spec?: object } = {}, claim: { metadata?: object; spec?: object; isGoing?: boolean } = {}) {
+function wanting(
+  volume: { spec?: object; annotations?: object } = {},
+  claim: { metadata?: object; spec?: object; isGoing?: boolean } = {},
+) {
   cluster = clusterNode();
   const { node, kube } = cluster;
   node.boot().run(1_000);
   node.world.folders.add('/srv/data');
-  create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' }, ...volume.spec });
+  const { annotations = {}, spec } = volume;
+  create('PersistentVolume', 'pv', { hostPath: { path: '/srv/data' }, ...spec }, {}, { annotations });
   create('PersistentVolumeClaim', 'data', { volumeName: 'pv', ...claim.spec }, { phase: 'Bound' }, claim.metadata);
   if (claim.isGoing) kube.delete('persistentvolumeclaims', 'data');
   kube.createPod('web', { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
@@ -18,8 +22,8 @@ function wanting(volume: { spec?: object } = {}, claim: { metadata?: object; spe
 }
 
 /** With a pod that uses the claim `data`, which is bound. */
-function running(): ClusterNode {
-  const { node, kube } = wanting();
+function running(annotations: Readonly<Record<string, string>> = {}): ClusterNode {
+  const { node, kube } = wanting({ annotations });
   node.until('Running', () => kube.pod('web')?.status?.phase === 'Running', 10_000);
   return cluster;
 }
@@ -56,6 +60,22 @@ describe('a claim', () => {
     expect(before).toBeGreaterThan(0);
     node.run(300_000);
     expect(told()).toBe(before);
+  });
+
+  it.each([
+    ['1234', ['1234']],
+    ['users', undefined],
+  ])('gives its pods the group that its volume names: %s', (gid, groups) => {
+    const { node } = running({ 'pv.beta.kubernetes.io/gid': gid });
+    const contexts = node.sink.records.flatMap((record) => {
+      if (record.k !== 'effect' || !['cri.runPodSandbox', 'cri.createContainer'].includes(record.name)) return [];
+      const { config } = record.input as { config: { linux: { security_context: object } } };
+      return [config.linux.security_context];
+    });
+    const named = contexts.map((context) =>
+      'supplemental_groups' in context ? context.supplemental_groups : undefined,
+    );
+    expect(named).toEqual([groups, groups]);
   });
 
   it('stays what it was while the API server is away', () => {
