@@ -226,6 +226,12 @@ export const podEvents = {
     warning('FailedPodSandBoxStatus', `Unable to get pod sandbox status: ${error}`),
   failedMount: (volume: string, error: string, step = 'MountVolume.SetUp'): EventText =>
     warning('FailedMount', `${step} failed for volume "${volume}" : ${error}`),
+  unprocessedVolumes: (volumes: readonly string[], errors: readonly string[]): EventText =>
+    warning(
+      'FailedMount',
+      `Unable to attach or mount volumes: unmounted volumes=${list(volumes)}, unattached volumes=[], ` +
+        `failed to process volumes=${list(volumes)}: ${errors.join('; ')}`,
+    ),
   unmountedVolumes: (unmounted: readonly string[], unattached: readonly string[]): EventText =>
     warning(
       'FailedMount',

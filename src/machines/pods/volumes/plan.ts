@@ -59,7 +59,7 @@ export function volumePlan(input: PayloadInput): VolumePlan {
       if (published) csi.push(published);
     } catch (error) {
       const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
-      if (error instanceof UnprocessedError) failures.push({ ...failure, isUnprocessed: true });
+      if (error instanceof Unprocessed) failures.push({ ...failure, isUnprocessed: true });
       else failures.push(error instanceof BoundVolumeError ? { ...failure, ...error.at } : failure);
     }
   }
@@ -80,7 +80,7 @@ function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, n
 }
 
 /** What lies behind a claim is not known, or not for this pod: nothing is tried. */
-class UnprocessedError extends Error {}
+class Unprocessed extends Error {}
 
 /** What is wrong with the volume behind a claim: events name that one, and what was attempted. */
 class BoundVolumeError extends Error {
@@ -103,12 +103,9 @@ function boundVolume(
   if (claim === null) return null;
   const key = objectKey('PersistentVolumeClaim', namespace, claim);
   const bound = objects[key]?.bound;
-  if (bound === undefined)
-    throw new UnprocessedError(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
+  if (bound === undefined) throw new Unprocessed(unavailable?.[key] ?? `error processing PVC ${namespace}/${claim}`);
   if (volume.ephemeral && bound.owner !== uid) {
-    throw new UnprocessedError(
-      `PVC ${namespace}/${claim} was not created for pod ${namespace}/${name} (pod is not owner)`,
-    );
+    throw new Unprocessed(`PVC ${namespace}/${claim} was not created for pod ${namespace}/${name} (pod is not owner)`);
   }
   checkMode(volume, bound, uses);
   if (bound.nodeMismatch === '') return bound;
@@ -138,8 +135,7 @@ function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Us
   const [mode, wrong, field] = isBlock(bound)
     ? (['Block', mounts, 'volumeMounts'] as const)
     : (['Filesystem', devices, 'volumeDevices'] as const);
-  if (wrong.has(name))
-    throw new UnprocessedError(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
+  if (wrong.has(name)) throw new Unprocessed(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
 }
 
 const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;

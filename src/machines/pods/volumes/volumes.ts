@@ -97,7 +97,13 @@ const isMapping = (step: string | undefined): step is string =>
 
 const reportFailures = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  for (const { name, spec = name, message, step } of context.failures) {
+  const unprocessed = context.failures.filter(({ isUnprocessed }) => isUnprocessed === true);
+  if (unprocessed.length > 0) {
+    const volumes = unprocessed.map(({ name }) => name).toSorted();
+    const errors = unprocessed.map(({ message }) => message);
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, podEvents.unprocessedVolumes(volumes, errors)));
+  }
+  for (const { name, spec = name, message, step } of context.failures.filter((each) => !unprocessed.includes(each))) {
     const text = isMapping(step)
       ? volumeEvents.failedMap(spec, message, step)
       : podEvents.failedMount(spec, message, step);

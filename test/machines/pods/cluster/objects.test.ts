@@ -246,7 +246,9 @@ describe('a PersistentVolumeClaim', () => {
     node.world.folders.add('/srv/data');
     kube.createPod('web', { ...claim, ...mount });
     node.run(3_000);
-    const failed = 'FailedMount: MountVolume.SetUp failed for volume "v" : error processing PVC default/data: ';
+    const failed =
+      'FailedMount: Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], ' +
+      'failed to process volumes=[v]: error processing PVC default/data: ';
     expect(messages()).toContain(
       `${failed}failed to fetch PVC from API server: persistentvolumeclaims "data" not found`,
     );
