@@ -199,7 +199,7 @@ function seenState(
   current: CriContainerStatus,
 ): ContainerState {
   const isSame = previous?.state?.running !== undefined && previous.containerID === `${runtimeName}://${current.id}`;
-  if (isSame && replacing.includes(name) && waiting[name] === undefined) return previous.state!;
+  if (isSame && replacing.includes(name) && waiting[name] === undefined) return previous.state;
   return stateOf(current, runtimeName, previous);
 }
 
