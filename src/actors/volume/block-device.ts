@@ -3,13 +3,12 @@
  * file below the plug-in’s folder, where other tools of the node find who uses it.
  *
  * Invariants: the link is there before anything else and goes last, so that it tells the next agent what to take away;
- * what is no block device is never opened, and never handed on; a device is held open as long as it is bound.
+ * a device is never opened; what is no block device is never handed on.
  */
 import { constants } from 'node:fs';
 import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { errnoOf, openParent } from '../host/beneath.ts';
-import { holdDevice, letGoDevice } from './loop-device.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';
 
@@ -45,17 +44,13 @@ export async function linkDevice(root: string, link: string, device: string): Pr
   await within(root, link, make, FOLDER_MODE);
 }
 
-/** Binds the device to the file, and holds it, once. */
+/** Binds the device to the file, once. */
 export async function bindDevice(root: string, map: string, device: string, mounter: Mounter): Promise<void> {
   if (!(await stat(device)).isBlockDevice()) {
     throw new OperationError(`${device} is not a block device; a volume of volumeMode Block has to be one`);
   }
   const point = await realPath(root, map);
-  if (!(await mountsBelow(point)).includes(point)) await bindFile(root, map, device, mounter);
-  await holdDevice(point);
-}
-
-async function bindFile(root: string, map: string, device: string, mounter: Mounter): Promise<void> {
+  if ((await mountsBelow(point)).includes(point)) return;
   const source = await open(device, O_PATH);
   const bind = async (path: string) => {
     const file = await open(path, constants.O_RDONLY | constants.O_CREAT | constants.O_NOFOLLOW, FILE_MODE);
@@ -76,7 +71,6 @@ async function bindFile(root: string, map: string, device: string, mounter: Moun
 export async function unbindDevice(root: string, map: string, mounter: Mounter): Promise<void> {
   const point = await realPath(root, map);
   const isBound = (await mountsBelow(point)).includes(point);
-  await letGoDevice(point);
   await within(root, map, async (path) => {
     if (isBound) await mounter.unmount(path);
     await unlink(path).catch(ignoring('ENOENT'));
