@@ -158,7 +158,7 @@ describe.skipIf(needsDevices)('a block device of this machine', () => {
     const volumes = [{ kind: 'device' as const, name: 'v', spec: 'pv1', device: disk, link, map }];
     const { signal } = new AbortController();
     const place = { root: room.root, podDirectory: room.podDirectory };
-    return setUpVolumes({ ...place, volumes }, { mounter: mounter(), vault: room.vault }, signal);
+    return setUpVolumes({ ...place, volumes }, { mounter: mounter(), vault: room.vault, given: new Map() }, signal);
   };
   beforeEach(() => {
     disk = execFileSync('losetup', ['-f', '--show', join(room.root, 'disk.img')], { encoding: 'utf8' }).trim();
@@ -170,9 +170,10 @@ describe.skipIf(needsDevices)('a block device of this machine', () => {
     expect(await setUp()).toEqual({ failed: [] });
     const link = join(room.podDirectory, 'volumeDevices/kubernetes.io~local-volume/pv1');
     expect([readlinkSync(link), isDevice(link), (await room.mounts()).length]).toEqual([disk, true, 1]);
+    const maps = join(room.root, 'plugins/kubernetes.io/local-volume/volumeDevices');
     await tearDownVolumes({ root: room.root, podDirectory: room.podDirectory }, mounter());
     expect([existsSync(link), await room.mounts(), isDevice(disk)]).toEqual([false, [], true]);
-    expect(readdirSync(join(room.root, 'plugins/kubernetes.io/local-volume/volumeDevices/pv1'))).toEqual([]);
+    expect(readdirSync(join(maps, 'pv1'))).toEqual([]);
   });
 
   test('that is none is named', async () => {
