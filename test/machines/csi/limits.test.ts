@@ -14,7 +14,7 @@ const toManager = () =>
     .told()
     .filter(({ to }) => to === 'parent/pluginManager')
     .slice(1)
-    .map(({ to: _, ...event }) => event);
+    .map((said) => ({ ...said, to: undefined }));
 const followed = (periodMs: number) => ({ type: 'csi.limitsFollowed', name: DRIVER, periodMs });
 const changeDriver = (change: string, spec: object) => {
   const object = { metadata: { name: DRIVER, resourceVersion: '2' }, spec };
