@@ -43,6 +43,9 @@ import {
   takeVerdict,
 } from './setup.ts';
 
+/** From one certificate to the next request, as upstream. */
+const REST_MS = 1_000;
+
 /** Looks at the request, then watches it from there. */
 const awaitingSignature = managerSetup.createStateConfig({
   meta: { waitsFor: 'the certificate signing request to be approved and signed' },
@@ -224,7 +227,7 @@ const rotation = managerSetup.createStateConfig({
         onDone: [
           { guard: 'isOnce', target: '#certificateManager.ended', actions: inForce },
           { guard: 'isClient', target: 'reconnecting', actions: inForce },
-          { target: 'deciding', actions: inForce },
+          { target: 'resting', actions: inForce },
         ],
         onError: { target: 'backingOff', actions: failed('Unable to store the new cert/key pair') },
       },
@@ -234,8 +237,10 @@ const rotation = managerSetup.createStateConfig({
         'info',
         'Certificate rotation detected, shutting down client connections to start using new credentials',
       ),
-      invoke: { id: 'reconnect', src: 'kube.closeConnections', input: {}, onDone: 'deciding', onError: 'deciding' },
+      invoke: { id: 'reconnect', src: 'kube.closeConnections', input: {}, onDone: 'resting', onError: 'resting' },
     },
+    /** A signer that leaves out what was asked for is not asked again at once. */
+    resting: { after: { [REST_MS]: 'deciding' } },
     backingOff: {
       meta: { waitsFor: 'the next try' },
       always: { guard: 'isRefused', target: '#certificateManager.ended' },

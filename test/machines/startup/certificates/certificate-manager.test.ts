@@ -93,6 +93,16 @@ describe('the certificate manager', () => {
     expect(attempts()).toBeGreaterThanOrEqual(14);
   });
 
+  it('asks once a second where the signer leaves out what was asked for', () => {
+    const stored = ok({ ...facts(START_MS, START_MS + HOUR_MS), commonName: 'another' });
+    const subject = run({ 'certificate.store': stored });
+    const requests = () => subject.asked().filter((name) => name === 'kube.create').length;
+    subject.time.advanceTo(START_MS + 900);
+    expect(requests()).toBe(1);
+    subject.time.advanceTo(START_MS + 9_900);
+    expect(requests()).toBe(10);
+  });
+
   it('takes up a valid certificate without asking anybody', () => {
     const subject = run({ 'certificate.load': ok({ certificate: facts(START_MS, START_MS + HOUR_MS) }) });
     expect(subject.asked()).toEqual(['certificate.load']);
