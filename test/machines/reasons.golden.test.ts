@@ -54,9 +54,11 @@ const kills = [
     (['again', 'never', 'asSidecar'] as const).map((comes) => probeFailed(ARGUMENT, probe, comes)),
   ),
 ];
+/** Builders that take more than texts. */
+const OF_OTHER_ARGUMENTS = new Set(['rejected', 'killing', 'inspectFailed', 'unmountedVolumes', 'unprocessedVolumes']);
 const builders: readonly EventText[] = [
   ...Object.entries({ ...podEvents, ...containerEvents })
-    .filter(([name]) => !['rejected', 'killing', 'inspectFailed', 'unmountedVolumes'].includes(name))
+    .filter(([name]) => !OF_OTHER_ARGUMENTS.has(name))
     .flatMap(([name, builder]) =>
       name === 'unhealthy' || name === 'probeErrored'
         ? (['Liveness', 'Readiness', 'Startup'] as const).map((probe) =>
@@ -68,6 +70,7 @@ const builders: readonly EventText[] = [
     ),
   ...kills.map(containerEvents.killing),
   podEvents.unmountedVolumes([ARGUMENT], [ARGUMENT]),
+  podEvents.unprocessedVolumes([ARGUMENT], [ARGUMENT]),
   containerEvents.inspectFailed(waitingMessages.invalidImageName(ARGUMENT, ARGUMENT)),
 ];
 
