@@ -85,6 +85,7 @@ const awaiting = {
   held: s.createStateConfig({
     on: {
       'pod.released': { target: 'choosing', actions: s.assign({ held: false }) },
+      'pod.configured': { actions: configure },
       'pod.kill': [
         { guard: 'isEmpty', target: '#gone' },
         { target: '#terminating', actions: noteKill },
@@ -94,13 +95,19 @@ const awaiting = {
   /** Waits for the runtime's first word about it. */
   unheard: s.createStateConfig({
     always: { guard: ({ context }) => context.runtime !== null, target: 'choosing' },
-    on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
+    on: {
+      'pod.configured': { actions: configure },
+      'pod.kill': { target: '#terminating.settling', actions: noteKill },
+    },
   }),
   /** Nobody else will tell what the runtime has: waits for its own look. */
   looking: s.createStateConfig({
     entry: lookNow,
     always: { guard: 'isFresh', target: 'choosing' },
-    on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
+    on: {
+      'pod.configured': { actions: configure },
+      'pod.kill': { target: '#terminating.settling', actions: noteKill },
+    },
   }),
   /** The runtime has it; waits for its configuration, or for the word that nobody wants it. */
   unclaimed: s.createStateConfig({

