@@ -4,11 +4,12 @@
  *
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_client.go.
  */
-import { setTimeout } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { CSINodeInfo, pluginOperations } from '../../machines/operations/plugins.ts';
 import { callDriver } from '../csi/call.ts';
+import { watchChanges } from '../watch-changes.ts';
 import { connected, methodOf, unary } from './connection.ts';
 
 /** Upstream's limits of the handshake. */
@@ -83,15 +84,12 @@ export const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeI
       (info) => ({ info, error: '' }),
       (error: unknown) => ({ info: null, error: error instanceof Error ? error.message : String(error) }),
     );
-  let said = '';
-  while (!signal.aborted) {
-    await setTimeout(periodMs, undefined, { signal }).catch(() => {});
-    if (signal.aborted) break;
-    const answer = await ask();
-    const text = JSON.stringify(answer);
-    if (text === said || signal.aborted) continue;
-    said = text;
-    call.emit({ type: 'plugin.nodeInfo', ...answer });
-  }
-  return null;
+  // It was asked when it registered.
+  await sleep(periodMs, undefined, { signal }).catch(() => {});
+  return await watchChanges({
+    ask,
+    periodMs,
+    signal,
+    emit: (answer) => call.emit({ type: 'plugin.nodeInfo', ...answer }),
+  });
 };

@@ -40,6 +40,16 @@ describe('a pod that is bound to the node', () => {
     expect(status('web').observedGeneration).toBe(1);
   });
 
+  it('ends when it is deleted while the next agent waits for the first word of the runtime', () => {
+    const { node, kube } = running();
+    node.world.fault = (name) => (name === 'cri.watchPods' ? { extraMs: 500 } : undefined);
+    cluster = { ...cluster, node: node.restart() };
+    const { uid } = kube.pod('web').metadata;
+    cluster.node.until('it waits', () => cluster.node.podState(uid) === 'unheard');
+    kube.delete('pods', 'web');
+    cluster.node.until('it is gone', isGone('web'));
+  });
+
   it('knows where it came from and since when', () => {
     const { node } = running();
     const [sandbox] = node.world.runtime.sandboxes.values();
