@@ -9,7 +9,18 @@
  */
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:fs';
-import { type FileHandle, lstat, mkdir, open, readdir, readFile, readlink, rename, symlink } from 'node:fs/promises';
+import {
+  type FileHandle,
+  lchown,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  readlink,
+  rename,
+  symlink,
+} from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { errnoOf } from '../host/beneath.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
@@ -47,7 +58,7 @@ export async function writeAtomically(
     await symlink(folder, fdPath(volume, DATA_NEW));
     await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
   }
-  await linkNames(volume, new Set(files.map(({ path }) => path.split('/')[0] ?? path)));
+  await linkNames(volume, new Map(files.map((file) => [file.path.split('/')[0] ?? file.path, file])));
 }
 
 /** Of what the caller has let through: no path leads out of the folder, or to what the writer itself keeps there. */
@@ -200,15 +211,19 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
 
 // ---- the names that users see ---------------------------------------------------------------------------------------
 
-/** Makes the links that are missing, and removes every other name but the current folder. */
-async function linkNames(volume: FileHandle, names: ReadonlySet<string>): Promise<void> {
+/** Makes the links that are missing, each its file's owner's, and removes every other name but the current folder. */
+async function linkNames(volume: FileHandle, names: ReadonlyMap<string, PlainFile>): Promise<void> {
   const current = await readlink(fdPath(volume, DATA));
   const found = new Set(await readdir(fdPath(volume)));
-  for (const name of names) {
-    const target = `${DATA}/${name}`;
-    if (found.has(name) && (await isLinkTo(fdPath(volume, name), target))) continue;
-    await removeTree(fdPath(volume, name));
-    await symlink(target, fdPath(volume, name));
+  for (const [name, file] of names) {
+    const [link, target] = [fdPath(volume, name), `${DATA}/${name}`];
+    if (!found.has(name) || !(await isLinkTo(link, target))) {
+      await removeTree(link);
+      await symlink(target, link);
+    }
+    if (file.userId === undefined) continue;
+    const { uid, gid } = await lstat(link);
+    if (uid !== ownerOf(file)) await lchown(link, ownerOf(file), gid);
   }
   for (const name of found) {
     if (name !== DATA && name !== current && !names.has(name)) await removeTree(fdPath(volume, name));

@@ -153,11 +153,11 @@ async function isThere(root: string, { path, mount }: Folder): Promise<boolean> 
 async function fill(folder: FileHandle, volume: Files, vault: Vault): Promise<void> {
   const ownership = volume.groupId === null ? null : { groupId: volume.groupId, readOnly: true };
   const files = volume.files.map(({ content, ...file }) => ({ ...file, bytes: bytesOf(content, vault) }));
-  await writeAtomically(folder, files, ownership);
   if (ownership !== null) await shareTop(folder, ownership.groupId);
+  await writeAtomically(folder, files, ownership);
 }
 
-/** The top of a written volume; what lies in it was given to the group as it was written. */
+/** The top of a written volume, before anything lies in it: it hands its group on to the links. */
 async function shareTop(folder: FileHandle, groupId: number): Promise<void> {
   const { uid, mode } = await folder.stat();
   await folder.chown(uid, groupId);

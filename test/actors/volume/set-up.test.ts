@@ -158,6 +158,16 @@ describe.skipIf(needsRoot)('owners', () => {
     expect(owners()).toEqual([1_235, 0]);
   });
 
+  it('the link to a file is its user’s, too, and of the group from the first time on', async () => {
+    const link = (name: string) => lstatSync(join(room.path('configmap', 'v'), name));
+    for (const userId of [1_234, 1_235]) {
+      await setUp(files([{ ...file('t', '1', 0o600), userId }, file('a', '1')], { groupId: 4242 }));
+      expect(link('t')).toMatchObject({ uid: userId, gid: 4242 });
+      expect(link('a')).toMatchObject({ uid: 0, gid: 4242 });
+      expect(link('..data')).toMatchObject({ uid: 0, gid: 4242 });
+    }
+  });
+
   it('fsGroup owns what is written, and may read what nobody else may', async () => {
     await setUp(files([file('a', '1', 0o400), file('x/y', '2')], { groupId: 4242 }));
     const { 'x/y': _, ...tree } = treeOf(room.path('configmap', 'v'));
