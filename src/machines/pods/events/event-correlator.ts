@@ -74,9 +74,25 @@ function put<Value>(table: Table<Value>, key: string, value: Value): Table<Value
   return [...others.slice(-COUNTERS_MAX + 1), [key, value]];
 }
 
-/** Nanoseconds since the epoch in hexadecimal, as upstream names events. */
-const nameOf = (name: string, nowMs: number, serial: number): string =>
-  `${name}.${(BigInt(nowMs) * 1_000_000n + BigInt(serial % 1_000_000)).toString(16)}`;
+/** Of the name of any object (RFC 1123). */
+const NAME_MAX = 253;
+
+/** With nanoseconds since the epoch in hexadecimal, as upstream; where there is no room for them, a UUID. */
+function nameOf(name: string, nowMs: number, serial: number): string {
+  const timed = `${name}.${(BigInt(nowMs) * 1_000_000n + BigInt(serial % 1_000_000)).toString(16)}`;
+  return timed.length > NAME_MAX ? uuidOf(timed) : timed;
+}
+
+/** Of version 8: the bits are the text's. */
+function uuidOf(text: string): string {
+  const words = ['a', 'b', 'c', 'd'].map((salt) =>
+    fnv1a32(salt + text)
+      .toString(16)
+      .padStart(8, '0'),
+  );
+  const hex = words.join('');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
+}
 
 export function correlate(before: Correlation, event: EventRecorded, nowMs: number): Correlated {
   const { ref, reason, eventType, message } = event;

@@ -11,7 +11,7 @@ function booted(): ClusterNode {
   return cluster;
 }
 
-const say = (message: string, reason = 'BackOff') =>
+const say = (message: string, reason = 'BackOff', name = 'p') =>
   cluster.node.kernel.dispatch(
     'kubelet/eventRecorder',
     {
@@ -19,7 +19,7 @@ const say = (message: string, reason = 'BackOff') =>
       ref: {
         kind: 'Pod',
         namespace: 'default',
-        name: 'p',
+        name,
         uid: 'u',
         resourceVersion: '7',
         fieldPath: 'spec.containers{c}',
@@ -30,6 +30,7 @@ const say = (message: string, reason = 'BackOff') =>
     },
     'test',
   );
+const UUID_8 = /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$/;
 const created = () => cluster.kube.of('create', /events$/);
 const counted = () => cluster.kube.of('patch', /events/);
 
@@ -67,6 +68,20 @@ describe('eventWriter', () => {
       reportingComponent: 'kubelet',
       reportingInstance: 'node',
     });
+  });
+
+  it('about an object whose name is as long as names may be has a name that the API server takes', () => {
+    const { node } = booted();
+    const longest = `${'long-name.'.repeat(25)}pod`;
+    for (const message of ['no', 'neither']) say(message, 'BackOff', longest);
+    node.run(100);
+    const [first, second] = created().slice(-2);
+    expect([first!.body.metadata.name, second!.body.metadata.name]).toEqual([
+      expect.stringMatching(UUID_8),
+      expect.stringMatching(UUID_8),
+    ]);
+    expect(first!.body.metadata.name).not.toBe(second!.body.metadata.name);
+    expect(first!.body.involvedObject.name).toBe(longest);
   });
 
   it('that happens again counts up the one that is there', () => {
