@@ -1,7 +1,6 @@
 /** The connection to one runtime, and what its groups of ports share. */
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
-import pLimit from 'p-limit';
 import { steadyNow } from '../../kernel/clock.ts';
 import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
@@ -13,12 +12,13 @@ import { type Ids, PodIds } from './pod-ids.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { discreet, withoutSecrets } from './secrets.ts';
 import { counted, type OnRuntime } from './seen.ts';
+import { StartingCalls } from './starting-calls.ts';
 import { DEFAULT_RELIST_PERIODS, type PodWatcher, type RelistPeriods } from './watch-pods.ts';
 
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
-/** Sandboxes that start at once, for each core. */
-const SANDBOXES_PER_CORE = 2;
+/** Calls that start something at once, for each core, when a sandbox begins. */
+const STARTS_PER_CORE = 2;
 
 export interface CriOptions extends Endpoints {
   /** runtimeRequestTimeout. Default 2 m. */
@@ -50,7 +50,7 @@ export class Adapter {
   readonly looks = new Looks();
   readonly podIds = new PodIds();
   readonly sandboxImage: SandboxImage;
-  readonly sandboxStarts = pLimit(SANDBOXES_PER_CORE * availableParallelism());
+  readonly starts = new StartingCalls(STARTS_PER_CORE * availableParallelism());
 
   constructor(options: CriOptions) {
     this.timeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;

@@ -3,7 +3,7 @@
  *
  * Invariants: an operation of class `once` whose outcome is not known is looked up before it is done again, and a name
  * that the runtime reserved for us is adopted; after each change of our own the watchers look at that pod; sandboxes
- * start only so many at a time, for the CPU is the limit of a batch and a queue in here is fairer than one in there.
+ * wait while others start, but not for what is stuck (./starting-calls.ts).
  */
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall, Ports } from '../../kernel/operation.ts';
@@ -63,7 +63,7 @@ function sandboxPorts(adapter: Adapter) {
       };
       const create = () => client.call('RunPodSandbox', { config, runtime_handler: runtimeHandler }, limits);
       const podSandboxId = await adapter.making('sandboxIds', uid, () =>
-        createOnce(call.resume, find, () => adapter.sandboxStarts(async () => (await create()).pod_sandbox_id)),
+        createOnce(call.resume, find, () => adapter.starts.queued(async () => (await create()).pod_sandbox_id)),
       );
       adapter.changed(podSandboxId, 'running');
       return { podSandboxId };
@@ -100,7 +100,8 @@ function containerPorts(adapter: Adapter) {
       const opened = withSecrets(config, secrets, adapter.vault);
       if (secrets.length > 0) await markHolder(sandboxConfig, config);
       const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
-      const create = async () => (await client.call('CreateContainer', request, adapter.limits(call))).container_id;
+      const made = () => client.call('CreateContainer', request, adapter.limits(call));
+      const create = async () => (await adapter.starts.counted(made)).container_id;
       const containerId = await adapter.making('containerIds', sandboxConfig.metadata?.uid, () =>
         adapter.discreet(secrets, createOnce(call.resume, find, create)),
       );
@@ -111,7 +112,8 @@ function containerPorts(adapter: Adapter) {
       const { containerId } = call.input;
       if (call.resume && (await hasStarted(adapter, call, containerId))) return null;
       adapter.starting(containerId);
-      const start = client.call('StartContainer', { container_id: containerId }, adapter.limits(call));
+      const begin = () => client.call('StartContainer', { container_id: containerId }, adapter.limits(call));
+      const start = adapter.starts.counted(begin);
       const secrets = adapter.secrets.get(containerId) ?? [];
       return adapter.changing(containerId, 'running', adapter.discreet(secrets, start));
     },
