@@ -199,7 +199,9 @@ function runtimePorts(adapter: Adapter) {
     },
     'cri.status': async (call) => {
       const { status, runtime_handlers, features } = await client.call('Status', {}, adapter.limits(call));
-      return { conditions: status?.conditions ?? [], handlers: runtime_handlers, features: features ?? null };
+      // containerd 2 names them in another order each time, which is no news.
+      const handlers = runtime_handlers.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+      return { conditions: status?.conditions ?? [], handlers, features: features ?? null };
     },
     'cri.updateRuntimeConfig': async (call) => {
       const runtime_config = { network_config: { pod_cidr: call.input.podCIDR } };

@@ -50,6 +50,22 @@ test('the grace of a container is added to the deadline of its stop', async () =
   await expect(impatient).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
 });
 
+test('handlers that the runtime names in another order are the same status', async () => {
+  const orders = [
+    ['runc', '', 'gvisor'],
+    ['gvisor', 'runc', ''],
+    ['', 'gvisor', 'runc'],
+  ];
+  const { ports } = await portsOn({
+    Status: () => ({ status: {}, runtime_handlers: (orders.shift() ?? []).map((name) => ({ name, features: null })) }),
+  });
+  const answers = [];
+  while (orders.length > 0) answers.push(await ports['cri.status'](call({})));
+  expect(answers.map(({ handlers }) => handlers.map(({ name }) => name))).toEqual(
+    Array.from({ length: 3 }, () => ['', 'gvisor', 'runc']),
+  );
+});
+
 test('a pull has no deadline', async () => {
   const slow = () => new Promise<object>((resolve) => setTimeout(() => resolve({ image_ref: 'sha256:1' }), 150));
   const { ports } = await portsOn({ PullImage: slow }, { requestTimeoutMs: 50 });
