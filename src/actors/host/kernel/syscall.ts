@@ -5,7 +5,7 @@
  * they are synchronous (errno belongs to the thread) and they are tried on harmless arguments when the library is
  * loaded. Where loading or trying fails, {@link systemCalls} is `null` and each port takes its other road.
  */
-import { closeSync, constants as files, openSync } from 'node:fs';
+import { constants as files } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';
 import { getSystemErrorMap } from 'node:util';
@@ -27,6 +27,7 @@ const SOCKET_PATH_BYTES = 108;
 const MS_BIND = 4096;
 const MNT_DETACH = 2;
 const UMOUNT_NOFOLLOW = 8;
+const O_CLOEXEC = 0o2000000;
 const TIOCSPTLCK = 0x40045431;
 const TIOCGPTN = 0x80045430;
 const TIOCSWINSZ = 0x5414;
@@ -46,7 +47,11 @@ export interface SystemCalls {
   bindMount(source: string, target: string): void;
   /** Takes a mount out of the tree at once, whoever still uses it; never through a link. */
   unmount(target: string): void;
-  /** A new pair of devices: the end of this process, and the path of the other one, which is unlocked. */
+  /**
+   * A new pair of devices: the end of this process, and the path of the other one, which is unlocked. The caller's
+   * stream alone closes it: what `node:fs` opens and a stream closes, a thread closes again when it ends, whosesoever
+   * the descriptor is by then.
+   */
   openTerminal(): { readonly fd: number; readonly path: string };
   /** Tells who uses the terminal how large it is. */
   setWindowSize(fd: number, rows: number, columns: number): void;
@@ -66,6 +71,7 @@ interface Library {
       | 'close'
       | 'mount'
       | 'unmount'
+      | 'openTerminal'
       | 'ioctl',
       Call
     >
@@ -111,6 +117,7 @@ function openLibrary(): Library {
         'int mount(const char *source, const char *target, const char *type, uint64_t flags, const char *data)',
       ),
       unmount: define('int umount2(const char *target, int flags)'),
+      openTerminal: define('int posix_openpt(int flags)'),
       ioctl: define('int ioctl(int fd, uint64_t request, void *argument)'),
     },
     errno: () => koffi.errno(),
@@ -183,14 +190,14 @@ const mountCalls = (call: Library['call'], must: (result: number, what: string) 
 
 const terminalCalls = (call: Library['call'], must: (result: number, what: string) => number) => ({
   openTerminal: () => {
-    const fd = openSync('/dev/ptmx', files.O_RDWR | files.O_NOCTTY);
+    const fd = must(call.openTerminal(files.O_RDWR | files.O_NOCTTY | O_CLOEXEC), 'posix_openpt');
     try {
       must(call.ioctl(fd, TIOCSPTLCK, Buffer.alloc(4)), 'ioctl TIOCSPTLCK');
       const number = Buffer.alloc(4);
       must(call.ioctl(fd, TIOCGPTN, number), 'ioctl TIOCGPTN');
       return { fd, path: `/dev/pts/${number.readUInt32LE()}` };
     } catch (error) {
-      closeSync(fd);
+      call.close(fd);
       throw error;
     }
   },
