@@ -14,7 +14,7 @@ const THREAD = `
   });
   parentPort.once('message', () => process.exit());
 `;
-/** A process of its own, so that nobody else takes the number: says where it leads before and after the thread ended. */
+/** A process of its own: nobody else takes the number. Says where it leads before and after the thread ended. */
 const PROGRAM = `
   const { openSync, readlinkSync } = require('node:fs');
   const { Worker } = require('node:worker_threads');
