@@ -1,7 +1,8 @@
 /** From exec to the first answer of /healthz, and to the first container of a manifest that was waiting. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { eventually, freePort, SLEEP, shellPod } from '../test/support/daemon.ts';
+import { eventually, SLEEP, shellPod } from '../test/support/daemon.ts';
+import { freePort } from '../test/support/ports.ts';
 import { BareProcess } from './bare-process.ts';
 import { type PodRequests, removeAll, renamed, writeFiles } from './control.ts';
 import { type Bench, measure, newNode, type Sizes } from './pod-life.ts';

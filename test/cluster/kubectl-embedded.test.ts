@@ -8,7 +8,8 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Cluster, startCluster } from '../support/cluster.ts';
-import { eventually, freePort, TestNode } from '../support/daemon.ts';
+import { eventually, TestNode } from '../support/daemon.ts';
+import { freePort } from '../support/ports.ts';
 import { requirement } from '../support/require.ts';
 
 const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');

@@ -8,9 +8,10 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, test } from 'vitest';
 import { containerdAvailable } from '../support/containerd.ts';
-import { eventually, freePort } from '../support/daemon.ts';
+import { eventually } from '../support/daemon.ts';
 import { Scene } from '../support/kubectl-scene.ts';
 import { differences, protocol, type Transcript, transcripts } from '../support/kubectl-transcripts.ts';
+import { freePort } from '../support/ports.ts';
 import { requirement } from '../support/require.ts';
 
 const missing = spawnSync('which', ['kubectl']).status === 0 ? null : 'there is no kubectl';

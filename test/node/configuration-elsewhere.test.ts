@@ -12,7 +12,7 @@ import { ENDS_ELSEWHERE, NOT_EQUAL } from '../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../machines/startup/configuration/corpus.ts';
 import { cgroupV1Available, makeCgroupRoot } from '../support/cgroups.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
-import { freePort } from '../support/daemon.ts';
+import { freePort } from '../support/ports.ts';
 import { requirement } from '../support/require.ts';
 
 const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');

@@ -13,7 +13,7 @@ import { HungMount, hungMountsAvailable } from '../support/hung-mount.ts';
 import { requirement } from '../support/require.ts';
 
 /** Some seconds; a busy machine may take many times that. */
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = 480_000;
 /** More than the threads that a process has without asking for more. */
 const HUNG = 5;
 /** On a busy machine. Who waits for what hangs, which is given up after five seconds again and again, takes longer. */

@@ -12,7 +12,7 @@ import { DeadNames, deadNamesAvailable, LOOKUP_MS } from '../support/dead-names.
 import { FaultyNode } from '../support/faulty-node.ts';
 import { requirement } from '../support/require.ts';
 
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = 480_000;
 /** More than the threads in which names are looked up. */
 const ASKING = 12;
 /** Whoever waits for one lookup takes longer. */

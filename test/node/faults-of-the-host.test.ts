@@ -25,7 +25,7 @@ import { requirement } from '../support/require.ts';
 const run = promisify(execFile);
 
 /** Some seconds; a busy machine may take many times that. */
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = 480_000;
 /** Room for folders and the journal of a few pods, and soon full. */
 const DISK_BYTES = 24 * 1024 * 1024;
 /** Likewise. */

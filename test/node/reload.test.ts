@@ -3,8 +3,9 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { eventually, freePort, SLEEP, shellPod } from '../support/daemon.ts';
+import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
+import { freePort } from '../support/ports.ts';
 
 let node: ObservedNode;
 const file = () => join(node.directory, 'config.yaml');

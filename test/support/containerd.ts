@@ -4,13 +4,14 @@
  * The machine's containerd, if it runs, is not touched. The images of test/support/image.ts are imported.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { randomBytes, randomInt } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { accessSync, constants, openSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { BUSYBOX, BUSYBOX_IMAGE, buildTestImages, PAUSE_IMAGE } from './image.ts';
+import { freeSubnet } from './ports.ts';
 
 const run = promisify(execFile);
 
@@ -18,8 +19,8 @@ const CNI_BIN = '/usr/lib/cni';
 const CNI_PLUGINS = ['bridge', 'host-local', 'loopback'];
 const CNI_RESULTS = '/var/lib/cni/results';
 const CGROUP_ROOT = '/sys/fs/cgroup';
-/** A cold start of containerd takes about a second; a loaded machine may need ten times that. */
-const READY_TIMEOUT_MS = 30_000;
+/** A cold start of containerd takes about a second; a loaded machine has taken half a minute. */
+const READY_TIMEOUT_MS = 120_000;
 /** How long containerd may take to end after SIGTERM. */
 const STOP_TIMEOUT_MS = 10_000;
 const POLL_MS = 25;
@@ -130,7 +131,7 @@ async function prepare(): Promise<Layout> {
     directory,
     id,
     bridge: `stl-${id}`,
-    subnet: `10.${randomInt(200, 250)}.${randomInt(0, 256)}.0/24`,
+    subnet: await freeSubnet(),
     socket: join(directory, 'containerd.sock'),
     logFile: join(directory, 'containerd.log'),
   };

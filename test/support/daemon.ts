@@ -1,10 +1,12 @@
 /** The daemon as a user starts it: a process of its own, in folders of its own, watched from outside. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
+import { mountsBelow } from '../../src/actors/volume/mounter.ts';
 import { cgroupV1Available, makeCgroupRoot, removeCgroupRoot } from './cgroups.ts';
+import { freePort } from './ports.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 /** The command, to be run by Node. */
@@ -26,13 +28,15 @@ interface OnceOptions {
 }
 
 /** A command that should end by itself and has not. */
-const ONCE_TIMEOUT_MS = 50_000;
+const ONCE_TIMEOUT_MS = 180_000;
 
 /** Of a command: a replay that differs shows whole records. */
 const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
 
 /** A start takes a second; sixty of them on two busy cores have taken half a minute. */
-const STARTING_LIMIT_MS = 60_000;
+const STARTING_LIMIT_MS = 120_000;
+/** What takes a second has taken half a minute beside other tests. */
+const PATIENCE_MS = 60_000;
 /** Of a node that serves nothing: a port has to be named. */
 const UNUSED_PORT = 10_250;
 /** How every test node is called. */
@@ -45,7 +49,7 @@ const [LOOK_SHARE, LOOK_MIN_MS, LOOK_MAX_MS] = [0.15, 20, 250];
 export async function eventually<T>(
   what: string,
   probe: () => T | Promise<T>,
-  timeoutMs = 20_000,
+  timeoutMs = PATIENCE_MS,
 ): Promise<NonNullable<T>> {
   const began = Date.now();
   const end = began + timeoutMs;
@@ -64,19 +68,6 @@ export async function eventually<T>(
   }
 }
 
-/** Below the range from which the kernel takes the ports of connections: nobody else gets it meanwhile. */
-const [FIRST_PORT, LAST_PORT] = [20_000, 32_000];
-
-/** A loopback port on which nobody listens. */
-export async function freePort(): Promise<number> {
-  const port = FIRST_PORT + Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
-  const isFree = await new Promise<boolean>((resolve) => {
-    const server = createServer().once('error', () => resolve(false));
-    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
-  });
-  return isFree ? port : freePort();
-}
-
 /** One node: folders that outlive its daemons. */
 export class TestNode {
   readonly directory = mkdtempSync(join(tmpdir(), 'statelet-node-'));
@@ -92,6 +83,8 @@ export class TestNode {
   visualizerPort = 0;
   private daemon: ChildProcess | undefined;
   private output = '';
+  /** Of the daemons before this one. */
+  private earlier = '';
   private readonly options: DaemonOptions;
 
   constructor(options: DaemonOptions = {}) {
@@ -107,6 +100,7 @@ export class TestNode {
     this.visualizerPort = await freePort();
     const config = join(this.directory, 'config.yaml');
     writeFileSync(config, this.configuration());
+    this.earlier += this.output;
     this.output = '';
     const before = performance.now();
     const argv = [STATELET, 'run', `--config=${config}`, ...this.folders(), ...this.flags(), ...extra];
@@ -253,11 +247,23 @@ ${this.options.configuration ?? ''}
     return found.stdout;
   }
 
+  /** What is mounted below the root directory, which is a mount itself, the last mounted first. */
+  async mounts(): Promise<readonly string[]> {
+    return (await mountsBelow(this.rootDir)).filter((point) => point !== this.rootDir);
+  }
+
   /** The embedded runtime ends its containers only when its daemon is interrupted. */
   async close(): Promise<void> {
     await this.stop(this.options.endpoint ? 'SIGKILL' : 'SIGINT');
+    if ((await mountsBelow(this.rootDir)).includes(this.rootDir)) systemCalls()!.unmount(this.rootDir);
     if (this.cgroupRoot !== '/') removeCgroupRoot(this.cgroupRoot);
-    rmSync(this.directory, { recursive: true, force: true });
+    if (process.env['STATELET_KEEP']) this.keep();
+    else rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  private keep(): void {
+    writeFileSync(join(this.directory, 'daemon.log'), this.earlier + this.output);
+    console.log(`kept ${this.directory}`);
   }
 }
 

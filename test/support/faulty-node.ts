@@ -19,7 +19,7 @@ const NAME_LABEL = 'io.kubernetes.pod.name';
 /** Descriptors of a daemon, and of each of its pods; a leak has more. */
 const [DESCRIPTORS_MAX, DESCRIPTORS_PER_POD_MAX] = [200, 3];
 /** A busy machine, and a back-off of a start that failed. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
 
 /** A pod that has nothing to do with any fault: nothing may happen to it. */
 export const BYSTANDER = 'bystander';
@@ -105,6 +105,18 @@ export class FaultyNode extends ObservedNode {
   /** Calls that the daemon has made and that have no answer yet; streams are not among them. */
   unanswered(): readonly RecordedCall[] {
     return this.proxy.calls.filter(({ endedAtMs }) => endedAtMs === undefined);
+  }
+
+  /**
+   * How often the runtime began a container, of one pod or of all; a start that it refused is tried again, and is none.
+   * An event shows that a container runs before the answer to its start has come, so answers are waited for.
+   */
+  async starts(pod?: string): Promise<number> {
+    const calls = () => this.proxy.callsOf('StartContainer');
+    const areAnswered = () => calls().every(({ endedAtMs }) => endedAtMs !== undefined);
+    await eventually('each start is answered', areAnswered, PATIENCE_MS);
+    const began = calls().filter(({ response }) => response !== undefined);
+    return began.filter((call) => pod === undefined || this.podOf(call) === pod).length;
   }
 
   /**

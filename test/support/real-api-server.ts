@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { Authority } from '../fakes/api-server/pki.ts';
 import { type ClusterUser, writeKubeconfig } from '../fakes/api-server/write-kubeconfig.ts';
-import { eventually, freePort } from './daemon.ts';
+import { eventually } from './daemon.ts';
+import { freePort } from './ports.ts';
 import { Rest } from './rest.ts';
 
 const STARTING_LIMIT_MS = 60_000;

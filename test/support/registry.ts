@@ -8,8 +8,9 @@ import { accessSync, constants, mkdirSync, mkdtempSync, readFileSync, rmSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { eventually, freePort } from './daemon.ts';
+import { eventually } from './daemon.ts';
 import { buildTestImages } from './image.ts';
+import { freePort } from './ports.ts';
 
 const run = promisify(execFile);
 

@@ -1,0 +1,57 @@
+/**
+ * Ports and networks of which no two tests have the same, in whichever processes of this machine they run.
+ *
+ * A process holds the first port of a block for as long as it lives; the other ports of that block are its own to give.
+ */
+import { createServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
+
+/** Below the range from which the kernel takes the ports of connections: nobody else gets one meanwhile. */
+const [FIRST_PORT, LAST_PORT] = [20_000, 32_000];
+/** More than a test gives before the first ones are bound or free again. */
+const BLOCK = 100;
+const BLOCKS = (LAST_PORT - FIRST_PORT) / BLOCK;
+
+let block: Promise<number> | undefined;
+let given = 0;
+
+/** A loopback port on which nobody listens, given to nobody else. */
+export async function freePort(): Promise<number> {
+  const first = await (block ??= ownBlock());
+  for (let tried = 1; tried < BLOCK; tried++) {
+    const port = first + 1 + (given++ % (BLOCK - 1));
+    const held = await hold(port);
+    if (held === null) continue;
+    await new Promise((closed) => held.close(closed));
+    return port;
+  }
+  throw new Error(`somebody listens on each of the ports ${first} to ${first + BLOCK - 1}`);
+}
+
+/** `10.<200 or more>.<any>.0/24`, which no network of this machine has. */
+export async function freeSubnet(): Promise<string> {
+  const number = (await freePort()) - FIRST_PORT;
+  const prefix = `10.${200 + Math.floor(number / 256)}.${number % 256}.`;
+  const addresses = Object.values(networkInterfaces()).flatMap((each) => each?.map(({ address }) => address) ?? []);
+  return addresses.some((address) => address.startsWith(prefix)) ? freeSubnet() : `${prefix}0/24`;
+}
+
+async function ownBlock(): Promise<number> {
+  const start = Math.floor(Math.random() * BLOCKS);
+  for (let tried = 0; tried < BLOCKS; tried++) {
+    const first = FIRST_PORT + ((start + tried) % BLOCKS) * BLOCK;
+    const held = await hold(first);
+    held?.unref();
+    if (held !== null) return first;
+  }
+  throw new Error(`each block of ports from ${FIRST_PORT} to ${LAST_PORT} is held by somebody`);
+}
+
+/** Listens there; null when somebody else does. */
+async function hold(port: number) {
+  const server = createServer();
+  const isHeld = await new Promise<boolean>((resolve) => {
+    server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true));
+  });
+  return isHeld ? server : null;
+}
