@@ -43,29 +43,43 @@ export const planVolumes = s.enqueueActions(({ context, enqueue }) => {
   plan(enqueue, context);
 });
 
+/** Nothing is set up before the pod is one to run; what is set up already follows its objects. */
+const mayPlan = ({ pod, stage, hasVolumes }: PodContext, isToRun: boolean): boolean =>
+  pod !== null && stage === 'sync' && (isToRun || hasVolumes);
+
+const noteFound = (isToRun: boolean) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    if (event.type !== 'object.found') return;
+    const { key } = event;
+    const { [key]: before, ...others } = context.objects;
+    const kept = event.state === 'unknown' && before ? { [key]: before } : {};
+    const objects = { ...others, ...(event.state === 'found' ? { [key]: event.object } : kept) };
+    const lookups = { ...context.lookups, [key]: event.state === 'unknown' ? event.message : '' };
+    enqueue.assign({ objects, lookups });
+    if (!mayPlan(context, isToRun)) return;
+    const next = { ...context, objects, lookups };
+    plan(enqueue, next);
+    const isRenewed = before !== undefined && objects[key]?.kind === 'Token' && objects[key].version !== before.version;
+    if (isRenewed && context.volumes !== null) remember(enqueue, next);
+  });
+
 /** What the API server has of an object that this pod uses, or its own token. */
-export const takeObject = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'object.found') return;
-  const { key } = event;
-  const { [key]: before, ...others } = context.objects;
-  const kept = event.state === 'unknown' && before ? { [key]: before } : {};
-  const objects = { ...others, ...(event.state === 'found' ? { [key]: event.object } : kept) };
-  const lookups = { ...context.lookups, [key]: event.state === 'unknown' ? event.message : '' };
-  enqueue.assign({ objects, lookups });
-  if (context.pod === null || context.stage !== 'sync') return;
-  const next = { ...context, objects, lookups };
-  plan(enqueue, next);
-  const isRenewed = before !== undefined && objects[key]?.kind === 'Token' && objects[key].version !== before.version;
-  if (isRenewed && context.volumes !== null) remember(enqueue, next);
-});
+export const noteObject = noteFound(false);
+/** The same for a pod that is to run. */
+export const takeObject = noteFound(true);
+
+const noteChanged = (isToRun: boolean) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    if (event.type !== 'objects.changed') return;
+    const { objects } = event;
+    enqueue.assign({ objects });
+    if (mayPlan(context, isToRun)) plan(enqueue, { ...context, objects });
+  });
 
 /** A ConfigMap or Secret came, changed or went. */
-export const takeObjects = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'objects.changed') return;
-  const { objects } = event;
-  enqueue.assign({ objects });
-  if (context.pod !== null && context.stage === 'sync') plan(enqueue, { ...context, objects });
-});
+export const noteObjects = noteChanged(false);
+/** The same for a pod that is to run. */
+export const takeObjects = noteChanged(true);
 
 /** What is said of volumes of CSI drivers is for the actor that asked for them. */
 export const forwardPublished = s.enqueueActions(({ context, event, enqueue }) => {

@@ -71,7 +71,16 @@ import {
 } from './pod-setup.ts';
 import { nextAttempt, nextRestarts } from './pod-turns.ts';
 import { bindingSubPaths, readingVariables, withVariables } from './pod-volume-parts.ts';
-import { forwardPublished, noteMounted, planVolumes, replaceVolumes, takeObject, takeObjects } from './pod-volumes.ts';
+import {
+  forwardPublished,
+  noteMounted,
+  noteObject,
+  noteObjects,
+  planVolumes,
+  replaceVolumes,
+  takeObject,
+  takeObjects,
+} from './pod-volumes.ts';
 
 /** A look that failed is tried again after this. */
 const LOOK_RETRY_MS = 1_000;
@@ -180,6 +189,8 @@ const sync = s.createStateConfig({
     'pod.configured': { actions: [tellNodeChange, askChange, configure, adoptContainers, planVolumes] },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
+    'objects.changed': { actions: takeObjects },
+    'object.found': { actions: [takeObject, askImagesAgain] },
   },
   states: {
     deciding: {
@@ -322,8 +333,8 @@ export const podMachine = s.createMachine({
         'image.ready': { actions: forwardImage },
         'image.failed': { actions: forwardImage },
         'images.started': { actions: forwardImage },
-        'objects.changed': { actions: takeObjects },
-        'object.found': { actions: [takeObject, askImagesAgain] },
+        'objects.changed': { actions: noteObjects },
+        'object.found': { actions: [noteObject, askImagesAgain] },
         'csi.mounted': { actions: forwardPublished },
         'csi.started': { actions: forwardPublished },
         'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
