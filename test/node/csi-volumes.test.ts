@@ -16,7 +16,6 @@ import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
-import { mountsBelow } from '../../src/actors/volume/mounter.ts';
 import { attachmentName } from '../../src/machines/csi/policy.ts';
 import { needsMounts } from '../actors/volume/support.ts';
 import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
@@ -110,7 +109,7 @@ const gone = async (name: string) => {
 const methods = () => driver.calls.map(({ method }) => method);
 const inUse = () => get('v1', 'nodes', 'node1')?.status?.volumesInUse ?? [];
 const messages = () => server.store.list('v1', 'events', 'default').map(({ message }) => String(message));
-const mounts = () => mountsBelow(node.rootDir);
+const mounts = () => node.mounts();
 const target = (name: string, spec: string) =>
   join(node.rootDir, `pods/${pod(name).metadata.uid}/volumes/kubernetes.io~csi/${spec}/mount`);
 const isSame = (incarnation: string[] = []) =>

@@ -30,7 +30,7 @@ if (!embedded || !containerd) throw new Error('both runtimes are tested');
 const mounts = (node: ObservedNode) =>
   readText('/proc/self/mountinfo')
     .split('\n')
-    .filter((line) => line.includes(node.directory));
+    .filter((line) => line.includes(node.directory) && line.split(' ')[4] !== node.rootDir);
 
 /** Every file below the node's folder that is not the volume itself or what its owner wrote. */
 function filesOf(node: ObservedNode): string[] {
@@ -161,6 +161,39 @@ describe.skipIf(skip || needsMounts)('volumes on containerd', () => {
       expect.stringMatching(/kubernetes\.io~empty-dir\/e\/part-node1\/b\/here$/),
     );
     expect(mounts(node).filter((line) => line.includes('/volume-subpaths/e/c/0 '))).toHaveLength(1);
+  });
+
+  test('what a container mounts in a volume reaches those that ask for it, and no other', async () => {
+    const waiting = (file: string) => `while [ ! -e ${file} ]; do sleep 0.1; done`;
+    const looking = `${waiting('/v/done')}; [ -e /v/m/it ] && echo sees it || echo sees nothing`;
+    const containers = [
+      [
+        'Bidirectional',
+        `${waiting('/v/c1')}; ${waiting('/v/c2')}; mkdir /v/m; mount -t tmpfs t /v/m; touch /v/m/it /v/done`,
+      ],
+      ['HostToContainer', `touch /v/c1; ${looking}`],
+      ['None', `touch /v/c2; ${looking}`],
+    ].map(([mountPropagation, script], at) => ({
+      ...shellPod('spreader', node.image, `${script}; ${SLEEP}`).spec.containers[0],
+      name: `c${at}`,
+      securityContext: { privileged: at === 0 },
+      volumeMounts: [{ name: 'v', mountPath: '/v', mountPropagation }],
+    }));
+    node.write(
+      'spreader.json',
+      shellPod('spreader', node.image, '', { volumes: [{ name: 'v', emptyDir: {} }], containers }),
+    );
+    const told = (container: string, what: string) =>
+      eventually(`${container} ${what}`, () => node.containerLog('spreader', container).includes(what));
+    await Promise.all([told('c1', 'sees it'), told('c2', 'sees nothing')]);
+    const mounted = () =>
+      mounts(node)
+        .find((line) => line.includes('/kubernetes.io~empty-dir/v/m '))
+        ?.split(' ')[4];
+    expect(existsSync(join(mounted()!, 'it'))).toBe(true);
+    node.remove('spreader.json');
+    await node.gone('spreader');
+    await eventually('it is mounted no more', () => mounted() === undefined);
   });
 
   test('nothing of a pod stays mounted or on disk, also when its agent was killed meanwhile', async () => {

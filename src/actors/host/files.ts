@@ -5,7 +5,10 @@ import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
+import type { Mounter } from '../volume/mounter.ts';
 import { errnoOf } from './beneath.ts';
+import { goError } from './go-error.ts';
+import { makeShared } from './kernel/shared-mount.ts';
 
 type Operations = typeof hostOperations;
 
@@ -28,10 +31,25 @@ export const readTextFile: Port<Operations['host.readFile']> = async ({ input: {
 };
 
 /** A folder that exists keeps its mode: its owner may have closed it further. One that is made has exactly the mode. */
-export const makeDirectories: Port<Operations['host.makeDirectories']> = async ({ input: { directories } }) => {
-  for (const { path, mode } of directories) await makeDirectory(path, mode);
-  return null;
-};
+export const directoriesPort =
+  (mounter: Mounter): Port<Operations['host.makeDirectories']> =>
+  async ({ input: { directories } }) => {
+    for (const { path, mode, what, shared } of directories) {
+      await toldOf('creating', what, () => makeDirectory(path, mode));
+      if (shared) await toldOf('configuring', what, () => makeShared(path, mounter));
+    }
+    return null;
+  };
+
+async function toldOf(doing: string, what: string | undefined, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (what === undefined) throw error;
+    const { message } = error as Error;
+    throw new OperationError(`error ${doing} ${what}: ${message}`, { code: errnoOf(error) });
+  }
+}
 
 async function makeDirectory(path: string, mode: number): Promise<void> {
   const found = await stat(path).catch(() => null);
@@ -43,7 +61,7 @@ async function makeDirectory(path: string, mode: number): Promise<void> {
     await mkdir(path, mode);
     await chmod(path, mode);
   } catch (error) {
-    if (errnoOf(error) !== 'EEXIST') throw error;
+    if (errnoOf(error) !== 'EEXIST') throw goError('mkdir', path, error);
   }
 }
 

@@ -3,10 +3,11 @@ import { randomBytes } from 'node:crypto';
 import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
+import { mounter } from '../volume/mounter.ts';
 import { hostAddresses } from './addresses.ts';
 import { configurationPorts } from './configuration/configuration-watch.ts';
 import { fileSystem } from './file-system.ts';
-import { makeDirectories, makeSymlink, readTextFile } from './files.ts';
+import { directoriesPort, makeSymlink, readTextFile } from './files.ts';
 import { keepIptables } from './kernel/iptables.ts';
 import { watchOom } from './kernel/kmsg.ts';
 import { limitPorts } from './kernel/limits.ts';
@@ -48,7 +49,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     'host.addresses': async () => ({ addresses: hostAddresses() }),
     'host.readFile': readTextFile,
     ...configurationPorts(vault),
-    'host.makeDirectories': makeDirectories,
+    'host.makeDirectories': directoriesPort(mounter({ system })),
     'host.notify': notify,
     ...watchdogPorts(environment, notify),
     'host.keepIptables': keepIptables,

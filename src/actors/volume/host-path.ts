@@ -6,10 +6,10 @@
  */
 import { constants, type Stats } from 'node:fs';
 import { mkdir, open, stat } from 'node:fs/promises';
-import { getSystemErrorMap } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
 import type { HostPathType } from '../../machines/operations/volume.ts';
 import { errnoOf } from '../host/beneath.ts';
+import { goError } from '../host/go-error.ts';
 
 const FOLDER_MODE = 0o755;
 const FILE_MODE = 0o644;
@@ -53,11 +53,4 @@ async function made(path: string, type: HostPathType): Promise<Stats | null> {
 async function createFile(path: string): Promise<void> {
   const handle = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK, FILE_MODE);
   await handle.close();
-}
-
-/** As Go writes an error of the system: `open /a/b: no such file or directory`. */
-function goError(call: string, path: string, error: unknown): OperationError {
-  const { errno } = error as { errno?: number };
-  const [code, text] = getSystemErrorMap().get(errno ?? 0) ?? [errnoOf(error), String(error)];
-  return new OperationError(`${call} ${path}: ${text}`, { code });
 }

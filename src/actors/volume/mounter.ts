@@ -11,7 +11,7 @@ import { readFile, realpath } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
 import { namesBelow } from '../host/beneath.ts';
-import { parseMounts } from '../host/kernel/mounts.ts';
+import { type Mount, parseMounts } from '../host/kernel/mounts.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 
 /** After this a mount is given up; what it waits for is not coming back soon. */
@@ -24,6 +24,10 @@ const run = promisify(execFile);
 export interface Mounter {
   mount(type: string, target: string, options: readonly string[]): Promise<void>;
   bind(source: string, target: string): Promise<void>;
+  /** With everything that is mounted below `source`. */
+  bindTree(source: string, target: string): Promise<void>;
+  /** What is mounted below `target` from now on is mounted wherever it is bound, too. */
+  shareTree(target: string): Promise<void>;
   unmount(target: string): Promise<void>;
 }
 
@@ -46,6 +50,12 @@ export function mounter(options: MounterOptions = {}): Mounter {
       if (await isForeign(source)) await programs.bind(source, target);
       else system.bindMount(source, target);
     },
+    async bindTree(source, target) {
+      system.bindTree(source, target);
+    },
+    async shareTree(target) {
+      system.shareTree(target);
+    },
     async unmount(target) {
       system.unmount(target);
     },
@@ -65,6 +75,8 @@ function byPrograms({ programs, timeoutMs = MOUNT_TIMEOUT_MS }: MounterOptions):
     mount: (type, target, options) =>
       call(mount, ['--no-canonicalize', '-t', type, '-o', options.join(','), type, target]),
     bind: (source, target) => call(mount, ['--no-canonicalize', '--bind', source, target]),
+    bindTree: (source, target) => call(mount, ['--no-canonicalize', '--rbind', source, target]),
+    shareTree: (target) => call(mount, ['--no-canonicalize', '--make-rshared', target]),
     unmount: (target) => call(umount, ['--no-canonicalize', '--lazy', target]),
   };
 }
@@ -84,12 +96,17 @@ function programFailure(program: string, error: unknown, timeoutMs: number): Ope
   return new OperationError(said, { code: isRefused ? 'EPERM' : isBadOption ? 'EINVAL' : 'EIO', retriable: true });
 }
 
-/** The type of the file system behind an open descriptor, from the kernel's books: asks the file system nothing. */
 async function isForeign(source: string): Promise<boolean> {
-  const information = await readFile(source.replace('/fd/', '/fdinfo/'), 'utf8');
+  const mount = await mountBehind(source);
+  return mount === null || FOREIGN.test(mount.type);
+}
+
+/** The mount of an open descriptor, from the kernel's books: asks the file system nothing. `null`: it is in none. */
+export async function mountBehind(descriptor: string): Promise<Mount | null> {
+  const information = await readFile(descriptor.replace('/fd/', '/fdinfo/'), 'utf8');
   const id = /^mnt_id:\s*(\d+)$/m.exec(information)?.[1];
   const line = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').find((each) => each.startsWith(`${id} `));
-  return line === undefined || FOREIGN.test(parseMounts(line)[0]?.type ?? '');
+  return line === undefined ? null : (parseMounts(line)[0] ?? null);
 }
 
 /** Mount points at or below a folder, the last mounted first. `folder` has to be a real path. */

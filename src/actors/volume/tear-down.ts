@@ -80,7 +80,14 @@ export async function unmountAll(root: string, directory: string, mounter: Mount
   for (let round = 0; round < ROUNDS_MAX; round++) {
     const points = await mountsBelow(folder);
     if (points.length === 0) return;
-    for (const point of points) await unmount(root, `${directory}${point.slice(folder.length)}`, mounter);
+    for (const point of points) {
+      try {
+        await unmount(root, `${directory}${point.slice(folder.length)}`, mounter);
+      } catch (error) {
+        // In shared mounts it goes together with its copy, which was unmounted before.
+        if ((await mountsBelow(point)).includes(point)) throw error;
+      }
+    }
   }
   const [left] = await mountsBelow(folder);
   if (left === undefined) return;

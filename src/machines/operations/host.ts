@@ -61,6 +61,16 @@ export interface LogForm {
   readonly splitStream?: true;
 }
 
+/** A folder of the node that is made where it is missing. */
+export interface NodeFolder {
+  readonly path: string;
+  readonly mode: number;
+  /** What errors call it; absent: they have its path alone. */
+  readonly what?: string;
+  /** Becomes a mount that is shared, where it is in none: `mountPropagation` of volumes needs it. */
+  readonly shared?: true;
+}
+
 /** How a machine is built. */
 export interface MachineTopology {
   /** Those that are online. `core` is a number within its `socket`. */
@@ -192,7 +202,7 @@ export const hostOperations = {
   >(),
   'host.setOomScoreAdj': idempotent<{ value: number }, null>(),
   'host.setOpenFilesLimit': idempotent<{ limit: number }, null>(),
-  'host.makeDirectories': idempotent<{ directories: readonly { path: string; mode: number }[] }, null>(),
+  'host.makeDirectories': idempotent<{ directories: readonly NodeFolder[] }, null>(),
   /** sd_notify to NOTIFY_SOCKET; does nothing without one. */
   'host.notify': once<{ state: string }, null>(),
   /** `WATCHDOG_USEC` and `WATCHDOG_PID` as the service manager set them; empty where it did not. */

@@ -3,21 +3,28 @@
  * on the runtime. Steps: S233, S234, S237 to S241.
  */
 import { to } from '../../kernel/xstate.ts';
+import type { NodeFolder } from '../operations/host.ts';
 import { gatesOf } from './derive-features.ts';
 import { kubeletSetup, warning } from './setup.ts';
 import type { KubeletContext } from './types.ts';
 
-/** Folders below the root directory, with upstream's modes. */
-export function dataDirectories({ settings, config }: KubeletContext) {
+/**
+ * The folders of the node, with upstream's modes and names. The embedded runtime has no namespaces of mounts: there is
+ * nothing to share with.
+ */
+export function dataDirectories({ settings, config, runtime }: KubeletContext): readonly NodeFolder[] {
   const { rootDir, podLogsDir } = settings!;
+  const folder = (path: string, what: string, mode = 0o750) => ({ path, mode, what });
   return [
-    { path: rootDir, mode: 0o750 },
-    { path: podLogsDir, mode: 0o750 },
-    ...['pods', 'plugins', 'plugins_registry', 'pod-resources'].map((name) => ({
-      path: `${rootDir}/${name}`,
-      mode: 0o750,
-    })),
-    ...(gatesOf(config!)('ContainerCheckpoint') ? [{ path: `${rootDir}/checkpoints`, mode: 0o700 }] : []),
+    { ...folder(rootDir, 'root directory'), ...(runtime!.embedded ? {} : { shared: true }) },
+    folder(podLogsDir, `pod logs root directory ${JSON.stringify(podLogsDir)}`),
+    folder(`${rootDir}/pods`, 'pods directory'),
+    folder(`${rootDir}/plugins`, 'plugins directory'),
+    folder(`${rootDir}/plugins_registry`, 'plugins registry directory'),
+    folder(`${rootDir}/pod-resources`, 'podresources directory'),
+    ...(gatesOf(config!)('ContainerCheckpoint')
+      ? [folder(`${rootDir}/checkpoints`, 'checkpoint directory', 0o700)]
+      : []),
   ];
 }
 

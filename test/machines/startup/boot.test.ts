@@ -68,6 +68,14 @@ describe('a standalone boot', () => {
     expect(node.lines('error')).toEqual([]);
   });
 
+  it.each([true, false])('shares mounts with containers where the runtime has any: %s', (exists) => {
+    const [data] = boot({ answers: { 'runtime.exists': ok({ exists }) } }).effects('host.makeDirectories');
+    const { directories } = data!.input as { directories: { path: string; shared?: true }[] };
+    expect(directories.filter(({ shared }) => shared).map(({ path }) => path)).toEqual(
+      exists ? ['/var/lib/kubelet'] : [],
+    );
+  });
+
   it('starts every subsystem that it has work for, each under its own address', () => {
     const node = boot({ argv: COMPLETE });
     const regions = (node.state() as { alive: Record<string, unknown> }).alive;

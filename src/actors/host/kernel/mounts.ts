@@ -6,15 +6,19 @@ export interface Mount {
   readonly point: string;
   readonly type: string;
   readonly options: readonly string[];
+  /** What is mounted below it is mounted below its copies, too. */
+  readonly isShared: boolean;
 }
 
 /** Format: proc_pid_mountinfo(5). */
 export function parseMounts(mountinfo: string): readonly Mount[] {
   return mountinfo.split('\n').flatMap((line) => {
     const [before = '', after = ''] = line.split(' - ');
-    const point = before.split(' ')[4];
+    const [, , , , point, , ...tags] = before.split(' ');
     const [type = '', source = '', options = ''] = after.split(' ');
-    return point === undefined ? [] : [{ source, point: unescape(point), type, options: options.split(',') }];
+    if (point === undefined) return [];
+    const isShared = tags.some((tag) => tag.startsWith('shared:'));
+    return [{ source, point: unescape(point), type, options: options.split(','), isShared }];
   });
 }
 

@@ -25,6 +25,8 @@ const MSG_NOSIGNAL = 0x4000;
 /** `sun_path` with its closing NUL. */
 const SOCKET_PATH_BYTES = 108;
 const MS_BIND = 4096;
+const MS_REC = 16_384;
+const MS_SHARED = 1 << 20;
 const MNT_DETACH = 2;
 const UMOUNT_NOFOLLOW = 8;
 const O_CLOEXEC = 0o2000000;
@@ -45,6 +47,10 @@ export interface SystemCalls {
   mount(type: string, target: string, options: string): void;
   /** Shows what is at `source` at `target`, too. */
   bindMount(source: string, target: string): void;
+  /** As `bindMount`, with everything that is mounted below `source`. */
+  bindTree(source: string, target: string): void;
+  /** Mounts that are made below a mount from now on, and below those in it, are made wherever it is bound, too. */
+  shareTree(target: string): void;
   /** Takes a mount out of the tree at once, whoever still uses it; never through a link. */
   unmount(target: string): void;
   /**
@@ -185,6 +191,10 @@ const mountCalls = (call: Library['call'], must: (result: number, what: string) 
     void must(call.mount(type, target, type, 0, options), `mount ${type}`),
   bindMount: (source: string, target: string): void =>
     void must(call.mount(source, target, null, MS_BIND, null), 'mount --bind'),
+  bindTree: (source: string, target: string): void =>
+    void must(call.mount(source, target, null, MS_BIND | MS_REC, null), `failed to bind-mount ${target}`),
+  shareTree: (target: string): void =>
+    void must(call.mount(target, target, null, MS_SHARED | MS_REC, null), `failed to make ${target} rshared`),
   unmount: (target: string): void => void must(call.unmount(target, MNT_DETACH | UMOUNT_NOFOLLOW), 'umount'),
 });
 
