@@ -176,6 +176,8 @@ const preparing = s.createStateConfig({
   },
 });
 
+const reconfigured = [tellNodeChange, askChange, configure, adoptContainers, planVolumes];
+
 const sync = s.createStateConfig({
   entry: [tellNode, adoptContainers, planVolumes],
   initial: 'deciding',
@@ -186,7 +188,7 @@ const sync = s.createStateConfig({
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
-    'pod.configured': { actions: [tellNodeChange, askChange, configure, adoptContainers, planVolumes] },
+    'pod.configured': { actions: reconfigured },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
     'objects.changed': { actions: takeObjects },
@@ -208,7 +210,7 @@ const sync = s.createStateConfig({
     blocked: {
       entry: recordBlocked,
       on: {
-        'pod.configured': { target: 'deciding', actions: [configure, planVolumes] },
+        'pod.configured': { target: 'deciding', actions: [...reconfigured, askImagesAgain] },
         'object.found': { target: 'deciding', actions: [takeObject, askImagesAgain] },
       },
     },

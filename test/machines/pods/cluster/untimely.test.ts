@@ -29,3 +29,20 @@ describe('an object of a pod that is known', () => {
     expect(setUps()).toHaveLength(1);
   });
 });
+
+describe('another configuration of a pod', () => {
+  it('that this node cannot run yet is taken with its new containers', () => {
+    cluster = clusterNode({ runtimeHandlers: { quick: {} } });
+    const { node, kube } = cluster;
+    kube.createPod('web', { runtimeClassName: 'quick' });
+    node.boot().run(3_000);
+    expect(node.podState(kube.pod('web').metadata.uid)).toEqual({ sync: 'blocked' });
+    const ephemeralContainers = [{ name: 'looker', image: 'app:1', targetContainerName: 'app' }];
+    kube.patch('pods', 'web', { spec: { ephemeralContainers } }, 'ephemeralcontainers');
+    node.run(1_000);
+    kube.create({ apiVersion: 'node.k8s.io/v1', kind: 'RuntimeClass', metadata: { name: 'quick' }, handler: 'quick' });
+    node.until('Running', isRunning('web'), 10_000);
+    const begun = () => [...node.world.runtime.containers.values()].map(({ config }) => config.metadata?.name);
+    node.until('the other one', () => begun().includes('looker'), 10_000);
+  });
+});
