@@ -66,6 +66,7 @@ export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
   readonly stop: ContainerStop | null;
   /** The instance before was stopped so that the next one comes. */
   readonly isReplacing: boolean;
+  /** Of the hook of its end, or the wait for its turn; 0 where neither is under way. */
   readonly hookBeganAtMs: number;
   /** When this agent asked for the start of its instance, or found it; 0 before that. */
   readonly knownAtMs: number;

@@ -112,6 +112,8 @@ export const containerSetup = setup({
     postStartSleeps: ({ context }) => context.wanted.postStart?.kind === 'sleep',
     preStopExecs: ({ context }) => context.wanted.preStop?.kind === 'exec',
     preStopGets: ({ context }) => context.wanted.preStop?.kind === 'httpGet',
+    /** Its hook has taken the whole grace. */
+    isOverdue: ({ context }) => context.stop?.graceSeconds === 0,
     preStopSleeps: ({ context }) => context.wanted.preStop?.kind === 'sleep',
     mayRestart: ({ context }) => mayRestart(context),
     mayStartAgain: ({ context }) => context.facts?.cutOff === true && mayRestart(context),
@@ -287,6 +289,8 @@ export const sayStopped = s.enqueueActions(({ context, enqueue }) => {
   enqueue({ type: 'tell', params: { phase: context.stop?.after === 'end' ? 'ended' : 'stopping', look: true } });
 });
 
+const preStopFailed = containerEvents.failedPreStopHook();
+
 /** The hook of its start failed: how, for people. */
 export const noteHookFailure = s.assign(({ context, event }) => {
   const { output, error } = event as unknown as { output?: never; error?: PlainError };
@@ -316,6 +320,19 @@ export const notePlace = s.assign({
 
 /** A hook begins, or a wait for its turn. */
 export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
+
+/** The hook of its end answered: nothing is left to be told of it but what it said. */
+export const endHook = s.enqueueActions(({ event, enqueue }) => {
+  const { output } = event as unknown as { output?: { exitCode?: number; fellBack?: boolean } };
+  if (output?.fellBack) enqueue(sayFallback);
+  if (output === undefined || (output.exitCode ?? 0) !== 0) enqueue({ type: 'record', params: preStopFailed });
+  enqueue.assign({ hookBeganAtMs: 0 });
+});
+
+/** A hook whose container ends before it has failed. */
+export const leaveHook = s.enqueueActions(({ context, enqueue }) => {
+  if (context.hookBeganAtMs !== 0) enqueue({ type: 'record', params: preStopFailed });
+});
 
 /** The time that the hook or the wait took is gone from the grace. */
 export const endWait = s.assign((args) => {

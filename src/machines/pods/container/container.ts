@@ -19,7 +19,7 @@
  */
 import { line, type PlainError } from '../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../reasons.ts';
-import { initialContext, podOf, stopSeconds } from './container-policy.ts';
+import { initialContext, podOf } from './container-policy.ts';
 import {
   anotherStart,
   beginAnew,
@@ -47,11 +47,10 @@ import {
   take,
 } from './container-setup.ts';
 import { preStop, started } from './hooks.ts';
+import { stopCall } from './stop-call.ts';
 
 /** How long the runtime may take to show the end of what it stopped before it is asked again. */
 const SHOW_END_MS = 2_000;
-/** Before a stop that failed is tried again. */
-const STOP_RETRY_MS = 1_000;
 /** Bytes of a termination message, as upstream. */
 const MESSAGE_MAX_BYTES = 4_096;
 
@@ -259,7 +258,7 @@ const stopping = s.createStateConfig({
     choosing: {
       always: [{ guard: 'hasPreStop', target: 'hook', actions: beginWait }, { target: 'turn' }],
     },
-    /** Waits for the hook that belongs to its end, within the grace. */
+    /** Waits for the hook that belongs to its end, within the grace; longer, it is stopped beside it. */
     hook: preStop,
     /** Waits until those have stopped that stop before it, within the grace. */
     turn: {
@@ -268,29 +267,7 @@ const stopping = s.createStateConfig({
       always: { guard: 'isItsTurn', target: 'asking' },
       after: { grace: 'asking' },
     },
-    /** Waits for the runtime to stop it, with grace. */
-    asking: {
-      invoke: {
-        id: 'stop',
-        src: 'cri.stopContainer',
-        input: ({ context }) => ({ containerId: context.id, timeoutSeconds: stopSeconds(context) }),
-        onDone: '#container.stopped',
-        onError: [
-          { guard: ({ event }) => (event.error as PlainError).code === 'NOT_FOUND', target: '#container.stopped' },
-          {
-            target: 'failed',
-            actions: line('error', ({ context, event }) => [
-              'Kill container failed',
-              { container: context.name, error: (event.error as PlainError).message },
-            ]),
-          },
-        ],
-      },
-    },
-    failed: {
-      entry: { type: 'tell', params: { phase: 'stopping', look: true } },
-      after: { [STOP_RETRY_MS]: 'asking' },
-    },
+    ...stopCall,
   },
 });
 

@@ -2,20 +2,24 @@
  * The lifecycle hooks of a container: what runs with its start and before its end. Part of the chart of `container.ts`.
  *
  * Invariants: a container whose postStart hook runs is not shown as running, and one whose hook failed is killed; a
- * preStop hook never delays the end beyond the grace, and its time is gone from it; a container that is to stop does
- * not wait for its postStart hook; no hook runs twice for one instance.
+ * preStop hook never delays the stop call beyond the grace, its time is gone from it, and it may run on until its
+ * container ends; a container that is to stop does not wait for its postStart hook; no hook runs twice for one
+ * instance.
  */
 import { containerEvents } from '../../reasons.ts';
 import {
+  endHook,
   endWait,
   failPostStart,
   hookRequest,
+  leaveHook,
   noteHookFailure,
   noteStop,
   observe,
   containerSetup as s,
   sayFallback,
 } from './container-setup.ts';
+import { stopCall } from './stop-call.ts';
 
 /** Waits for the hook that belongs to its start; the process runs meanwhile. */
 export const started = s.createStateConfig({
@@ -74,9 +78,25 @@ export const started = s.createStateConfig({
 
 const hookFailed = { type: 'record', params: () => containerEvents.failedPreStopHook() } as const;
 
+/** Its answer came, in the grace or after it. */
+const hookAnswered = [
+  { guard: 'isOverdue', actions: endHook },
+  { target: '.answered', actions: endHook },
+] as const;
+
+/** The hook runs alone until the grace is over, and then beside the call that stops its container. */
+const beside = {
+  initial: 'alone',
+  exit: leaveHook,
+  states: {
+    alone: { exit: endWait, after: { grace: 'overdue' } },
+    overdue: { initial: 'asking', states: stopCall },
+    answered: { always: '#container.stopping.turn' },
+  },
+} as const;
+
 export const preStop = s.createStateConfig({
   initial: 'choosing',
-  exit: endWait,
   states: {
     choosing: {
       always: [
@@ -87,6 +107,7 @@ export const preStop = s.createStateConfig({
       ],
     },
     executing: {
+      ...beside,
       invoke: {
         id: 'preStop',
         src: 'cri.execSync',
@@ -95,24 +116,20 @@ export const preStop = s.createStateConfig({
           command: context.wanted.preStop?.kind === 'exec' ? context.wanted.preStop.command : [],
           timeoutSeconds: 0,
         }),
-        onDone: [
-          { guard: ({ event }) => event.output.exitCode === 0, target: '#container.stopping.turn' },
-          { target: '#container.stopping.turn', actions: hookFailed },
-        ],
-        onError: { target: '#container.stopping.turn', actions: hookFailed },
+        onDone: hookAnswered,
+        onError: hookAnswered,
       },
-      after: { grace: { target: '#container.stopping.turn', actions: hookFailed } },
     },
     requesting: {
+      ...beside,
       invoke: {
         id: 'preStop',
         src: 'probe.httpHook',
         input: ({ context }) => hookRequest(context.wanted.preStop, context.podIP),
-        onDone: { target: '#container.stopping.turn', actions: sayFallback },
-        onError: { target: '#container.stopping.turn', actions: hookFailed },
+        onDone: hookAnswered,
+        onError: hookAnswered,
       },
-      after: { grace: { target: '#container.stopping.turn', actions: hookFailed } },
     },
-    sleeping: { after: { preStop: '#container.stopping.turn' } },
+    sleeping: { exit: endWait, after: { preStop: '#container.stopping.turn' } },
   },
 });

@@ -96,6 +96,38 @@ describe('preStop', () => {
     expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
   });
 
+  it.each<[string, object, takesMs: number, exitCode: number, failed: readonly number[]]>([
+    ['late', { exec: { command: ['late'] } }, 6_000, 0, [0, 0]],
+    ['late', { exec: { command: ['late'] } }, 6_000, 1, [1, 1]],
+    ['late', { exec: { command: ['late'] } }, 600_000, 0, [0, 1]],
+    ['http://10.0.0.1:81/', { httpGet: { port: 81 } }, 6_000, 0, [0, 0]],
+    ['http://10.0.0.1:81/', { httpGet: { port: 81 } }, 600_000, 0, [0, 1]],
+  ])('%s %j runs on while its container stops: %d ms, code %d; failed then, and at its end: %j', (...row) => {
+    const [command, preStop, takesMs, exitCode, failed] = row;
+    boot({ preStop }, { terminationGracePeriodSeconds: 5 }).until('running', running);
+    node.world.commands.set(command, { takesMs, exitCode });
+    node.world.runtime.running('app')!.program = { stopsMs: Number.POSITIVE_INFINITY };
+    const failures = () => node.events().filter((each) => each === 'FailedPreStopHook: PreStopHook failed').length;
+    const began = node.time.ms;
+    node.world.setManifests([]);
+    node.run(6_500);
+    const before = failures();
+    node.until('gone', gone);
+    expect([before, failures()]).toEqual(failed);
+    expect(Math.round((node.time.ms - began) / 1_000)).toBe(7);
+    expect(stopInputs()).toMatchObject([{ timeoutSeconds: 2 }]);
+  });
+
+  it('whose container ends by itself has failed', () => {
+    boot({ preStop: { exec: { command: ['endless'] } } }).until('Running', running);
+    node.world.setManifests([]);
+    node.run(1_000);
+    node.world.runtime.exit(node.world.runtime.running('app')!, 0);
+    node.until('gone', gone);
+    expect(node.events()).toContain('FailedPreStopHook: PreStopHook failed');
+    expect(stopInputs()).toEqual([]);
+  });
+
   it('that fails is told, and the container stops nevertheless', () => {
     boot({ preStop: { exec: { command: ['bad'] } } }).until('Running', running);
     expect(removalTakes()).toBeLessThan(1_000);
