@@ -10,7 +10,7 @@ import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-n
 import { requirement } from '../support/require.ts';
 
 const CALL = { timeoutMs: 20_000 };
-const TIMEOUT_MS = 120_000;
+const TIMEOUT_MS = 240_000;
 /** Two rounds of housekeeping, in which nothing may happen to what is of others. */
 const WHILE_MS = 5_000;
 const MEGABYTE = 1_048_576;

@@ -44,7 +44,7 @@ describe.each(runtimes)('container logs on $name', (choice) => {
     node.write('writer.json', shellPod('writer', node.image, WRITER));
     await node.running('writer');
     const names = () => readdirSync(folderOf('writer')).sort();
-    await eventually('a compressed part', () => names().some((each) => each.endsWith('.gz')), 30_000);
+    await eventually('a compressed part', () => names().some((each) => each.endsWith('.gz')));
     const isAside = (each: string) => /^0\.log\.\d{8}-\d{6}$/.test(each);
     // Between the move and the new file there is no log.
     const text = await eventually('one aside and one that is written', () => {

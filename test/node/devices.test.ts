@@ -105,7 +105,7 @@ describe.each(runtimes)('on $name', (choice) => {
       write('two', 1, 'gpu-a');
       await node.untilPhase('two', 'Running');
       expect(plugin.asked).toEqual(['GetPreferredAllocation gpu-a', 'Allocate gpu-a', 'PreStartContainer gpu-a']);
-      expect(checkpoint().PodDeviceEntries).toHaveLength(2);
+      await eventually('both entries', () => checkpoint().PodDeviceEntries?.length === 2);
     });
 
     test('says in the status of a pod how its devices are', async () => {

@@ -10,7 +10,7 @@ import { requirement } from '../support/require.ts';
 
 const NODE = 'node1';
 /** The watches look every 10 s. */
-const PATIENTLY_MS = 45_000;
+const PATIENTLY_MS = 120_000;
 vi.setConfig({ testTimeout: 4 * PATIENTLY_MS });
 let server: ApiServer | undefined;
 let node: TestNode;

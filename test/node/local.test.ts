@@ -21,7 +21,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
     await eventually('Running', async () =>
       (await call('get', 'pods')).stdout.includes('Running') ? true : undefined,
     );
-  }, 60_000);
+  });
   afterAll(async () => {
     await node?.close();
     await containerd?.close();

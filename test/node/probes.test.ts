@@ -139,7 +139,9 @@ function probeCases(choice: RuntimeChoice): void {
     const before = node.journalText().length;
     await sleep(4_000);
     const written = node.journalText().slice(before);
-    expect(written.split('\n').filter((line) => line.includes('probe'))).toEqual([]);
+    // What others write meanwhile, the memory of the node after the ends above, may speak of probes, too.
+    const ofProbes = /"type":"prober?\.|\/prober-/;
+    expect(written.split('\n').filter((line) => ofProbes.test(line))).toEqual([]);
   });
 
   test('what was recorded verifies and replays', async () => {

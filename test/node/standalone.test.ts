@@ -15,7 +15,7 @@ import { requirement } from '../support/require.ts';
 /** The first crash-loop back-off, as upstream's. */
 const BACKOFF_MS = 10_000;
 /** What a busy machine may add to a wait. */
-const SLACK_MS = 6_000;
+const SLACK_MS = 9_000;
 
 for (const runtime of runtimes) {
   const { skip } = requirement('containerd', runtime.unavailable);

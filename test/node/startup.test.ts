@@ -2,7 +2,7 @@
  * Starts that fail, as processes: upstream's sentence and exit code, a journal that is whole, a last record that says
  * which phase and why, and what `time` and `why startup` tell of it afterwards. And a start with a large configuration.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/index.ts';
@@ -133,9 +133,9 @@ test('a service manager hears that the node is ready, that it lives, and that it
   const manager = datagramReceiver(address);
   const heard: string[] = [];
   await node.start([], { NOTIFY_SOCKET: address, WATCHDOG_USEC: '400000' });
-  while (heard.filter((word) => word === 'WATCHDOG=1').length < 5) heard.push(await manager.next());
+  const isFed = () => heard.filter((word) => word === 'WATCHDOG=1').length >= 5;
+  while (!isFed() || !heard.includes('READY=1')) heard.push(await manager.next());
   expect(heard[0], 'before it is ready, as upstream says it').toBe('WATCHDOG=1');
-  expect(heard).toContain('READY=1');
   const stopped = node.stop();
   while (heard.at(-1) !== 'STOPPING=1') heard.push(await manager.next());
   expect(await stopped).toBe(0);
@@ -153,6 +153,16 @@ test('a watchdog of another process is not fed', async () => {
   await expect(manager.next(700)).rejects.toThrow('nothing was sent');
 });
 
+/** Linux's unit of a process' times. */
+const CLOCK_TICK_MS = 10;
+
+/** What a process has used of processors so far. */
+function cpuMs(pid: number): number {
+  const [, fields = ''] = /\) (.*)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
+  const [user, system] = fields.split(' ').slice(11, 13).map(Number);
+  return (user! + system!) * CLOCK_TICK_MS;
+}
+
 test('a configuration of 1 MB in 200 drop-ins costs little', async () => {
   newNode();
   const directory = join(node.directory, 'conf.d');
@@ -165,16 +175,21 @@ test('a configuration of 1 MB in 200 drop-ins costs little', async () => {
     bytes += text.length;
     writeFileSync(join(directory, `${String(i).padStart(3, '0')}.conf`), text);
   }
-  const normalMs = await node.start();
+  // What a start costs is the processor's time: others may run beside it.
+  const costOf = async (...flags: string[]) => {
+    await node.start(flags);
+    return cpuMs(node.pid);
+  };
+  const normalMs = await costOf();
   await node.stop();
-  const largeMs = await node.start([`--config-dir=${directory}`]);
+  const largeMs = await costOf(`--config-dir=${directory}`);
   expect(((await node.context('kubelet'))!['config'] as { maxPods: number }).maxPods).toBe(299);
   await node.stop();
-  const again = await node.start();
+  const again = await costOf();
   const cost = largeMs - Math.min(normalMs, again);
   const mb = (bytes / 1_000_000).toFixed(2);
   process.stdout.write(
-    `start with ${mb} MB in 200 drop-ins: ${largeMs.toFixed(0)} ms, without: ${Math.min(normalMs, again).toFixed(0)} ms\n`,
+    `start with ${mb} MB in 200 drop-ins: ${largeMs} ms of CPU, without: ${Math.min(normalMs, again)} ms\n`,
   );
   expect(bytes).toBeGreaterThan(950_000);
   expect(cost / Math.max(normalMs, again), 'as a share of a start without').toBeLessThan(2);

@@ -32,7 +32,7 @@ describe('an object of a pod that is known', () => {
 
 describe('another configuration of a pod', () => {
   it('that this node cannot run yet is taken with its new containers', () => {
-    cluster = clusterNode({ runtimeHandlers: { quick: {} } });
+    cluster = clusterNode();
     const { node, kube } = cluster;
     kube.createPod('web', { runtimeClassName: 'quick' });
     node.boot().run(3_000);
