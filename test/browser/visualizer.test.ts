@@ -1,10 +1,11 @@
 /** The page in a real browser: what a person sees and can do, and what a hostile log cannot. */
 import { existsSync } from 'node:fs';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import { type Browser, chromium, type Page, type Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { assign, line, setup } from '../../src/kernel/xstate.ts';
 import { watched } from '../actors/server/visualizer/support.ts';
 import { header } from '../kernel/support.ts';
+import { freePort } from '../support/ports.ts';
 import { requirement } from '../support/require.ts';
 
 const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
@@ -21,7 +22,9 @@ const OFFLINE = [
 
 /** A browser breaks off what it loads when a network of the machine comes or goes, as those of other tests do. */
 const NETWORK_CHANGED = 'ERR_NETWORK_CHANGED';
-const LOAD_MS = 5_000;
+const LOAD_MS = 30_000;
+/** A machine that does other things draws late; what is not there then never is. */
+const PATIENCE_MS = 60_000;
 
 describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
   let browser: Browser;
@@ -31,13 +34,14 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
   let complaints: string[];
 
   beforeAll(async () => {
-    browser = await chromium.launch({ executablePath: CHROMIUM, args: OFFLINE });
+    browser = await chromium.launch({ executablePath: CHROMIUM, args: OFFLINE, timeout: 2 * PATIENCE_MS });
   });
   afterAll(() => browser?.close());
 
   beforeEach(async () => {
     complaints = [];
     page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
+    page.setDefaultTimeout(PATIENCE_MS);
     page.on('console', (message) => {
       if (!['error', 'warning'].includes(message.type())) return;
       if (!message.text().includes(NETWORK_CHANGED)) complaints.push(message.text());
@@ -57,21 +61,22 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     expect(complaints).toEqual([]);
   });
 
-  async function open(overrides: Parameters<typeof watched>[0] = {}, hash = '') {
-    node = await watched(overrides);
-    await load(hash);
+  async function open(overrides: Parameters<typeof watched>[0] = {}, port = 0) {
+    node = await watched(overrides, port);
+    await load('');
   }
   /** Again when a network that another test makes or removes broke it off. */
   async function load(hash: string) {
     const url = new URL(hash, node.origin).href;
     const live = page.getByText('live', { exact: true });
+    const isBrokenOff = (request: Request) => request.failure()?.errorText.includes(NETWORK_CHANGED) === true;
     const once = async () => {
       await page.goto('about:blank');
-      await page.goto(url);
-      await live.waitFor({ timeout: LOAD_MS });
-      return true;
+      const brokenOff = page.waitForEvent('requestfailed', { predicate: isBrokenOff, timeout: LOAD_MS });
+      const loaded = page.goto(url).then(() => live.waitFor({ timeout: LOAD_MS }));
+      return await Promise.any([loaded.then(() => true), brokenOff.then(() => false)]);
     };
-    await expect.poll(once, { timeout: 6 * LOAD_MS }).toBe(true);
+    await expect.poll(once, { timeout: 4 * LOAD_MS }).toBe(true);
   }
   const hire = (name: string) => node.kernel.dispatch('boss', { type: 'hire', name }, 'test');
   const actor = (name: string) => page.getByRole('treeitem', { name: new RegExp(`^${name},`) });
@@ -82,10 +87,10 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
 
   it('shows the actors as a tree, and the root first', async () => {
     await open();
-    expect(await page.getByRole('treeitem').allTextContents()).toEqual(['▾bossopening', 'ledger']);
-    expect(await actor('boss').getAttribute('aria-selected')).toBe('true');
+    await expect.poll(() => page.getByRole('treeitem').allTextContents()).toEqual(['▾bossopening', 'ledger']);
+    await expect.poll(() => actor('boss').getAttribute('aria-selected')).toBe('true');
     await expect.poll(lit).toEqual(['boss', 'boss.opening']);
-    expect(await page.locator('#actor').textContent()).toContain('answer to world.look');
+    await expect.poll(() => page.locator('#actor').textContent()).toContain('answer to world.look');
   });
 
   it('lights a new state while one looks, without loading again', async () => {
@@ -94,7 +99,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await page.evaluate('window.notReloaded = true');
     node.world.answer('world.look', { output: { seen: 'rain' } });
     await expect.poll(lit).toEqual(['boss', 'boss.open']);
-    expect(await page.locator('.edge.taken').getAttribute('data-event')).toContain('xstate.done.actor.look');
+    await expect.poll(() => page.locator('.edge.taken').getAttribute('data-event')).toContain('xstate.done.actor.look');
     expect(await page.evaluate('window.notReloaded')).toBe(true);
     await expect.poll(() => page.locator('#phase-list li').count()).toBe(2);
   });
@@ -122,9 +127,9 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
       'messageworker-ann:',
       'inputboss:',
     ]);
-    expect(await page.locator('#rows .because').count()).toBe(2);
+    await expect.poll(() => page.locator('#rows .because').count()).toBe(2);
     await page.getByRole('grid').press('c');
-    expect(await page.locator('#record-title').textContent()).not.toBe('');
+    await expect.poll(() => page.locator('#record-title').textContent()).not.toBe('');
     await expect.poll(() => page.locator('#rows .followed').count()).toBeGreaterThan(0);
   });
 
@@ -137,16 +142,14 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await expect.poll(lit).toEqual(['worker', 'worker.idle']);
     await page.getByRole('row', { name: /worker-ann making/ }).click();
     await expect.poll(lit).toEqual(['worker', 'worker.making']);
-    expect(await actor('worker-ann').textContent()).toContain('making');
-    expect(await page.locator('#actor').textContent()).toContain('answer to world.make');
-    expect(await page.locator('#moment').textContent()).toContain('As after turn 2');
+    await expect.poll(() => actor('worker-ann').textContent()).toContain('making');
+    await expect.poll(() => page.locator('#actor').textContent()).toContain('answer to world.make');
+    await expect.poll(() => page.locator('#moment').textContent()).toContain('As after turn 2');
     const told = () =>
       page.locator('.sequence button').evaluateAll((arrows) => arrows.map((arrow) => arrow.getAttribute('aria-label')));
-    expect(await told()).toEqual([
-      'world to boss: order',
-      'boss to worker-ann: work',
-      'worker-ann to world: world.make',
-    ]);
+    await expect
+      .poll(told)
+      .toEqual(['world to boss: order', 'boss to worker-ann: work', 'worker-ann to world: world.make']);
     await page.keyboard.press('Home');
     await page.keyboard.press('e');
     await page.keyboard.press('Home');
@@ -155,7 +158,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await page.keyboard.press('.');
     await page.keyboard.press('Escape');
     await expect.poll(lit).toEqual(['worker', 'worker.idle']);
-    expect(await page.locator('#moment').isVisible()).toBe(false);
+    await expect.poll(() => page.locator('#moment').isVisible()).toBe(false);
   });
 
   it('scrolls to the state that is active, and nothing but the chart', async () => {
@@ -177,9 +180,9 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open({ machine: broken });
     node.kernel.dispatch('broken', { type: 'heard' }, 'test');
     await page.getByText('Starting failed in runtime: no socket').waitFor();
-    expect(await page.locator('#phase-list .bar.failed').count()).toBe(1);
-    expect(await page.locator('#phase-list .error').textContent()).toBe('failed: no socket');
-    expect(await actor('broken').getAttribute('aria-label')).toBe('broken, failed, done, failed');
+    await expect.poll(() => page.locator('#phase-list .bar.failed').count()).toBe(1);
+    await expect.poll(() => page.locator('#phase-list .error').textContent()).toBe('failed: no socket');
+    await expect.poll(() => actor('broken').getAttribute('aria-label')).toBe('broken, failed, done, failed');
   });
 
   it('can be used with keys alone', async () => {
@@ -206,7 +209,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await page.keyboard.press('Escape');
     await expect.poll(() => page.locator('#record').isVisible()).toBe(false);
     await page.keyboard.press('?');
-    expect(await page.getByRole('dialog').textContent()).toContain('Go to the actors');
+    await expect.poll(() => page.getByRole('dialog').textContent()).toContain('Go to the actors');
     await page.keyboard.press('Escape');
     await expect.poll(() => page.getByRole('dialog').isVisible()).toBe(false);
   });
@@ -216,11 +219,11 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     node.kernel.dispatch('echo', { type: 'say', text: HOSTILE }, HOSTILE);
     await page.getByRole('row', { name: /"again"/ }).click();
     await expect.poll(lit).toEqual(['echo', 'hostile']);
-    expect(await page.locator('#sheet .active .title').allTextContents()).toEqual(['echo', HOSTILE]);
-    expect(await actor('echo').textContent()).toContain('onerror');
+    await expect.poll(() => page.locator('#sheet .active .title').allTextContents()).toEqual(['echo', HOSTILE]);
+    await expect.poll(() => actor('echo').textContent()).toContain('onerror');
     await expect.poll(() => page.locator('#actor .json').textContent()).toContain('onerror');
-    expect(await page.locator('#rows').textContent()).toContain(HOSTILE);
-    expect(await page.locator('#record-body .json').textContent()).toContain('onerror');
+    await expect.poll(() => page.locator('#rows').textContent()).toContain(HOSTILE);
+    await expect.poll(() => page.locator('#record-body .json').textContent()).toContain('onerror');
     await load(`#actor=${encodeURIComponent(HOSTILE)}&record=1`);
     expect(await page.locator('img, iframe, script:not([src])').count()).toBe(0);
     expect(await page.evaluate('window.pwned')).toBeUndefined();
@@ -236,12 +239,12 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
   });
 
   it('loads the present again when the daemon comes back as another incarnation', async () => {
-    await open();
-    const { port } = node.origin;
+    const port = await freePort();
+    await open({}, port);
     await node.visualizer.close();
     await page.getByText('lost, trying again').waitFor();
     const other = { ...header(), incarnation: 'i2', node: 'reborn' };
-    const again = await watched({ header: other }, Number(port));
+    const again = await watched({ header: other }, port);
     await page.getByText('reborn', { exact: true }).waitFor();
     await page.getByText('live', { exact: true }).waitFor();
     await again.close();

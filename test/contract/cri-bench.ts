@@ -29,9 +29,10 @@ export interface RuntimeUnderTest {
 type Table = typeof criOperations;
 type Call = Partial<Omit<PortCall<unknown>, 'emit'>> & { emit?: (item: WatchPodsItem) => void };
 
-/** How soon a runtime must show what it was asked to do. */
-export const SOON_MS = 5_000;
-export const PATIENT = { timeoutMs: 30_000 };
+/** How soon a stop ends that need not wait: before any grace that somebody might have given instead. */
+export const SOON_MS = 9_000;
+/** What takes a moment has taken half a minute beside other tests. */
+export const PATIENT = { timeoutMs: 120_000 };
 
 export class Bench {
   readonly runtime: RuntimeUnderTest;
@@ -40,6 +41,7 @@ export class Bench {
   #client: RuntimeClient | undefined;
   logs = '';
   #pods = 0;
+  #doors = 0;
 
   constructor(runtime: RuntimeUnderTest) {
     this.runtime = runtime;
@@ -130,6 +132,18 @@ export class Bench {
     return { ...sandbox, containerId };
   }
 
+  /** As `started`, but the script begins when it is let: before that the container is seen running. */
+  async held(script: string) {
+    const door = join(this.logs, `door-${++this.#doors}`);
+    const started = await this.started(`until [ -e ${door} ]; do sleep 0.05; done; ${script}`);
+    const command = ['sh', '-c', `mkdir -p ${this.logs}; touch ${door}`];
+    const release = async () => {
+      // The container may end sooner than the command that lets it.
+      await this.ask('cri.execSync', { containerId: started.containerId, command, timeoutSeconds: 0 }).catch(() => {});
+    };
+    return { ...started, release };
+  }
+
   async status(containerId: string): Promise<ContainerStatus> {
     const { status } = await this.client.call('ContainerStatus', { container_id: containerId }, PATIENT);
     if (!status) throw new Error(`no status of ${containerId}`);
@@ -162,11 +176,11 @@ export class Bench {
 
 /** What `look` finds, as soon as it finds it. */
 export async function eventually<Value>(look: () => Promise<Value | undefined> | Value | undefined): Promise<Value> {
-  const deadline = performance.now() + SOON_MS;
+  const deadline = performance.now() + PATIENT.timeoutMs;
   for (;;) {
     const seen = await look();
     if (seen !== undefined) return seen;
-    if (performance.now() > deadline) throw new Error(`not seen within ${SOON_MS} ms`);
+    if (performance.now() > deadline) throw new Error(`not seen within ${PATIENT.timeoutMs} ms`);
     await sleep(10);
   }
 }

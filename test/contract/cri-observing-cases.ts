@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { WatchPodsItem } from '../../src/machines/operations/cri.ts';
-import { type Bench, eventually, PATIENT, SOON_MS } from './cri-bench.ts';
+import { type Bench, eventually, PATIENT } from './cri-bench.ts';
 
 /** A relist so rare that only an event can explain what is seen sooner. */
 const NEVER_MS = 600_000;
@@ -43,7 +43,7 @@ export function logCases(bench: Bench): void {
   test('exec gives both outputs and the exit code', async () => {
     const { containerId } = await bench.started('sleep 600');
     const command = ['sh', '-c', 'echo "to $GREETING"; echo oops >&2; exit 4'];
-    expect(await bench.ask('cri.execSync', { containerId, command, timeoutSeconds: 10 })).toEqual({
+    expect(await bench.ask('cri.execSync', { containerId, command, timeoutSeconds: 60 })).toEqual({
       exitCode: 4,
       stdout: 'to hello\n',
       stderr: 'oops\n',
@@ -110,7 +110,7 @@ export function watchCases(bench: Bench): void {
   beforeEach(async () => {
     items = [];
     const aborter = new AbortController();
-    const input = { relistPeriodMs: NEVER_MS, inspectDeadlineMs: SOON_MS, inspectParallel: 4 };
+    const input = { relistPeriodMs: NEVER_MS, inspectDeadlineMs: PATIENT.timeoutMs, inspectParallel: 4 };
     const emit = (item: WatchPodsItem) => void items.push(item);
     const watching = bench.ask('cri.watchPods', input, { signal: aborter.signal, emit });
     stop = async () => {
@@ -136,8 +136,9 @@ export function watchCases(bench: Bench): void {
   });
 
   test('what we did, what the container did on its own and what was removed is told, without a relist', async () => {
-    const { uid, podSandboxId } = await bench.started('sleep 0.3; exit 9');
+    const { uid, podSandboxId, release } = await bench.held('exit 9');
     await seen(uid, 'CONTAINER_RUNNING');
+    await release();
     expect(await seen(uid, 'CONTAINER_EXITED')).toMatchObject({ status: { containers: [{ exit_code: 9 }] } });
     await bench.ask('cri.removePodSandbox', { podSandboxId });
     await eventually(() => items.find((item) => item.type === 'runtime.podRemoved' && item.uid === uid));

@@ -132,10 +132,11 @@ function sandboxCases(bench: Bench): void {
 function containerCases(bench: Bench): void {
   test('created, running, exited: each with its time', async () => {
     const sandbox = await bench.sandbox();
-    const containerId = await bench.container(sandbox, 'sleep 0.3');
-    expect(await bench.status(containerId)).toMatchObject({ state: 'CONTAINER_CREATED', started_at: '0' });
-    await bench.ask('cri.startContainer', { containerId });
+    const created = await bench.container(sandbox, 'exit 0');
+    expect(await bench.status(created)).toMatchObject({ state: 'CONTAINER_CREATED', started_at: '0' });
+    const { containerId, release } = await bench.held('exit 0');
     expect(await bench.status(containerId)).toMatchObject({ state: 'CONTAINER_RUNNING', finished_at: '0' });
+    await release();
     const ended = await bench.exit(containerId);
     expect(ended).toMatchObject({ exit_code: 0, reason: 'Completed' });
     expect(BigInt(ended.started_at)).toBeGreaterThanOrEqual(BigInt(ended.created_at));

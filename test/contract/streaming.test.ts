@@ -39,7 +39,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     const pod: NodePod = { uid, namespace, name, pod: {} as Pod, status: null, runtime, mounted: [] };
     expect([podSandboxId, containerId].every((id) => id.length > 0)).toBe(true);
     streams = await StreamClients.open(pod, runtimeStreamUrls(bench.client.call.bind(bench.client)));
-  }, 60_000);
+  });
 
   afterEach(() => streams.endClients());
   afterAll(async () => {
@@ -76,9 +76,8 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
   });
 
   test('a terminal is resized, and a command that is not there is an internal error', async () => {
-    const client = connect(`${commandOf('sh', '-c', 'sleep 0.5; stty size')}&input=1&output=1&tty=1`, [
-      'v5.channel.k8s.io',
-    ]);
+    const resized = 'until stty size 2>/dev/null | grep -q "30 90"; do sleep 0.05; done; stty size';
+    const client = connect(`${commandOf('sh', '-c', resized)}&input=1&output=1&tty=1`, V5);
     await once(client, 'open');
     client.send(Buffer.from('\x04{"Width":90,"Height":30}'));
     expect((await collect(client)).channels[1]).toBe('30 90\r\n');
@@ -107,7 +106,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     });
     await once(client, 'close');
     expect([bytes, hash.digest('hex')]).toEqual([size, createHash('sha256').update(Buffer.alloc(size)).digest('hex')]);
-  }, 60_000);
+  });
 
   test('a client that never reads costs no more than a small buffer', async () => {
     const client = connect(`${commandOf('yes')}&output=1`, V5);
@@ -131,23 +130,24 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
 
   test('a hundred MiB come whole through a forwarded port', async () => {
     const spdy = await streams.tunnel();
-    const { data, error } = await forwarded(spdy, '0', 8080, 'GET /large HTTP/1.0\r\n\r\n');
+    const { data, error } = await forwarded(spdy, '0', 8080, 'GET /large HTTP/1.0\r\n\r\n', 'with the answer');
     expect([data.length - data.indexOf('\r\n\r\n') - 4, error]).toEqual([100 * MIB, '']);
     spdy.close();
-  }, 60_000);
+  });
 
   test('ports are forwarded through one tunnel, 200 times at once', async () => {
     const spdy = await streams.tunnel();
+    const asked = 'GET /index.html HTTP/1.0\r\n\r\n';
     const answers = await Promise.all(
-      Array.from({ length: 200 }, (_, nth) => forwarded(spdy, String(nth), 8080, 'GET /index.html HTTP/1.0\r\n\r\n')),
+      Array.from({ length: 200 }, (_, nth) => forwarded(spdy, String(nth), 8080, asked, 'with the answer')),
     );
     expect(answers.filter(({ data, error }) => data.endsWith('hello\n') && error === '')).toHaveLength(200);
     spdy.close();
-  }, 60_000);
+  });
 
   test('a port where nobody listens is told on the error stream', async () => {
     const spdy = await streams.tunnel();
-    const { error } = await forwarded(spdy, '0', 8081, 'x');
+    const { error } = await forwarded(spdy, '0', 8081, 'x', 'with the answer');
     expect(error).toContain('connection refused');
     spdy.close();
   });

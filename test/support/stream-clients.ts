@@ -123,19 +123,32 @@ export class StreamClients {
   }
 }
 
-/** One connection to a port through a tunnel: says `asked` and hears everything. */
-export function forwarded(spdy: SpdyClient, requestID: string, port: number, asked: string) {
+/**
+ * One connection to a port through a tunnel: says `asked` and hears everything.
+ *
+ * `ends`: when this side has no more to say. containerd gives the other side one second more from then on.
+ */
+export function forwarded(
+  spdy: SpdyClient,
+  requestID: string,
+  port: number,
+  asked: string,
+  ends: 'at once' | 'with the answer' = 'at once',
+) {
   return new Promise<{ data: string; error: string }>((resolve) => {
     const seen = { data: '', error: '' };
     const open = new Set(['data', 'error']);
     const listener = (name: 'data' | 'error') => ({
       data: (chunk: Buffer) => void (seen[name] += chunk.toString()),
-      end: () => void (open.delete(name) && open.size === 0 && resolve(seen)),
+      end: () => {
+        if (name === 'data' && ends === 'with the answer') data.end();
+        if (open.delete(name) && open.size === 0) resolve(seen);
+      },
     });
     const headers = { port: String(port), requestID };
     spdy.open({ streamType: 'error', ...headers }, listener('error')).end();
     const data = spdy.open({ streamType: 'data', ...headers }, listener('data'));
     data.write(Buffer.from(asked));
-    data.end();
+    if (ends === 'at once') data.end();
   });
 }
