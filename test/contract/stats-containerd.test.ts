@@ -11,8 +11,8 @@ import { Bench, eventually, PATIENT } from './cri-bench.ts';
 
 const MEBIBYTE = 1024n * 1024n;
 /** Burns a core, holds 32 MiB of anonymous memory in a tmpfs, writes 8 MiB into its own layer. */
-const BUSY =
-  'head -c 33554432 /dev/zero > /dev/shm/held; head -c 8388608 /dev/zero > /layer; sync; echo ready; while :; do :; done';
+const BUSY = `head -c 33554432 /dev/zero > /dev/shm/held; head -c 8388608 /dev/zero > /layer; sync; echo ready
+while :; do :; done`;
 /** Longer than the shortest window that gives a rate. */
 const WINDOW_MS = 1_500;
 
@@ -54,7 +54,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('statisti
     return { stats, usage: Number(stats.cpu?.usageCoreNanoSeconds), beganMs, endedMs: performance.now() };
   }
 
-  /** The statistics of a pod that burns what it gets of a core; its rate is that of its counter, however much it gets. */
+  /** The statistics of a pod that burns what it gets of a core: its rate is that of its counter, whatever it gets. */
   async function rated(uid: string): Promise<PodStats> {
     let before = await timed(uid);
     while (before.usage < 0.3e9) {
