@@ -101,6 +101,7 @@ export const waitingMessages = {
     `back-off ${backoff} restarting failed container=${container} pod=${pod}`,
   imagePullBackOff: (image: string, previous: string): string =>
     previous === '' ? `Back-off pulling image "${image}"` : `Back-off pulling image "${image}": ${previous}`,
+  pullQPSExceeded: 'pull QPS exceeded',
   neverPull: (image: string): string => `Container image "${image}" is not present with pull policy of Never`,
   invalidImageName: (image: string, error: string): string =>
     `Failed to apply default image tag "${image}": couldn't parse image name "${image}": ${error}`,
@@ -222,6 +223,8 @@ export const podEvents = {
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),
   failedCreatePodSandBox: (error: string): EventText =>
     warning('FailedCreatePodSandBox', `Failed to create pod sandbox: ${error}`),
+  failedPrepareDynamicResources: (error: string): EventText =>
+    warning('FailedPrepareDynamicResources', `Failed to prepare dynamic resources: ${error}`),
   failedPodSandBoxStatus: (error: string): EventText =>
     warning('FailedPodSandBoxStatus', `Unable to get pod sandbox status: ${error}`),
   failedMount: (volume: string, error: string, step = 'MountVolume.SetUp'): EventText =>

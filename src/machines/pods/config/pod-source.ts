@@ -55,7 +55,9 @@ function definitionOf({ metadata, spec }: Pod): unknown {
 
 function othersStatusOf({ status }: Pod): unknown {
   const phase = isTerminalPhase(status?.phase) ? status?.phase : '';
-  return [phase, (status?.conditions ?? []).filter(isForeignCondition), status?.resourceClaimStatuses];
+  const { resourceClaimStatuses: claims, extendedResourceClaimStatus: extended } = status ?? {};
+  const foreign = (status?.conditions ?? []).filter(isForeignCondition);
+  return [phase, foreign, claims, ...(extended === undefined ? [] : [extended])];
 }
 
 const tellable = (pod: Pod): Told => ({

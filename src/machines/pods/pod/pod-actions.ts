@@ -9,7 +9,7 @@ import { retryDelay, runsInOrder } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { eventRecorded } from '../messages.ts';
 import { hasBegunInSandbox } from '../runtime-facts.ts';
-import { podDns } from '../spec/index.ts';
+import { claimRefusal, podDns } from '../spec/index.ts';
 import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
 import {
@@ -168,7 +168,8 @@ export const complain = (text: string) =>
 export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
   const problem = impossibility(context);
   if (problem === null) return;
-  const text = podEvents.failedCreatePodSandBox(problem);
+  const isOfClaims = context.pod !== null && claimRefusal(context.pod) === problem;
+  const text = podEvents[isOfClaims ? 'failedPrepareDynamicResources' : 'failedCreatePodSandBox'](problem);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
 });
 

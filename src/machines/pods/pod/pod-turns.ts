@@ -10,7 +10,7 @@ import type { Pod } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { hasStarted } from '../prober/probe-plan.ts';
 import { factsOf, hasBegunInSandbox, sandboxesOf } from '../runtime-facts.ts';
-import { sandboxConfig, usersRefusal } from '../spec/index.ts';
+import { claimRefusal, sandboxConfig, usersRefusal } from '../spec/index.ts';
 import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../status/index.ts';
 import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
 import { type Member, membersOf, type PodContext } from './pod-policy.ts';
@@ -140,7 +140,7 @@ export function impossibility(context: PodContext): string | null {
   if (pod === null) return null;
   const missing = missingRuntimeClass(context);
   if (missing !== null) return missing;
-  const refusal = usersRefusal(pod, runtimeHandler(context) ?? '', node);
+  const refusal = claimRefusal(pod) ?? usersRefusal(pod, runtimeHandler(context) ?? '', node);
   if (refusal !== null) return refusal;
   try {
     sandboxConfig(pod, 0, node);

@@ -1,5 +1,6 @@
 /** Everything that turns a Pod into requests to the runtime and files on the node. Pure functions. */
 export { containerAnnotationKeys } from './annotations.ts';
+export { claimRefusal } from './claims.ts';
 export {
   type ContainerConfigInput,
   type ContainerConfigResult,
