@@ -30,6 +30,8 @@ const CANARY = 'canary-91c40c7e-do-not-write-me';
 /** Two daemons, one after the other, on a machine that does other things as well. */
 const LIMITS = { timeout: 240_000 };
 const WAIT_MS = 60_000;
+/** Longer than everything together that is waited for at the end of a test. */
+const LEAVING_MS = 300_000;
 const until: typeof eventually = (what, look) => eventually(what, look, WAIT_MS);
 const STORAGE = 'storage.k8s.io/v1';
 
@@ -138,6 +140,19 @@ function written(): string {
   return files.map((path) => readFileSync(path, 'latin1')).join('\n');
 }
 
+/** Takes away what a test has left, and only that: by then the next one may have begun. */
+async function leave(ownNode: TestNode, ownServer: ApiServer, ownDriver: CsiDriver): Promise<void> {
+  ownDriver.fault = () => undefined;
+  if (!ownNode.isRunning) await ownNode.start();
+  const pods = () => ownServer.store.list('v1', 'pods');
+  for (const { metadata } of pods()) ownServer.delete('v1', 'pods', metadata.name);
+  await until('no pod is left', () => pods().length === 0).catch(() => {});
+  ownDriver.close();
+  for (const point of await ownNode.mounts()) systemCalls()!.unmount(point);
+  await ownNode.close();
+  await ownServer.close();
+}
+
 for (const choice of runtimes) {
   const { skip } = requirement('containerd', choice.unavailable);
   describe.skipIf(skip || needsMounts)(`CSI volumes on ${choice.name}`, () => {
@@ -145,16 +160,7 @@ for (const choice of runtimes) {
       runtime = await choice.start();
     });
     afterAll(() => runtime.close());
-    afterEach(async () => {
-      driver.fault = () => undefined;
-      if (!node.isRunning) await node.start();
-      for (const { metadata } of server.store.list('v1', 'pods')) server.delete('v1', 'pods', metadata.name);
-      await until('no pod is left', () => server.store.list('v1', 'pods').length === 0).catch(() => {});
-      driver.close();
-      for (const point of await mounts()) systemCalls()!.unmount(point);
-      await node.close();
-      await server.close();
-    });
+    afterEach(() => leave(node, server, driver), LEAVING_MS);
     cases();
   });
 }

@@ -37,12 +37,14 @@ const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
 const STARTING_LIMIT_MS = 120_000;
 /** What takes a second has taken half a minute beside other tests. */
 const PATIENCE_MS = 60_000;
+/** An end takes a second or two, and five more for containers that do not stop; a minute is a hang. */
+const ENDING_LIMIT_MS = 45_000;
 /** Of a node that serves nothing: a port has to be named. */
 const UNUSED_PORT = 10_250;
 /** How every test node is called. */
 const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
 
-/** Between two looks: a share of the time that was waited, so that a long wait takes no work from what is waited for. */
+/** Between two looks: a share of the time that was waited, so that a long wait takes no work from what it awaits. */
 const [LOOK_SHARE, LOOK_MIN_MS, LOOK_MAX_MS] = [0.15, 20, 250];
 
 /** Polls until `probe` gives something; fails with `what` when it does not. */
@@ -254,7 +256,7 @@ ${this.options.configuration ?? ''}
 
   /** The embedded runtime ends its containers only when its daemon is interrupted. */
   async close(): Promise<void> {
-    await this.stop(this.options.endpoint ? 'SIGKILL' : 'SIGINT');
+    await this.end(this.options.endpoint ? 'SIGKILL' : 'SIGINT');
     if ((await mountsBelow(this.rootDir)).includes(this.rootDir)) systemCalls()!.unmount(this.rootDir);
     if (this.cgroupRoot !== '/') removeCgroupRoot(this.cgroupRoot);
     if (process.env['STATELET_KEEP']) this.keep();
@@ -264,6 +266,17 @@ ${this.options.configuration ?? ''}
   private keep(): void {
     writeFileSync(join(this.directory, 'daemon.log'), this.earlier + this.output);
     console.log(`kept ${this.directory}`);
+  }
+
+  /** A daemon that does not end is no reason to wait for ever, but one to fail. */
+  private async end(signal: NodeJS.Signals): Promise<void> {
+    let hasEnded = false;
+    const ended = this.stop(signal).finally(() => (hasEnded = true));
+    await eventually(`the end by ${signal}`, () => hasEnded, ENDING_LIMIT_MS).catch(async (error: Error) => {
+      this.daemon?.kill('SIGKILL');
+      await ended;
+      throw new Error(`${error.message}\n${this.output}`, { cause: error });
+    });
   }
 }
 

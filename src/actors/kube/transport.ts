@@ -8,6 +8,7 @@
 import { Agent, type Dispatcher, ProxyAgent, request as send } from 'undici';
 import { CredentialSource, type Credentials } from './credentials.ts';
 import { requestError } from './errors.ts';
+import { cancelStreamsGivenUp } from './given-up.ts';
 import type { Kubeconfig } from './kubeconfig.ts';
 
 const CONNECT_TIMEOUT_MS = 30_000;
@@ -29,6 +30,8 @@ export interface TransportRequest {
 }
 
 export type TransportAnswer = Dispatcher.ResponseData;
+
+cancelStreamsGivenUp();
 
 /** What becomes of the connections of one identity. */
 type TransportSeen =
