@@ -68,6 +68,8 @@ interface Context extends ImageInput {
 type Event =
   | { readonly type: 'image.asked'; readonly request: ImageWanted }
   | { readonly type: 'image.mayPull' }
+  /** Too many pulls came before it. */
+  | { readonly type: 'image.throttled' }
   | Ended;
 
 export const imageSetup = setup({
@@ -304,6 +306,9 @@ export const failPull = s.enqueueActions((args) => {
   }
   enqueue.assign({ turn: [], backoff });
 });
+
+/** It ends as soon as it has begun. */
+export const throttlePull = [beginPull, s.assign({ errors: [waitingMessages.pullQPSExceeded] }), failPull];
 
 export const warn = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {

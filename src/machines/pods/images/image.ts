@@ -4,7 +4,7 @@
  * Decides: whether to look, to pull, or to answer from what is known; whose turn a pull is; which credential is tried
  *   next; who may not ask again yet.
  * Owns: what is known of the image, who waits for it, the pull back-off of each pod.
- * Hears: `image.asked` and `image.mayPull` of `images`.
+ * Hears: `image.asked`, `image.mayPull` and `image.throttled` of `images`.
  * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls. Tells `pods`
  *   the answer for each container, `eventRecorder` what people see, `memory` the back-offs, `images` when it wants to
  *   pull and when it has.
@@ -38,6 +38,7 @@ import {
   imageSetup as s,
   sendLearnt,
   serveTurn,
+  throttlePull,
   warn,
 } from './image-setup.ts';
 
@@ -210,7 +211,13 @@ export const imageMachine = s.createMachine({
     /** Waits for permission to pull. */
     queued: {
       entry: sendParent(({ context }) => ({ type: 'image.pullWanted', image: context.image })),
-      on: { 'image.mayPull': 'pulling' },
+      on: {
+        'image.mayPull': 'pulling',
+        'image.throttled': [
+          { guard: 'verifies', target: 'forgetting', actions: throttlePull },
+          { target: 'done', actions: throttlePull },
+        ],
+      },
     },
     pulling,
     ...recording,

@@ -1,12 +1,12 @@
 /**
  * The images of this node, for everybody who needs one: one actor an image, and a door for the pulls.
  *
- * Decides: which pulls may run at once, and how fast they may follow each other.
+ * Decides: which pulls may run at once, and which follow the others too fast.
  * Owns: the queue of pulls, the pulls under way, the tokens of `registryPullQPS`.
  * Hears: `image.wanted` of containers; `image.pullWanted` and `image.pullEnded` of its images.
  * Asks: nothing of the world; its images do.
  * Invariants:
- *   G1 never more pulls at once than the settings allow; first come, first served.
+ *   G1 never more pulls at once, or in a time, than the settings allow; first come, first served.
  *   G2 after its own start it says `images.started`, so that who waited asks again.
  *   G3 an image's actor that crashes is buried, and who waits asks again.
  */
@@ -53,7 +53,6 @@ type Event =
   | ImageWanted
   | { readonly type: 'image.pullWanted'; readonly image: string }
   | { readonly type: 'image.pullEnded'; readonly image: string }
-  | { readonly type: 'images.tokenDue' }
   | Ended;
 
 const s = setup({
@@ -90,7 +89,7 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(id, { type: 'image.asked', request: event });
 });
 
-/** Lets pulls go as long as there is room and a token; comes back when the next token is due. */
+/** Lets pulls go as long as there is room. Whose turn it is without a token has failed, as in the kubelet. */
 function release(args: Args, queue: readonly string[], pulling: readonly string[]): void {
   const { context, enqueue } = args;
   const nowMs = now(args);
@@ -99,13 +98,12 @@ function release(args: Args, queue: readonly string[], pulling: readonly string[
   const waiting = [...queue];
   const running = [...pulling];
   while (waiting.length > 0 && (context.parallel === null || running.length < context.parallel)) {
+    const id = waiting.shift()!;
     if (context.qps > 0 && tokens < 1) {
-      const delay = Math.ceil(((1 - tokens) / context.qps) * 1_000);
-      enqueue.raise({ type: 'images.tokenDue' }, { delay, id: 'token' });
-      break;
+      enqueue.sendTo<AnyActorRef>(id, { type: 'image.throttled' });
+      continue;
     }
     if (context.qps > 0) tokens -= 1;
-    const id = waiting.shift()!;
     running.push(id);
     enqueue.sendTo<AnyActorRef>(id, { type: 'image.mayPull' });
   }
@@ -126,8 +124,6 @@ const endPull = s.enqueueActions((args) => {
     args.context.pulling.filter((other) => other !== id),
   );
 });
-
-const releaseNow = s.enqueueActions((args) => release(args, args.context.queue, args.context.pulling));
 
 const bury = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
@@ -170,7 +166,6 @@ export const imagesMachine = s.createMachine({
     'image.wanted': { actions: take },
     'image.pullWanted': { actions: queuePull },
     'image.pullEnded': { actions: endPull },
-    'images.tokenDue': { actions: releaseNow },
     'xstate.error.actor.*': { actions: bury },
   },
 });

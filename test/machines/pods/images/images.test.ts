@@ -225,6 +225,40 @@ describe('records of pulls', () => {
   });
 });
 
+describe('pulls that follow each other too fast', () => {
+  const NAMES = ['a.io/x:1', 'a.io/y:1', 'a.io/z:1'];
+  const fast = (settings: Partial<NodeSettings>) => {
+    const pods = NAMES.map((name, at) => ({ ...pod(`u${at}`), containers: [{ name: 'app', image: name }] }));
+    prepare({ serializeImagePulls: false, registryPullQPS: 1, registryBurst: 2, ...settings }, ...pods);
+    for (const name of NAMES) node.world.registry.set(name, image(name));
+    return node.boot();
+  };
+  const last = () => NAMES.findIndex((_, at) => waiting(`u${at}`)?.reason === 'ErrImagePull');
+
+  it.each<[string, Partial<NodeSettings>]>([
+    ['without records', {}],
+    ['with records of pulls', VERIFIED],
+  ])('fail in the words of the kubelet and wait out their back-off, %s', (_, settings) => {
+    fast(settings).until('one is too much', () => last() >= 0);
+    const [uid, name] = [`u${last()}`, NAMES[last()]!];
+    expect(waiting(uid)?.message).toBe('pull QPS exceeded');
+    const events = [`Pulling: Pulling image "${name}"`, `Failed: Failed to pull image "${name}": pull QPS exceeded`];
+    expect(node.events()).toEqual(expect.arrayContaining([...events, 'Failed: Error: ErrImagePull']));
+    expect(pulls()).toHaveLength(2);
+    node.until('its back-off', waitsFor(uid, 'ImagePullBackOff'));
+    expect(waiting(uid)?.message).toBe(`Back-off pulling image "${name}": ErrImagePull: pull QPS exceeded`);
+    for (const each of ['u0', 'u1', 'u2']) node.until('it runs', runs(each));
+    expect(pulls()).toHaveLength(3);
+    expect([...node.world.rights.intents]).toEqual([]);
+  });
+
+  it('are none where there is no limit', () => {
+    fast({ registryPullQPS: 0 });
+    for (const each of ['u0', 'u1', 'u2']) node.until('it runs', runs(each));
+    expect(node.events().filter((each) => each.startsWith('Failed'))).toEqual([]);
+  });
+});
+
 describe('the back-off of a pull', () => {
   it('goes on after a restart of the agent', () => {
     prepare({}, pod('u')).world.registry.clear();
