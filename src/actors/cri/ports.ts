@@ -218,10 +218,9 @@ function runtimePorts(adapter: Adapter) {
       }
     },
     'cri.podStatus': async (call) => {
-      const { uid } = call.input;
       const { podIds, onSeen } = adapter;
       const options = { ...adapter.limits(call), podIds, observedAtMs: adapter.now(), onSeen };
-      const status = await adapter.looks.take(uid, () => inspectPod(client, uid, options));
+      const status = await adapter.looks.take(call.input.uid, () => inspectPod(client, call.input.uid, options));
       if (!call.signal.aborted) adapter.saw(status);
       return status;
     },
