@@ -8,6 +8,8 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
+import { mountsBelow } from '../../src/actors/volume/mounter.ts';
 import { ENDS_ELSEWHERE, NOT_EQUAL } from '../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../machines/startup/configuration/corpus.ts';
 import { cgroupV1Available, makeCgroupRoot } from '../support/cgroups.ts';
@@ -20,7 +22,7 @@ const KLOG_HEADER = /^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;
 /** Said by Go's gRPC library, not by the kubelet. */
 const LIBRARY = /^\[core\]/;
 /** A case that does not end is not equal; the slowest waits for a runtime that does not answer. */
-const CASE_TIMEOUT_MS = 15_000;
+const CASE_TIMEOUT_MS = 90_000;
 /** Cases of the whole corpus, and how many of them the pure pipeline decides and no later part refuses. */
 const CORPUS = 835;
 const PURE = 779;
@@ -35,7 +37,7 @@ interface Ended {
   readonly said: readonly string[];
 }
 
-/** Runs a case to its end, or for as long as it may take. */
+/** Runs a case to its end, or for as long as it may take. Its root directory is a mount by then. */
 async function run({ argv }: Case, directory: string): Promise<Ended> {
   const own = [`--journal-dir=${join(directory, 'journal')}`, '--visualizer-port=off'];
   const child = spawn(process.execPath, [STATELET, 'run', ...own, ...argv], { cwd: directory });
@@ -44,6 +46,7 @@ async function run({ argv }: Case, directory: string): Promise<Ended> {
   const timer = setTimeout(() => child.kill('SIGKILL'), CASE_TIMEOUT_MS);
   const exit = await new Promise<number | null>((ended) => child.once('close', ended));
   clearTimeout(timer);
+  for (const point of (await mountsBelow(directory)).toReversed()) systemCalls()!.unmount(point);
   return { exit, said: said.split('\n').map((line) => normal(line.replace(KLOG_HEADER, ''))) };
 }
 
