@@ -78,6 +78,12 @@ interface Played {
   readonly isClosed: boolean;
 }
 
+/** A command of the corpus gives its terminal a second to get its second size; here it waits for that one. */
+const SECOND = 'stty+size%3Bsleep+1%3Bstty+size';
+const UNTIL_SIZED = encodeURIComponent(
+  'stty size; until stty size 2>/dev/null | grep -q "30 90"; do sleep 0.1; done; stty size',
+);
+
 function requestOf({ request, note }: Recorded, uid: string, authorization: string | undefined): string {
   const { method = 'GET', path, headers = [], body } = request;
   const hasConnection = headers.some((header) => /^connection:/i.test(header));
@@ -85,7 +91,7 @@ function requestOf({ request, note }: Recorded, uid: string, authorization: stri
   const token = `the-token-of-token-nodes/proxy-${note?.includes('proxy create') ? 'create' : 'get'}`;
   const encoded = Buffer.from(token).toString('base64url');
   return [
-    `${method} ${path.replaceAll('<uid>', uid)} HTTP/1.1`,
+    `${method} ${path.replaceAll('<uid>', uid).replace(SECOND, UNTIL_SIZED)} HTTP/1.1`,
     'Host: node1',
     ...(authorization === undefined ? [] : [`Authorization: ${authorization}`]),
     ...(hasConnection ? [] : ['Connection: close']),
@@ -236,4 +242,4 @@ const normalized = (text: string): string =>
     .replace(/"[^"]*\/netns\/cni-[^"]*"/g, '"/var/run/netns/cni-<uid>"')
     .replace(/\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT/g, '<time>')
     .replace(/ETag: "[0-9a-f]+-f"/, 'ETag: "<etag>-f"')
-    .replace(/^(stty: standard input|40 100)\r\n(?=.)/, '<size before>\r\n');
+    .replace(/^(stty: standard input|40 100|30 90)\r\n(?=.)/, '<size before>\r\n');

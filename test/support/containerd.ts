@@ -23,6 +23,8 @@ const CGROUP_ROOT = '/sys/fs/cgroup';
 const READY_TIMEOUT_MS = 120_000;
 /** How long containerd may take to end after SIGTERM. */
 const STOP_TIMEOUT_MS = 10_000;
+/** How long a process may take to be gone after SIGKILL. */
+const KILL_TIMEOUT_MS = 60_000;
 const POLL_MS = 25;
 
 export interface Containerd {
@@ -210,8 +212,7 @@ class OwnContainerd implements Containerd {
   }
 
   async restart(awayMs = 0): Promise<void> {
-    this.#process.kill('SIGKILL');
-    await until('containerd is gone', STOP_TIMEOUT_MS, async () => this.#hasEnded());
+    await this.#kill();
     await sleep(awayMs);
     this.#process = this.#spawn();
     await this.ready();
@@ -219,13 +220,13 @@ class OwnContainerd implements Containerd {
 
   async reset(): Promise<void> {
     const tasks = await this.ctr('tasks', 'list');
-    this.#process.kill('SIGKILL');
-    await until('containerd is gone', STOP_TIMEOUT_MS, async () => this.#hasEnded());
+    await this.#kill();
     await killShims(this.#layout.socket);
-    for (const line of tasks.split('\n').slice(1)) {
+    const running = tasks.split('\n').flatMap((line) => {
       const [, pid = '', state] = line.split(/\s+/);
-      if (state === 'RUNNING') process.kill(Number(pid), 'SIGKILL');
-    }
+      return state === 'RUNNING' ? [pid] : [];
+    });
+    await killAll(running);
     await unmountBelow(this.directory);
     await rm(join(this.directory, 'state'), { recursive: true, force: true });
     await succeeds(run('ip', ['link', 'delete', this.#layout.bridge]));
@@ -241,7 +242,7 @@ class OwnContainerd implements Containerd {
     }
     this.#process.kill('SIGTERM');
     const ended = await succeeds(until('containerd ends', STOP_TIMEOUT_MS, async () => this.#hasEnded()));
-    if (!ended) this.#process.kill('SIGKILL');
+    if (!ended) await this.#kill();
     await killShims(this.#layout.socket);
     await unmountBelow(this.directory);
     await succeeds(run('ip', ['link', 'delete', this.#layout.bridge]));
@@ -256,6 +257,11 @@ class OwnContainerd implements Containerd {
     return spawn('containerd', ['--config', config], { stdio: ['ignore', log, log] });
   }
 
+  async #kill(): Promise<void> {
+    this.#process.kill('SIGKILL');
+    await until('containerd is gone', KILL_TIMEOUT_MS, async () => this.#hasEnded());
+  }
+
   #hasEnded(): boolean {
     return this.#process.exitCode !== null || this.#process.signalCode !== null;
   }
@@ -263,13 +269,30 @@ class OwnContainerd implements Containerd {
 
 /** A shim is its own session; it names the socket of the containerd that started it. */
 async function killShims(socket: string): Promise<void> {
+  const shims: string[] = [];
   for (const entry of await readdir('/proc')) {
-    if (!/^\d+$/.test(entry)) continue;
-    const command = await readFile(`/proc/${entry}/cmdline`, 'utf8').catch(() => '');
-    const args = command.split('\0');
-    if (args[0]?.includes('containerd-shim') && args.includes(socket)) process.kill(Number(entry), 'SIGKILL');
+    const args = (await commandOf(entry)).split('\0');
+    if (args[0]?.includes('containerd-shim') && args.includes(socket)) shims.push(entry);
   }
+  await killAll(shims);
 }
+
+/** Until they are gone: what they hold and write would keep folders and mounts from being removed. */
+async function killAll(pids: readonly string[]): Promise<void> {
+  for (const pid of pids) {
+    try {
+      process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // It has ended by itself.
+    }
+  }
+  const areGone = async () => (await Promise.all(pids.map(commandOf))).every((command) => command === '');
+  await until('what was killed is gone', KILL_TIMEOUT_MS, areGone);
+}
+
+/** The arguments, each with a NUL at its end; empty when there is no such process, or nothing but its exit code. */
+const commandOf = (pid: string): Promise<string> =>
+  /^\d+$/.test(pid) ? readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : Promise.resolve('');
 
 async function unmountBelow(directory: string): Promise<void> {
   const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').map((line) => line.split(' ')[4] ?? '');

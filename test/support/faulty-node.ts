@@ -13,7 +13,7 @@ import { CriProxy, type RecordedCall } from './cri-proxy.ts';
 import { type DaemonOptions, eventually, SLEEP, shellPod } from './daemon.ts';
 import { ObservedNode } from './observed-node.ts';
 
-const CALL = { timeoutMs: 20_000 };
+const CALL = { timeoutMs: 120_000 };
 const UID_LABEL = 'io.kubernetes.pod.uid';
 const NAME_LABEL = 'io.kubernetes.pod.name';
 /** Descriptors of a daemon, and of each of its pods; a leak has more. */

@@ -9,7 +9,7 @@ import type { PodStatus } from '../../src/machines/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from './containerd.ts';
 import { type DaemonOptions, eventually, readText, TestNode } from './daemon.ts';
 
-const CALL = { timeoutMs: 20_000 };
+const CALL = { timeoutMs: 120_000 };
 const POD_NAME_LABEL = 'io.kubernetes.pod.name';
 
 export interface RuntimeChoice {

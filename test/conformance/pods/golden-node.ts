@@ -103,7 +103,8 @@ export class GoldenNode {
 
   async close(): Promise<void> {
     await this.node.stop();
-    await run('umount', ['--recursive', '--lazy', this.node.directory]);
+    // Not mounted where its start failed before.
+    await run('umount', ['--recursive', '--lazy', this.node.directory]).catch(() => {});
     await this.node.close();
     await this.proxy.close();
     await this.#helpers.close();

@@ -8,7 +8,7 @@ import type { GoldenNode } from './golden-node.ts';
 
 const POLL_MS = 150;
 /** Beyond what the recorder waited: this machine runs other tests at the same time. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 240_000;
 
 export interface Played {
   readonly recording: Recording;
@@ -24,6 +24,8 @@ export async function play(golden: GoldenNode, recording: Recording): Promise<Pl
   for (const step of recording.steps) {
     await player.take(step, step.at - before);
     before = step.at;
+    // What follows was done to what had come about.
+    if (player.stuck.length > 0) break;
   }
   return player;
 }
@@ -115,7 +117,8 @@ class Player implements Played {
   #created(method: string, field: string): string[] {
     return this.#golden.proxy.callsOf(method).flatMap(({ request, response }) => {
       const config = (request['sandbox_config'] ?? request['config']) as Recorded;
-      return config?.metadata?.namespace === this.recording.name ? [response?.[field] as string] : [];
+      const id = config?.metadata?.namespace === this.recording.name ? response?.[field] : undefined;
+      return id === undefined ? [] : [id as string];
     });
   }
 }
