@@ -54,9 +54,9 @@ export function volumePlan(input: PayloadInput): VolumePlan {
       const own = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
       if (own !== null) mounted[volume.name] = asSeen(own, volume, bound, input.node);
       const setUp = published ? null : (local?.setUp ?? setUpOf(place, input));
-      if (setUp?.kind === 'host' && bound !== null) setUps.push({ ...setUp, spec: bound.name });
-      else if (setUp !== null) setUps.push(setUp);
-      if (published) csi.push(published);
+      if (setUp?.kind === 'host' && bound !== null) addSetUp(setUps, { ...setUp, spec: bound.name });
+      else if (setUp !== null) addSetUp(setUps, setUp);
+      if (published) addPublished(csi, published);
     } catch (error) {
       const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
       if (error instanceof Unprocessed) failures.push({ ...failure, isUnprocessed: true });
@@ -64,6 +64,22 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     }
   }
   return { mounted, setUps, csi, failures };
+}
+
+/** Volumes of one claim are one on the node, by its PersistentVolume; the group has it if the pod may write at all. */
+function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
+  const at = 'spec' in setUp ? setUps.findIndex((each) => 'spec' in each && each.spec === setUp.spec) : -1;
+  const first = setUps[at];
+  if (first === undefined) setUps.push(setUp);
+  else if (first.kind === 'local' && first.ownership === null) setUps[at] = setUp;
+}
+
+/** As above; a driver gives it read-only when the pod writes by none of them. */
+function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
+  const at = csi.findIndex(({ spec, isEphemeral }) => spec === volume.spec && isEphemeral === volume.isEphemeral);
+  const first = csi[at];
+  if (first === undefined) csi.push(volume);
+  else csi[at] = { ...first, readOnly: first.readOnly && volume.readOnly };
 }
 
 /** With what its claim says of it. Files get the label of SELinux unless they are the host's, or nobody may write. */

@@ -1,4 +1,4 @@
-/** Pods and the volumes behind their claims, with the drivers' side of the node: what is waited for, refused and ended. */
+/** Pods and the volumes behind their claims, with the drivers' side of the node: what is waited for, refused, ended. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { type ClusterNode, clusterNode } from './support.ts';
 
@@ -91,6 +91,41 @@ describe('a pod with a volume of a CSI driver', () => {
       'FailedMount: Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], ' +
       'failed to process volumes=[]: context deadline exceeded';
     expect(messages().filter((each) => each.startsWith('FailedMount'))).toEqual([text, text]);
+  });
+
+  it.each([
+    ['once writing, once not', false, true, false],
+    ['never writing', true, true, true],
+  ])('that it claims twice is published once: %s', (_, first, second, readonly) => {
+    const { node, kube } = booted();
+    createClaim();
+    const volume = (name: string, readOnly: boolean) => ({
+      name,
+      persistentVolumeClaim: { claimName: 'data', readOnly },
+    });
+    const volumeMounts = [
+      { name: 'v', mountPath: '/data' },
+      { name: 'w', mountPath: '/again' },
+    ];
+    const { uid } = kube.createPod('web', {
+      volumes: [volume('v', first), volume('w', second)],
+      containers: [{ name: 'app', image: 'app:1', volumeMounts }],
+    }).metadata;
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.world.csi.published.map(({ request }) => request.readonly)).toEqual([readonly]);
+    const host_path = `/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~csi/pv1/mount`;
+    const mounts = node.sink.records.flatMap((record) =>
+      record.k === 'effect' && record.name === 'cri.createContainer'
+        ? (record.input as { config: { mounts: readonly Readonly<Record<string, unknown>>[] } }).config.mounts
+        : [],
+    );
+    expect(mounts.slice(0, 2)).toEqual([
+      { container_path: '/data', host_path, ...(first ? { readonly: true } : {}) },
+      { container_path: '/again', host_path, ...(second ? { readonly: true } : {}) },
+    ]);
+    kube.delete('pods', 'web');
+    node.until('gone', () => kube.pod('web') === undefined, 60_000);
+    expect(node.world.csi.calls).toEqual(['stage h1', 'publish h1', 'unpublish h1', 'unstage h1']);
   });
 
   it('written into the pod needs no claim', () => {

@@ -92,7 +92,10 @@ describe('where a volume lies', () => {
 
 const BOUND = { name: 'pv', owner: '', nodeMismatch: '', size: SIZE };
 function claimed(bound: object, claim: object = {}, spec: Partial<PodSpec> = {}, node: Partial<NodeSettings> = MEMORY) {
-  const volumes = [{ name: 'v', persistentVolumeClaim: { claimName: 'c', ...claim } }];
+  const volumes = [claim].flat().map((each, at) => ({
+    name: 'v'.repeat(at + 1),
+    persistentVolumeClaim: { claimName: 'c', ...each },
+  }));
   const pod = podOf({ ...spec, volumes, containers: [...seeing([{ name: 'c' }], volumes)] });
   const key = objectKey('PersistentVolumeClaim', 'default', 'c');
   const object = { kind: 'PersistentVolumeClaim', namespace: 'default', name: 'c', version: '1', data: {} };
@@ -114,6 +117,13 @@ describe('behind a claim', () => {
     const { mounted, setUps } = claimed(local, claim, { securityContext });
     expect(setUps).toEqual([{ kind: 'local', name: 'v', spec: 'pv', source: '/l', path, ownership }]);
     expect(mounted['v']).toEqual({ hostPath: path, ...claim });
+  });
+
+  it('a folder of the node that a pod claims twice is bound once, for the group when it is written to', () => {
+    const { mounted, setUps } = claimed(local, [{ readOnly: true }, {}], { securityContext: { fsGroup: 7 } });
+    const ownership = { groupId: 7, onlyTop: false };
+    expect(setUps).toEqual([{ kind: 'local', name: 'vv', spec: 'pv', source: '/l', path, ownership }]);
+    expect(mounted).toEqual({ v: { hostPath: path, readOnly: true }, vv: { hostPath: path } });
   });
 
   it('a path of the node is checked under the volume’s name, and its group goes with it', () => {
