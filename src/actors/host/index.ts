@@ -41,15 +41,16 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
   const { root = '', environment = process.env, vault = new Vault(randomBytes(32)) } = options;
   const system = options.system === undefined ? systemCalls() : options.system;
   const notify = notifyPort(environment, system);
+  const mounts = mounter({ system });
   return {
-    ...machinePorts(root),
+    ...machinePorts(root, root === '' ? mounts : null),
     ...limitPorts(root, system),
     ...lockPorts(system),
     ...sysctlPorts(root),
     'host.addresses': async () => ({ addresses: hostAddresses() }),
     'host.readFile': readTextFile,
     ...configurationPorts(vault),
-    'host.makeDirectories': directoriesPort(mounter({ system })),
+    'host.makeDirectories': directoriesPort(mounts),
     'host.notify': notify,
     ...watchdogPorts(environment, notify),
     'host.keepIptables': keepIptables,

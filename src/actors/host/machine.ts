@@ -1,29 +1,37 @@
 /**
  * What this machine is: who runs us, its name, its size, its identities, its cgroups.
  *
- * Reads only. An identity that the machine does not have is empty text, as the Go kubelet reports it; memory and
- * cgroups it must have.
+ * Reads, and mounts a tmpfs where the machine swaps. An identity that the machine does not have is empty text, as the
+ * Go kubelet reports it; memory and cgroups it must have.
  */
-import { access, readdir, readFile } from 'node:fs/promises';
-import { hostname } from 'node:os';
+import { access, mkdtemp, readdir, readFile, rmdir } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/operations/host.ts';
 import { hugePageResource } from '../../machines/pods/allocation/memory-state.ts';
 import { readTopology } from '../stats/topology.ts';
+import type { Mounter } from '../volume/mounter.ts';
+import { errnoOf } from './beneath.ts';
 import { parseMounts } from './kernel/mounts.ts';
 
 type Operations = typeof hostOperations;
 const BYTES_PER_KIB = 1_024n;
 
-export function machinePorts(root: string) {
+/** `mounter`: tries what the kernel can do; `null` for a machine that is described by files. */
+export function machinePorts(root: string, mounter: Mounter | null) {
   const permissions: Port<Operations['host.permissions']> = async () => ({ uid: process.getuid?.() ?? -1 });
   const hostName: Port<Operations['host.hostname']> = async () => {
     const name = hostname().trim().toLowerCase();
     if (name === '') throw new OperationError('empty hostname is invalid');
     return { hostname: name };
   };
-  const machineInfo: Port<Operations['host.machineInfo']> = async () => readMachineInfo(root);
+  const machineInfo: Port<Operations['host.machineInfo']> = async () => {
+    const info = await readMachineInfo(root);
+    const isSwapped = info.swapBytes !== '0' && mounter !== null && !(await takesNoswap(mounter));
+    return isSwapped ? { ...info, noswap: false } : info;
+  };
   const cgroups: Port<Operations['host.cgroups']> = async () => readCgroups(root);
   return {
     'host.permissions': permissions,
@@ -31,6 +39,20 @@ export function machinePorts(root: string) {
     'host.machineInfo': machineInfo,
     'host.cgroups': cgroups,
   };
+}
+
+/** By trying: distributions have it in older kernels, too. Who may not mount does not find out, and has no tmpfs. */
+async function takesNoswap(mounter: Mounter): Promise<boolean> {
+  const folder = await mkdtemp(join(tmpdir(), 'tmpfs-noswap-test-'));
+  try {
+    await mounter.mount('tmpfs', folder, ['noswap']);
+    await mounter.unmount(folder);
+    return true;
+  } catch (error) {
+    return errnoOf(error) !== 'EINVAL';
+  } finally {
+    await rmdir(folder);
+  }
 }
 
 async function readMachineInfo(root: string): Promise<MachineInfo> {

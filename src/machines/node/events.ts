@@ -21,6 +21,15 @@ export const configurationChanged = (fields: readonly string[]) =>
 export const configurationRefused = (why: string) =>
   ({ eventType: 'Warning', reason: 'KubeletConfigRefused', message: `New configuration refused: ${why}` }) as const;
 
+/** The machine swaps, and its kernel cannot keep a tmpfs from it. */
+export const memoryOnDisk = {
+  eventType: 'Warning',
+  reason: 'PossibleMemoryBackedVolumesOnDisk',
+  message:
+    'The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be ' +
+    'swapped to disk and should no longer be considered secure.',
+} as const;
+
 export const cgroupV1 = {
   eventType: 'Warning',
   reason: 'CgroupV1',

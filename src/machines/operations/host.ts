@@ -30,6 +30,8 @@ export interface MachineInfo {
   readonly systemUuid: string;
   readonly bootId: string;
   readonly swapBytes: string;
+  /** There is swap, and a tmpfs cannot be kept from it. */
+  readonly noswap?: false;
   /** Sizes of huge pages that the kernel offers, in kibibytes, ascending. */
   readonly hugePageKib: readonly number[];
   /** Bytes that are set aside for huge pages, by resource: `hugepages-2Mi`. Every size has its entry. */

@@ -5,7 +5,7 @@
  * name, so that none holds another.
  */
 import { assign, enqueueActions, line, raise, to } from '../../kernel/xstate.ts';
-import { cgroupV1, nodeRef, starting } from '../node/events.ts';
+import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../node/events.ts';
 import type { Failure } from './answers.ts';
 import { logLines } from './configuration/values/go-text.ts';
 import { gatesOf } from './derive-features.ts';
@@ -184,7 +184,11 @@ export const runKubelet = kubeletSetup.createStateConfig({
           meta: { steps: 'S134' },
           entry: enqueueActions(({ context, enqueue }) => {
             const ref = nodeRef(context.node!.nodeName);
-            const texts = context.cgroups!.version === 1 ? [starting, cgroupV1] : [starting];
+            const texts = [
+              ...(context.machineInfo!.noswap === false ? [memoryOnDisk] : []),
+              starting,
+              ...(context.cgroups!.version === 1 ? [cgroupV1] : []),
+            ];
             for (const text of texts) enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref, ...text });
           }),
           always: 'garbageCollection',

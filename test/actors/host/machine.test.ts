@@ -2,17 +2,23 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { hostPorts } from '../../../src/actors/host/index.ts';
+import { machinePorts } from '../../../src/actors/host/machine.ts';
+import { mounter } from '../../../src/actors/volume/mounter.ts';
 import { physicalCoresOf, socketsOf } from '../../../src/machines/operations/host.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 /** A machine that is described by files. */
 async function machine(files: Readonly<Record<string, string>>) {
+  return hostPorts({ root: await described(files) });
+}
+
+async function described(files: Readonly<Record<string, string>>): Promise<string> {
   const root = await temporaryFolder();
   for (const [path, content] of Object.entries(files)) {
     mkdirSync(dirname(join(root, path)), { recursive: true });
     writeFileSync(join(root, path), content);
   }
-  return hostPorts({ root });
+  return root;
 }
 
 const MEMINFO = 'MemTotal:       16316416 kB\nMemFree: 1 kB\nSwapTotal:       2097148 kB\n';
@@ -98,6 +104,19 @@ test.each([
     'proc/self/attr/current': label,
   });
   expect(await perform(ports['host.machineInfo'], {})).toMatchObject({ seLinux: expected });
+});
+
+test.each([
+  ['takes noswap', 'exit 0', 'SwapTotal: 8 kB', undefined],
+  ['does not know noswap', "echo 'mount: wrong fs type, bad option' >&2; exit 32", 'SwapTotal: 8 kB', false],
+  ['does not know noswap, and has nothing to swap to', 'exit 32', 'SwapTotal: 0 kB', undefined],
+  ['may not be asked', "echo 'mount: permission denied' >&2; exit 32", 'SwapTotal: 8 kB', undefined],
+])('a kernel that %s', async (_, script, swap, noswap) => {
+  const root = await described({ 'proc/cpuinfo': CPUINFO, 'proc/meminfo': `MemTotal: 8 kB\n${swap}\n` });
+  const program = join(root, 'mount');
+  writeFileSync(program, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  const ports = machinePorts(root, mounter({ system: null, programs: { mount: program, umount: 'true' } }));
+  expect((await perform(ports['host.machineInfo'], {})).noswap).toBe(noswap);
 });
 
 test('a machine without memory is an error', async () => {

@@ -17,7 +17,7 @@ import {
   STEP_NAMES,
   stepsTaken,
 } from '../../../src/machines/startup/order/index.ts';
-import { ARGV, BootNode, type BootOptions, document, ok } from './boot-node.ts';
+import { ARGV, BootNode, type BootOptions, document, MACHINE_INFO, ok } from './boot-node.ts';
 
 const BOOT_MS = 5_000;
 const boot = (options?: BootOptions) => new BootNode(options).boot().run(BOOT_MS);
@@ -74,6 +74,18 @@ describe('a standalone boot', () => {
     expect(directories.filter(({ shared }) => shared).map(({ path }) => path)).toEqual(
       exists ? ['/var/lib/kubelet'] : [],
     );
+  });
+
+  it('tells that secrets may reach a disk where the machine swaps and a tmpfs cannot be kept from it', () => {
+    const events = (noswap: object) =>
+      boot({
+        argv: [...ARGV, '--fail-swap-on=false'],
+        answers: { 'host.machineInfo': ok({ ...MACHINE_INFO, swapBytes: '4096', ...noswap }) },
+      })
+        .lines()
+        .flatMap(({ text, fields }) => (text === 'Event occurred' ? [fields?.['reason']] : []));
+    expect(events({ noswap: false }).slice(0, 2)).toEqual(['PossibleMemoryBackedVolumesOnDisk', 'Starting']);
+    expect(events({})).not.toContain('PossibleMemoryBackedVolumesOnDisk');
   });
 
   it('starts every subsystem that it has work for, each under its own address', () => {
