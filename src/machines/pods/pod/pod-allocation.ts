@@ -52,6 +52,11 @@ export const takeGrant = s.enqueueActions((args) => {
   settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
 
+/** What was granted was asked for by a configuration that another one has followed meanwhile. */
+const askOther = s.enqueueActions(({ context: { asked, allocation, node }, enqueue }) => {
+  if (asked !== null && !isSame(allocationOf(asked), allocation)) ask(enqueue, asked, node);
+});
+
 const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
   cpus: cpus ?? null,
   memoryNodes,
@@ -107,7 +112,7 @@ const isStill = ({ context }: { context: PodContext }): boolean => !anyAlive(con
 export const admitting = s.createStateConfig({
   entry: askAllocation,
   on: {
-    'allocation.granted': { target: 'sync', actions: takeGrant },
+    'allocation.granted': { target: 'sync', actions: [takeGrant, askOther] },
     'allocation.pending': { target: 'sync', actions: notePending },
     'allocation.refused': [
       { guard: isStill, target: '#terminated', actions: noteRejection },

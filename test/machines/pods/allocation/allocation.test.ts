@@ -198,6 +198,18 @@ describe('a critical pod', () => {
     });
   });
 
+  it('gets what was last asked for, also when that came while it waited for its room', () => {
+    boot();
+    tell('ADD', asking('low', { cpu: '1500m' }));
+    node.until('Running', running('low'));
+    tell('ADD', asking('high', { cpu: '1', priority: 2_000_000_000 }));
+    expect(node.podState('high')).toBe('admitting');
+    tell('UPDATE', asking('high', { cpu: '500m', priority: 2_000_000_000, generation: 2 }));
+    node.until('Running', running('high')).run(1_000);
+    expect(node.world.groups.get('/kubepods/burstable/podhigh')).toMatchObject({ cpuShares: '512' });
+    expect(node.status('high')?.conditions?.filter(({ type }) => type.startsWith('PodResize'))).toEqual([]);
+  });
+
   it('that is static and has no room at all is refused in the words for that', () => {
     boot();
     const containers = [{ name: 'app', image: 'app:1', resources: { requests: { cpu: '64' } } }];
