@@ -10,6 +10,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import pLimit from 'p-limit';
 import { BUSYBOX, BUSYBOX_IMAGE, buildTestImages, PAUSE_IMAGE } from './image.ts';
 import { freeSubnet } from './ports.ts';
 
@@ -26,6 +27,8 @@ const STOP_TIMEOUT_MS = 10_000;
 /** How long a process may take to be gone after SIGKILL. */
 const KILL_TIMEOUT_MS = 60_000;
 const POLL_MS = 25;
+/** Each starts a process; a hundred one after another take minutes on a busy machine. */
+const KILLS_AT_ONCE = 4;
 
 export interface Containerd {
   /** `unix:///…` */
@@ -219,14 +222,10 @@ class OwnContainerd implements Containerd {
   }
 
   async reset(): Promise<void> {
-    const tasks = await this.ctr('tasks', 'list');
+    const alive = await this.#alive();
     await this.#kill();
     await killShims(this.#layout.socket);
-    const running = tasks.split('\n').flatMap((line) => {
-      const [, pid = '', state] = line.split(/\s+/);
-      return state === 'RUNNING' ? [pid] : [];
-    });
-    await killAll(running);
+    await killAll(alive.map(({ pid }) => pid));
     await unmountBelow(this.directory);
     await rm(join(this.directory, 'state'), { recursive: true, force: true });
     await succeeds(run('ip', ['link', 'delete', this.#layout.bridge]));
@@ -236,10 +235,9 @@ class OwnContainerd implements Containerd {
 
   /** Containers die first, so that their shims and mounts can be removed; then containerd, then what they left. */
   async close(): Promise<void> {
-    const sandboxes = await this.ctr('containers', 'list', '-q').catch(() => '');
-    for (const id of sandboxes.split('\n').filter(Boolean)) {
-      await succeeds(this.ctr('tasks', 'kill', '--all', '--signal', 'SIGKILL', id));
-    }
+    const limit = pLimit(KILLS_AT_ONCE);
+    const kill = (id: string) => succeeds(this.ctr('tasks', 'kill', '--all', '--signal', 'SIGKILL', id));
+    await Promise.all((await this.#alive().catch(() => [])).map(({ id }) => limit(() => kill(id))));
     this.#process.kill('SIGTERM');
     const ended = await succeeds(until('containerd ends', STOP_TIMEOUT_MS, async () => this.#hasEnded()));
     if (!ended) await this.#kill();
@@ -255,6 +253,14 @@ class OwnContainerd implements Containerd {
     const log = openSync(this.#layout.logFile, 'a');
     const config = join(this.#layout.directory, 'config.toml');
     return spawn('containerd', ['--config', config], { stdio: ['ignore', log, log] });
+  }
+
+  /** Containers and sandboxes that have a process. */
+  async #alive(): Promise<readonly { readonly id: string; readonly pid: string }[]> {
+    return (await this.ctr('tasks', 'list')).split('\n').flatMap((line) => {
+      const [id = '', pid = '', state] = line.split(/\s+/);
+      return Number(pid) > 0 && state !== 'STOPPED' ? [{ id, pid }] : [];
+    });
   }
 
   async #kill(): Promise<void> {
