@@ -66,4 +66,16 @@ describe('a pod with resource claims', () => {
     kube.patch('pods', 'p', { status: { resourceClaimStatuses: [{ name: 'gpu' }] } }, 'status');
     node.until('Running', () => phase('p') === 'Running', 60_000);
   });
+
+  it('that runs already, with what another agent prepared, runs on and ends as others', () => {
+    const { node, kube } = bootedWith(template(), { resourceClaimStatuses: [{ name: 'gpu' }] });
+    node.until('Running', () => phase('p') === 'Running', 60_000);
+    kube.patch('pods', 'p', { status: { resourceClaimStatuses: [{ name: 'gpu', resourceClaimName: 'x' }] } }, 'status');
+    cluster = { ...cluster, node: node.restart() };
+    cluster.node.run(30_000);
+    expect([phase('p'), node.world.runtime.started.length]).toEqual(['Running', 1]);
+    kube.delete('pods', 'p');
+    cluster.node.until('gone', () => kube.of('delete').length === 1, 60_000);
+    expect(node.world.runtime.started).toHaveLength(1);
+  });
 });
