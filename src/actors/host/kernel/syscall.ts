@@ -22,6 +22,7 @@ const AF_UNIX = 1;
 const SOCK_DGRAM = 2;
 const SOCK_CLOEXEC = 0o2000000;
 const MSG_NOSIGNAL = 0x4000;
+const MSG_DONTWAIT = 0x40;
 /** `sun_path` with its closing NUL. */
 const SOCKET_PATH_BYTES = 108;
 const MS_BIND = 4096;
@@ -176,7 +177,8 @@ function callsOf(library: Library): SystemCalls {
     sendDatagram(address, payload) {
       const name = socketName(address);
       const fd = must(call.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), 'socket');
-      const sent = call.sendTo(fd, Buffer.from(payload), payload.length, MSG_NOSIGNAL, name, name.length);
+      const flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+      const sent = call.sendTo(fd, Buffer.from(payload), payload.length, flags, name, name.length);
       const error = sent < 0 ? failure(library.errno(), 'sendto') : null;
       call.close(fd);
       if (error) throw error;
