@@ -11,7 +11,7 @@ import { openRuntimeStream } from './runtime-stream.ts';
 
 /** Headers that are for this node, not for the runtime. */
 const KEPT_HERE = new Set(['authorization', 'cookie', 'host']);
-/** How long the one side of a tunnel may take to end when the other is gone. */
+/** How long the one side of a tunnel may take nothing of what is left for it when the other is gone. */
 const LINGER_MS = 10_000;
 /** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
@@ -77,10 +77,17 @@ function follow(from: Duplex, to: Duplex): void {
     });
   }
   // To destroy the other one at once would reset it, and what is on its way would be lost with it.
-  from.once('close', () => {
-    const linger = setTimeout(() => to.destroy(), LINGER_MS);
-    to.once('close', () => clearTimeout(linger));
-  });
+  from.once('close', () => destroyIdle(to));
+}
+
+/** Ends it once it takes nothing more: however slow its other end is, it gets what is left. */
+function destroyIdle(to: Duplex): void {
+  let leftBytes = to.writableLength;
+  const look = setInterval(() => {
+    if (to.writableLength < leftBytes) leftBytes = to.writableLength;
+    else to.destroy();
+  }, LINGER_MS);
+  to.once('close', () => clearInterval(look));
 }
 
 /**
