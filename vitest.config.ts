@@ -43,8 +43,10 @@ export default defineConfig({
           name: 'thorough',
           include: THOROUGH,
           exclude: SYSTEM,
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          // What takes seconds on a quiet machine: who waits in vain says for what before that.
+          testTimeout: 240_000,
+          hookTimeout: 240_000,
+          expect: { poll: { timeout: 30_000 } },
           pool: 'threads',
           maxWorkers,
         },
@@ -66,9 +68,10 @@ export default defineConfig({
         test: {
           name: 'cluster',
           include: CLUSTER,
-          // They wait for a cluster and a node; both may have to share the machine.
-          testTimeout: 120_000,
-          hookTimeout: 180_000,
+          // They wait for a cluster and a node; both may have to share the machine. Each wait says itself what for.
+          testTimeout: 400_000,
+          hookTimeout: 600_000,
+          expect: { poll: { timeout: 30_000 } },
           pool: 'forks',
           maxWorkers,
         },

@@ -45,12 +45,9 @@ describe.skipIf(skip).each([true, false])('kubectl attach, by WebSocket: %s', (i
       const { stdout } = await scene.kubectl.run({ argv: ['logs', 'lines'] });
       return String(stdout).includes('eline 20');
     });
-  }, 240_000);
-  afterAll(() => scene?.close(), 240_000);
+  });
+  afterAll(() => scene?.close());
 
-  test(
-    'attach',
-    () => scene.play(transcripts('attach-websocket', { name: `attach-${suffix}`, env: protocol(isWebSocket) }), 1),
-    240_000,
-  );
+  test('attach', () =>
+    scene.play(transcripts('attach-websocket', { name: `attach-${suffix}`, env: protocol(isWebSocket) }), 1));
 });

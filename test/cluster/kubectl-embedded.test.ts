@@ -38,7 +38,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
         (await cluster.admin.list('pods')).every(({ status }) => (status as { phase?: string }).phase === 'Running'),
       STARTING_MS,
     );
-  }, 120_000);
+  });
   afterAll(async () => {
     try {
       for (const name of ['app', 'shell']) await cluster?.admin.delete('pods', name, 1);
@@ -47,7 +47,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
       await node?.close();
       await cluster?.close();
     }
-  }, 120_000);
+  });
 
   /** A file and its arguments, or a line for a terminal of its own. */
   async function run(argv: readonly string[], { stdin = '', env = {} }: { stdin?: string; env?: object } = {}) {

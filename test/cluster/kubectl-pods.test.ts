@@ -51,19 +51,19 @@ describe.skipIf(skip)('the recorded commands of kubectl on pods', () => {
       pods: PODS,
       settled: ['web Running 2', 'lines Running 1', 'hostnet Running 1', 'done Succeeded 0', 'target Running 1'],
     });
-  }, 240_000);
-  afterAll(() => scene?.close(), 240_000);
+  });
+  afterAll(() => scene?.close());
 
-  test('describe', () => scene.play(transcripts('describe'), 2), 240_000);
+  test('describe', () => scene.play(transcripts('describe'), 2));
   test('get-raw', () => {
     const recorded = transcripts('get-raw').map((each) => ({
       ...each,
       argv: each.argv.map((word) => word.replace('node1:${PORT}', `node1:${scene.node.port}`)),
     }));
     return scene.play(recorded, 2);
-  }, 240_000);
-  test('top', () => scene.play(transcripts('top'), 1), 240_000);
-  test('debug', () => scene.play(transcripts('debug'), 1), 240_000);
+  });
+  test('top', () => scene.play(transcripts('top'), 1));
+  test('debug', () => scene.play(transcripts('debug'), 1));
   test('events, to the end of the pods', async () => {
     await scene.clear();
     await scene.judgeEvents([...PODS, 'node1']);
@@ -82,13 +82,13 @@ describe.skipIf(skip)('the recorded commands of kubectl on pods that come and go
       'static.yaml',
       readFileSync(STATIC, 'utf8').replaceAll(/docker.io\S+busybox:latest/g, scene.containerd.image),
     );
-  }, 240_000);
+  });
   afterAll(async () => {
     // Its mirror would come back as often as it is deleted.
     scene?.node.remove('static.yaml');
     await scene?.close();
-  }, 240_000);
+  });
 
-  test('delete-wait', () => scene.play(transcripts('delete-wait'), 1), 240_000);
-  test('logs-more', () => scene.play(transcripts('logs-more'), 1), 240_000);
+  test('delete-wait', () => scene.play(transcripts('delete-wait'), 1));
+  test('logs-more', () => scene.play(transcripts('logs-more'), 1));
 });

@@ -34,23 +34,19 @@ describe.skipIf(skip)('kubectl port-forward', () => {
       settled: ['web Running 2', 'hostnet Running 1', 'done Succeeded 0'],
     });
     await scene.kubectl.run({ argv: ['exec', 'web', '-c', 'httpd', '--', ...WRITE_LARGE] });
-  }, 240_000);
-  afterAll(() => scene?.close(), 240_000);
+  });
+  afterAll(() => scene?.close());
 
-  test.each(['websocket', 'spdy'])(
-    'by %s',
-    async (name) => {
-      const as = { name: `portforward-${name}`, env: protocol(name === 'websocket') };
-      const recorded = transcripts('portforward-spdy', as) as Forwarding[];
-      const wrong = new Map<string, string>();
-      for (const each of recorded) {
-        const found = await played(each);
-        if (found.length > 0) wrong.set(each.id, `${each.argv.join(' ')} (${each.note}): ${found.join('; ')}`);
-      }
-      scene.judge(recorded, wrong);
-    },
-    240_000,
-  );
+  test.each(['websocket', 'spdy'])('by %s', async (name) => {
+    const as = { name: `portforward-${name}`, env: protocol(name === 'websocket') };
+    const recorded = transcripts('portforward-spdy', as) as Forwarding[];
+    const wrong = new Map<string, string>();
+    for (const each of recorded) {
+      const found = await played(each);
+      if (found.length > 0) wrong.set(each.id, `${each.argv.join(' ')} (${each.note}): ${found.join('; ')}`);
+    }
+    scene.judge(recorded, wrong);
+  });
 
   async function played(recorded: Forwarding): Promise<string[]> {
     const { argv, ports, remote } = await withPorts(recorded.argv);

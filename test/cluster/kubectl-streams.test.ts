@@ -38,10 +38,10 @@ describe.skipIf(skip)('the recorded commands of kubectl', () => {
       more: (image) => [ender(image)],
       settled: ['web Running 2', 'lines Running 1', 'hostnet Running 1', 'done Succeeded 0', 'shell Running 2'],
     });
-  }, 240_000);
-  afterAll(() => scene?.close(), 240_000);
+  });
+  afterAll(() => scene?.close());
 
-  test.each(['exec-websocket', 'exec-spdy', 'logs'])('%s', (file) => scene.play(transcripts(file), 3), 240_000);
+  test.each(['exec-websocket', 'exec-spdy', 'logs'])('%s', (file) => scene.play(transcripts(file), 3));
 
   test.each(['cp-websocket', 'cp-spdy'])('%s, with files that come back as they went', async (file) => {
     const { directory, kubectl } = scene;

@@ -18,8 +18,6 @@ import { ARGV, FIRST_WORDS, HEALTHY, ok } from '../machines/startup/boot-node.ts
 
 const SEEDS = 60;
 const BOOT_MS = 30_000;
-/** Two cores that others use, too. */
-const TIMEOUT_MS = 30_000;
 const ARGUMENTS = [...ARGV, '--lock-file=/run/lock', '--exit-on-lock-contention', '--config=/etc/kubelet.yaml'];
 const PROMISES = [...DOCUMENTS.flatMap(({ promises }) => promises), ...CONTRADICTIONS.flatMap(({ kept }) => kept)];
 
@@ -88,7 +86,7 @@ const RUNNING = {
 const QUIET: Faults = { fail: 0, loseAnswer: 0, duplicate: 0, hang: 0, delayMaxMs: 0 };
 const seeds = Array.from({ length: SEEDS }, (_, i) => i + 1);
 
-describe('a boot in a faulty world', { timeout: TIMEOUT_MS }, () => {
+describe('a boot in a faulty world', () => {
   it('is late, but whole and in order, when answers are late and come twice', () => {
     for (const seed of seeds) {
       const boot = simulate(seed, { ...QUIET, duplicate: 0.3, delayMaxMs: 500 });

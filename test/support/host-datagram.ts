@@ -21,7 +21,7 @@ export function datagramReceiver(address: string) {
   const buffer = Buffer.alloc(4_096);
   return {
     /** The next datagram as text. */
-    async next(withinMs = 4_000): Promise<string> {
+    async next(withinMs = 30_000): Promise<string> {
       for (const giveUpAt = Date.now() + withinMs; Date.now() < giveUpAt; await delay(5)) {
         const length = Number(receive(fd, buffer, buffer.length, 0));
         if (length >= 0) return buffer.toString('utf8', 0, length);

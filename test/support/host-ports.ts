@@ -44,7 +44,7 @@ export class OpenStream<Item> {
   }
 
   /** The first item for which `wanted` holds, already said or still to come. */
-  async until(wanted: (item: Item) => boolean, withinMs = 4_000): Promise<Item> {
+  async until(wanted: (item: Item) => boolean, withinMs = 30_000): Promise<Item> {
     const giveUpAt = Date.now() + withinMs;
     for (;;) {
       const found = this.items.find(wanted);

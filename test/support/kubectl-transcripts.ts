@@ -15,9 +15,14 @@ const GOLDEN = join(import.meta.dirname, '../golden/http');
 const IMAGE = 'docker.io/library/busybox:latest';
 /** Of one difference, in a message. */
 const SHOWN_MAX_CHARS = 2_000;
+/** How long after the recorder's time a command may say what it said there, before it is interrupted. */
+const LATE_MS = 60_000;
+const LOOK_EVERY_MS = 100;
 /** What a terminal's user types comes when the command is there to read it. */
 const TYPING_AFTER_MS = 1_500;
 
+type Asked = Pick<Transcript, 'argv' | 'env' | 'stdin' | 'tty' | 'ended'>;
+type Output = Pick<Said, 'stdout' | 'stderr'>;
 type Text = string | { readonly bytes: number; readonly sha256?: string };
 
 export interface Transcript {
@@ -127,7 +132,7 @@ export class Kubectl {
   }
 
   /** To its end, or to the interrupt that the recorder gave it. */
-  async run(asked: Pick<Transcript, 'argv' | 'env' | 'stdin' | 'tty' | 'ended'>): Promise<Said> {
+  async run(asked: Asked | Transcript): Promise<Said> {
     const child = this.start(asked);
     const said = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
     for (const name of ['stdout', 'stderr'] as const) {
@@ -137,9 +142,20 @@ export class Kubectl {
       child.once('close', (code, signal) => ended(code ?? -constants.signals[signal!])),
     );
     void this.type(child, asked);
+    const output = () => ({ stdout: Buffer.concat(said.stdout), stderr: Buffer.concat(said.stderr) });
+    void this.interrupt(child, asked, output);
+    return { exitCode: await exited, ...output() };
+  }
+
+  /** Not before the recorder did, and not before it has said what it said there. */
+  private async interrupt(child: ChildProcess, asked: Asked | Transcript, output: () => Output): Promise<void> {
     const seconds = /after (\d+)s/.exec(asked.ended ?? '')?.[1];
-    if (seconds !== undefined) void sleep(Number(seconds) * 1_000).then(() => child.kill('SIGINT'));
-    return { exitCode: await exited, stdout: Buffer.concat(said.stdout), stderr: Buffer.concat(said.stderr) };
+    if (seconds === undefined) return;
+    await sleep(Number(seconds) * 1_000);
+    const end = performance.now() + LATE_MS;
+    const isSilent = () => 'stdout' in asked && outputDifferences(asked, output(), this).length > 0;
+    while (child.exitCode === null && isSilent() && performance.now() < end) await sleep(LOOK_EVERY_MS);
+    child.kill('SIGINT');
   }
 
   private async type({ stdin }: ChildProcess, asked: Pick<Transcript, 'stdin' | 'tty'>): Promise<void> {
@@ -168,6 +184,11 @@ const STDIN_NOISE = /^E\d{4} .* (v\d\.go:\d+\] "Unhandled Error" err=|websocket\
 /** What differs, a sentence each. */
 export function differences(wanted: Transcript, got: Said, kubectl: Kubectl): string[] {
   const found = wanted.exitCode === got.exitCode ? [] : [`exit code ${wanted.exitCode} but ${got.exitCode}`];
+  return [...found, ...outputDifferences(wanted, got, kubectl)];
+}
+
+function outputDifferences(wanted: Transcript, got: Output, kubectl: Kubectl): string[] {
+  const found: string[] = [];
   for (const name of ['stdout', 'stderr'] as const) {
     const [left, right] = [wanted[name], got[name]];
     const texts = (typeof left === 'string' ? [left, kubectl.text(right)] : []).map((text) => comparable(wanted, text));

@@ -11,7 +11,7 @@ import { eventually } from './daemon.ts';
 import { freePort } from './ports.ts';
 import { Rest } from './rest.ts';
 
-const STARTING_LIMIT_MS = 60_000;
+const STARTING_LIMIT_MS = 150_000;
 /** Characters of what a server said before it ended. */
 const LAST_WORDS_MAX = 2_000;
 /** Those that the tests have pods in. */

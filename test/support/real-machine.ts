@@ -42,7 +42,7 @@ export function runForReal(machine: AnyStateMachine, input: unknown, ports: obje
 }
 
 /** Waits until it holds; throws with what is so instead. */
-export async function until(holds: () => boolean, whatIs: () => unknown, limitMs = 10_000): Promise<void> {
+export async function until(holds: () => boolean, whatIs: () => unknown, limitMs = 60_000): Promise<void> {
   const end = performance.now() + limitMs;
   while (!holds()) {
     if (performance.now() > end) throw new Error(`it did not come about: ${JSON.stringify(whatIs())}`);

@@ -47,7 +47,7 @@ describe('errors', () => {
       throw new Refusal(code, 'the "reason", as it came');
     };
     const [, client] = await connected({ Version: refuse });
-    await expect(client.call('Version', {}, { timeoutMs: 5_000 })).rejects.toMatchObject({
+    await expect(client.call('Version', {}, { timeoutMs: 60_000 })).rejects.toMatchObject({
       name: 'RuntimeError',
       code: name,
       message: `rpc error: code = ${goName} desc = the "reason", as it came`,
@@ -72,7 +72,8 @@ describe('errors', () => {
     const [fake, client] = await connected({ PullImage: never });
     const aborter = new AbortController();
     const call = client.call('PullImage', {}, { timeoutMs: null, signal: aborter.signal });
-    setTimeout(() => aborter.abort(), 20);
+    await expect.poll(() => fake.count('PullImage')).toBe(1);
+    aborter.abort();
     await expect(call).rejects.toMatchObject({ code: 'CANCELLED' });
     const late = client.call('PullImage', {}, { timeoutMs: null, signal: aborter.signal });
     await expect(late).rejects.toMatchObject({ code: 'CANCELLED' });
@@ -81,7 +82,7 @@ describe('errors', () => {
 
   test('a reply over 16 MiB is refused and not held', async () => {
     const [, client] = await connected({ Version: () => ({ version: 'v'.repeat(17 * 1024 * 1024) }) });
-    const call = client.call('Version', {}, { timeoutMs: 5_000 });
+    const call = client.call('Version', {}, { timeoutMs: 60_000 });
     await expect(call).rejects.toMatchObject({ code: 'RESOURCE_EXHAUSTED' });
   });
 });
@@ -90,7 +91,7 @@ describe('values', () => {
   test('64-bit integers keep every digit, zero fields are filled in, absent messages are absent', async () => {
     const image = { id: 'i', size: '18446744073709551615', uid: { value: '-9223372036854775808' } };
     const [, client] = await connected({ ListImages: () => ({ images: [image] }) });
-    const { images } = await client.call('ListImages', {}, { timeoutMs: 5_000 });
+    const { images } = await client.call('ListImages', {}, { timeoutMs: 60_000 });
     expect(images[0]).toMatchObject({ ...image, username: '', repo_tags: [], pinned: false });
     expect(images[0]?.spec ?? undefined).toBeUndefined();
   });
@@ -98,7 +99,7 @@ describe('values', () => {
   test('bytes travel as base64', async () => {
     const bytes = Buffer.from([0, 255, 10]).toString('base64');
     const [, client] = await connected({ ExecSync: () => ({ stdout: bytes }) });
-    expect(await client.call('ExecSync', {}, { timeoutMs: 5_000 })).toMatchObject({ stdout: bytes });
+    expect(await client.call('ExecSync', {}, { timeoutMs: 60_000 })).toMatchObject({ stdout: bytes });
   });
 
   test('images may be behind another socket', async () => {
@@ -106,8 +107,8 @@ describe('values', () => {
     const images = await FakeRuntime.start({ ListImages: () => ({}) });
     const client = connectRuntime({ endpoint: runtime.endpoint, imageEndpoint: images.endpoint });
     opened.push(client, runtime, images);
-    await client.call('Version', {}, { timeoutMs: 5_000 });
-    await client.call('ListImages', {}, { timeoutMs: 5_000 });
+    await client.call('Version', {}, { timeoutMs: 60_000 });
+    await client.call('ListImages', {}, { timeoutMs: 60_000 });
     expect([runtime.calls, images.calls]).toEqual([['Version'], ['ListImages']]);
   });
 });

@@ -56,9 +56,9 @@ test('an event and the look that the pod takes after it are one inspection', asy
     emit: (item) => void items.push(item),
     signal: aborter.signal,
     relistPeriodMs: 600_000,
-    inspectDeadlineMs: 1_000,
+    inspectDeadlineMs: 60_000,
     inspectParallel: 4,
-    requestTimeoutMs: 1_000,
+    requestTimeoutMs: 60_000,
     periods: DEFAULT_RELIST_PERIODS,
     now: Date.now,
     warn: () => {},
@@ -74,7 +74,7 @@ test('an event and the look that the pod takes after it are one inspection', asy
   const before = fake.count('ListPodSandbox');
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));
   watcher.hint({ id: 'container-a', outcome: 'exited' });
-  await looks.take('a', () => inspectPod(client, 'a', { timeoutMs: 1_000, podIds, observedAtMs: Date.now() }));
+  await looks.take('a', () => inspectPod(client, 'a', { timeoutMs: 60_000, podIds, observedAtMs: Date.now() }));
   await expect.poll(() => items.filter(({ type }) => type === 'runtime.podChanged')).toHaveLength(2);
   expect(fake.count('ListPodSandbox') - before).toBe(1);
 });

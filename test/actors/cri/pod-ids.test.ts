@@ -21,7 +21,7 @@ test('the second look at a pod makes no lists, and what is gone meanwhile is not
   });
   fake.pods.set('a', fakePod('a'));
   const podIds = new PodIds();
-  const look = () => inspectPod(client, 'a', { timeoutMs: 1_000, podIds, observedAtMs: 1 });
+  const look = () => inspectPod(client, 'a', { timeoutMs: 60_000, podIds, observedAtMs: 1 });
   const first = await look();
   expect(first.containers.map(({ id }) => id)).toEqual(['container-a']);
   expect(await look()).toEqual(first);

@@ -11,7 +11,7 @@ const image = (name: string): Image => ({
   username: '',
   pinned: false,
 });
-const LIMITS = { timeoutMs: 1_000 };
+const LIMITS = { timeoutMs: 60_000 };
 const runtime = (answer: () => Promise<unknown>) => {
   let asked = 0;
   const call = async () => {

@@ -248,7 +248,7 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
           'rpc error: code = Unavailable desc = connection error: ' +
           `desc = "transport: Error while dialing: dial unix ${gone}: connect: ${text}"`,
       });
-      expect(performance.now() - beganMs).toBeLessThan(2_000);
+      expect(performance.now() - beganMs).toBeLessThan(10_000);
     },
   );
 

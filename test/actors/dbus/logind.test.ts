@@ -44,7 +44,7 @@ describe.skipIf(skip)('logind', () => {
     ]);
     expect(logind.locks[0]?.isHeld()).toBe(true);
     await lock.close();
-    await vi.waitUntil(() => logind.locks[0]?.isHeld() === false);
+    await expect.poll(() => logind.locks[0]?.isHeld()).toBe(false);
     expect(lock.items).toHaveLength(1);
   });
 
@@ -56,7 +56,7 @@ describe.skipIf(skip)('logind', () => {
         logind.prepareForShutdown(true);
         return watch.items.length > 0;
       },
-      { interval: 50 },
+      { interval: 50, timeout: 60_000 },
     );
     logind.prepareForShutdown(false);
     await watch.until(({ active }) => !active);

@@ -39,7 +39,7 @@ test.each(ROADS)('by %s: held against strangers while the process lives, free wh
   const child = await holder(path, road);
   expect(isFree(path)).toBe(false);
   child.kill('SIGKILL');
-  await expect.poll(() => isFree(path), { timeout: 4_000 }).toBe(true);
+  await expect.poll(() => isFree(path)).toBe(true);
 });
 
 test('a new lock file belongs to its owner alone', async () => {

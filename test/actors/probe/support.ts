@@ -53,7 +53,9 @@ export async function closedPort(): Promise<number> {
   return port;
 }
 
-const EACH_IS_A_VERDICT = { periodSeconds: 30, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 1 };
+/** For what does not answer in time. */
+export const HASTY = { timeoutSeconds: 1 } as const;
+const EACH_IS_A_VERDICT = { periodSeconds: 30, timeoutSeconds: 30, successThreshold: 1, failureThreshold: 1 };
 
 export const watch = (
   handler: ProbeHandler,
@@ -69,7 +71,7 @@ export async function attempt(
   ports = portsOf(),
 ): Promise<{ verdict: string | null; result: string | null; output: string }> {
   const stream = openStream(ports['probe.watch'], { handler, verdict: null, ...EACH_IS_A_VERDICT, ...more });
-  const end = await stream.until((item) => item.type === 'probe.judged' || item.result === 'errored', 10_000);
+  const end = await stream.until((item) => item.type === 'probe.judged' || item.result === 'errored', 60_000);
   const report = stream.items.find((item) => item.type === 'probe.reported');
   await stream.close();
   return {

@@ -284,7 +284,7 @@ describe('ExecSync', () => {
     const id = await node.run('sleep 72');
     const before = Date.now();
     expect(text((await exec(id, ['/bin/sh', '-c', 'sleep 73 & echo done'])).stdout)).toBe('done\n');
-    expect(Date.now() - before).toBeLessThan(5_000);
+    expect(Date.now() - before).toBeLessThan(60_000);
   });
 
   test('needs a running container and a command that exists', async () => {

@@ -26,7 +26,7 @@ class Client {
     });
   }
 
-  call<Response = unknown>(method: string, request: object = {}, deadlineMs = 20_000): Promise<Response> {
+  call<Response = unknown>(method: string, request: object = {}, deadlineMs = 60_000): Promise<Response> {
     return new Promise((resolve, reject) => {
       const answered: grpc.requestCallback<object> = (error, response) =>
         // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract decodes what the method names
@@ -163,13 +163,16 @@ export class Node {
   }
 }
 
+/** Far longer than a busy machine needs, in milliseconds. */
+const PATIENCE_MS = 60_000;
+
 /** Asks until there is an answer; fails with the name of what did not come. */
 export async function eventually<T>(what: string, ask: () => Promise<T | undefined> | T | undefined): Promise<T> {
-  for (const until = Date.now() + 10_000; Date.now() < until; await sleep(10)) {
+  for (const until = Date.now() + PATIENCE_MS; Date.now() < until; await sleep(10)) {
     const answer = await ask();
     if (answer !== undefined && answer !== false) return answer;
   }
-  throw new Error(`waited 10 s in vain until ${what}`);
+  throw new Error(`waited ${PATIENCE_MS} ms in vain until ${what}`);
 }
 
 export function isProcess(pid: number): boolean {

@@ -26,7 +26,7 @@ let mainPod: NodePod;
 beforeAll(async () => {
   await node.start();
   ({ front: main, id: mainId, pod: mainPod } = await podOf('trap "exit 0" TERM; while :; do sleep 1; done'));
-}, 30_000);
+});
 afterEach(() => {
   for (const front of fronts) front.endClients();
 });
@@ -137,7 +137,7 @@ test('a hundred MiB come whole', async () => {
   await once(client, 'close');
   const all = createHash('sha256').update(Buffer.alloc(100 * MIB));
   expect([bytes, hash.digest('hex')]).toEqual([100 * MIB, all.digest('hex')]);
-}, 60_000);
+});
 
 test('a command ends when its client vanishes, tidily if it can and anyway if not', async () => {
   const pidOf = async (script: string) => {
@@ -246,7 +246,7 @@ test('ports are forwarded through one tunnel, 200 times at once, and what nobody
   expect(error).toMatch(`error forwarding port ${port} to pod `);
   expect(error).toContain('connection refused');
   spdy.close();
-}, 60_000);
+});
 
 test('a hundred MiB come whole through a forwarded port', async () => {
   const { port, server } = await echoServer((socket) => socket.end(Buffer.alloc(100 * MIB, 'y')));
@@ -255,7 +255,7 @@ test('a hundred MiB come whole through a forwarded port', async () => {
   expect([data.length, error]).toEqual([100 * MIB, '']);
   spdy.close();
   server.close();
-}, 60_000);
+});
 
 test('a place is for one client, and for one that speaks a protocol of it', async () => {
   const ask = (method: string, request: object) => node.client.call<{ url: string }>(method, request);

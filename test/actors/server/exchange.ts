@@ -16,7 +16,10 @@ export interface Sent {
   readonly port: number;
   readonly shown?: Shown;
   readonly isPlain?: boolean;
+  /** How long the server may take for all of it; far longer than it needs unless said otherwise. */
   readonly withinMs?: number;
+  /** For answers after which the connection stays open: they are whole when nothing more came for so long. */
+  readonly quietMs?: number;
 }
 
 export function connect({ port, shown = {}, isPlain = false }: Sent): Promise<Socket> {
@@ -34,8 +37,13 @@ export async function exchangeRaw(bytes: string | Buffer, sent: Sent): Promise<B
   const socket = await connect(sent);
   const chunks: Buffer[] = [];
   const ended = new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, sent.withinMs ?? 5_000);
-    socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+    let timer = setTimeout(resolve, sent.withinMs ?? 60_000);
+    socket.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      if (sent.quietMs === undefined) return;
+      clearTimeout(timer);
+      timer = setTimeout(resolve, sent.quietMs);
+    });
     socket.on('error', () => {});
     socket.once('close', () => (clearTimeout(timer), resolve()));
   });

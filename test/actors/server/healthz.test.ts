@@ -17,6 +17,7 @@ async function serve(checks?: Checks) {
 }
 
 const TEXT = 'text/plain; charset=utf-8';
+const PATIENCE = { timeout: 60_000 };
 
 test('all is well', async () => {
   const { get } = await serve({ log: () => null, syncloop: () => null });
@@ -71,7 +72,7 @@ test('a port that is taken is said once, and served as soon as it is free', asyn
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   const stream = openStream(healthzPorts()['server.healthz'], { address: '127.0.0.1', port });
-  await vi.waitFor(() => expect(stream.items).toHaveLength(1));
+  await vi.waitFor(() => expect(stream.items).toHaveLength(1), PATIENCE);
   expect(stream.items[0]).toMatchObject({
     type: 'healthz.failed',
     message: expect.stringMatching(`Failed to start healthz server on 127.0.0.1:${port}: .*EADDRINUSE`),
@@ -83,5 +84,5 @@ test('a port that is taken is said once, and served as soon as it is free', asyn
   await vi.waitFor(async () => {
     await vi.advanceTimersByTimeAsync(5_000);
     expect(stream.last).toEqual({ type: 'healthz.listening', address: '127.0.0.1', port });
-  });
+  }, PATIENCE);
 });

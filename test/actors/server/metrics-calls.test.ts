@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { type Create, tokenReviewer } from '../../../src/actors/server/auth/reviews.ts';
 import { TAKEN, text } from '../../../src/actors/server/http/answer.ts';
@@ -80,7 +80,7 @@ test('requests count when they come, and are in flight until they end, streams a
   await ask(port, 'GET /configz HTTP/1.1', /500 Internal/);
   await ask(port, 'GET /nowhere HTTP/1.1', /404 Not/);
   for (const path of ['pods', 'configz', 'other']) {
-    await vi.waitFor(async () => expect(await inFlight(path)).toBe(0));
+    await expect.poll(() => inFlight(path)).toBe(0);
     expect(await value('kubelet_http_requests_total', { path })).toBe(1);
     expect(await value('kubelet_http_requests_duration_seconds', { path }, '_count')).toBe(1);
   }
@@ -88,7 +88,7 @@ test('requests count when they come, and are in flight until they end, streams a
   expect(await inFlight('exec')).toBe(1);
   expect(await value('kubelet_http_requests_duration_seconds', { path: 'exec' }, '_count')).toBeUndefined();
   stream.destroy();
-  await vi.waitFor(async () => expect(await inFlight('exec')).toBe(0));
+  await expect.poll(() => inFlight('exec')).toBe(0);
   expect(await value('kubelet_http_requests_total', { path: 'exec', long_running: 'true' })).toBe(1);
 });
 
@@ -151,18 +151,17 @@ test('every call of the runtime counts under the name that upstream has for it',
   expect(await value('kubelet_runtime_operations_errors_total', { operation_type: 'status' })).toBe(1);
   expect(await value('kubelet_runtime_operations_errors_total', { operation_type: 'version' })).toBeUndefined();
   expect(await value('kubelet_pleg_pod_relist_duration_seconds', {}, '_count')).toBe(1);
-  const watch = { relistPeriodMs: 20, inspectDeadlineMs: 1_000, inspectParallel: 2 };
+  const watch = { relistPeriodMs: 20, inspectDeadlineMs: 60_000, inspectParallel: 2 };
   const watching = ports['cri.watchPods'](call(watch));
-  await vi.waitFor(() => expect(fake.listeners).toBe(1));
+  await expect.poll(() => fake.listeners).toBe(1);
   fake.say({ container_id: 'container-u1', created_at: String(BigInt(Date.now() - 50) * 1_000_000n) });
-  await vi.waitFor(async () => {
-    expect(await value('kubelet_evented_pleg_connection_latency_seconds', {}, '_sum')).toBeGreaterThanOrEqual(0.05);
-    expect(await value('kubelet_pleg_relist_interval_seconds', {}, '_count')).toBeGreaterThan(0);
-  });
+  const heardLate = () => value('kubelet_evented_pleg_connection_latency_seconds', {}, '_sum');
+  await expect.poll(heardLate).toBeGreaterThanOrEqual(0.05);
+  await expect.poll(() => value('kubelet_pleg_relist_interval_seconds', {}, '_count')).toBeGreaterThan(0);
   expect(await value('kubelet_pleg_last_seen_seconds')).toBeCloseTo(Date.now() / 1_000, -1);
   expect(await value('kubelet_evented_pleg_connection_success_count')).toBe(1);
   fake.stopListening();
-  await vi.waitFor(async () => expect(await value('kubelet_evented_pleg_connection_error_count')).toBeGreaterThan(0));
+  await expect.poll(() => value('kubelet_evented_pleg_connection_error_count')).toBeGreaterThan(0);
   ended.abort();
   await watching;
 });

@@ -38,7 +38,7 @@ let node: MeasuredNode;
 
 beforeAll(async () => {
   node = await measuredNode();
-}, 30_000);
+});
 
 afterAll(() => node.close());
 

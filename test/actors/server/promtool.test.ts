@@ -16,7 +16,7 @@ describe.skipIf(requirement('promtool', reason).skip)('promtool', () => {
   let node: MeasuredNode;
   beforeAll(async () => {
     node = await measuredNode();
-  }, 30_000);
+  });
   afterAll(() => node.close());
 
   test.each(['node', 'cadvisor', 'resource', 'probes', 'slis'] as const)(

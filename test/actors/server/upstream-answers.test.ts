@@ -23,7 +23,7 @@ beforeAll(async () => {
   writeFileSync(logs('kubelet'), 'by its bare name\n');
   writeFileSync(logs('kubelet.log'), 'by its name\n');
   utimesSync(node.logDirectory, new Date('2026-01-02T03:04:05Z'), new Date('2026-01-02T03:04:05Z'));
-}, 60_000);
+});
 afterAll(() => node.close());
 
 interface Asked {
@@ -296,7 +296,7 @@ describe('what is no request for anything', () => {
     const bytes = await exchangeRaw(`${head}\r\n\r\n`, {
       port: ports.A,
       shown: node.shown('x509-admin'),
-      withinMs: 400,
+      quietMs: 400,
     });
     const text = bytes.toString('latin1');
     return `${text.split('\r\n', 1)[0]}|${text.split('\r\n\r\n').slice(1).join('')}`;

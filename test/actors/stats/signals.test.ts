@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { StatsReader, statsPorts } from '../../../src/actors/stats/index.ts';
@@ -28,8 +28,12 @@ async function node() {
   const place = { nodeName: 'n', rootDir, podLogsDir: join(rootDir, 'logs'), podsCgroup: '/kubepods', systemCgroups };
   const reader = new StatsReader({ root, call: empty });
   const total = reader.memoryTotal();
-  const leave = (mebibytes: number): void =>
-    writeFileSync(join(root, USAGE), String(total - BigInt(mebibytes * MEBIBYTE)));
+  // At once, as the kernel changes it: nobody reads half of it.
+  const leave = (mebibytes: number): void => {
+    const next = join(rootDir, 'usage');
+    writeFileSync(next, String(total - BigInt(mebibytes * MEBIBYTE)));
+    renameSync(next, join(root, USAGE));
+  };
   return { ports: statsPorts(reader), place, leave, total };
 }
 

@@ -18,7 +18,7 @@ const SEED = 20_261_121;
 const EACH = 5_000;
 /** Of each kind, every so many-th is started as a node. */
 const BOOTED = 50;
-/** Upstream's slowest is some milliseconds; past this an input holds the node up. */
+/** Of a processor. Upstream's slowest is some milliseconds; past this an input holds the node up. */
 const MAX_MS = 1_000;
 /** A frame of a stack, of JavaScript or of Go. */
 const STACK = /^\s+at .+[:(]\d|goroutine \d|\[object Object\]/m;
@@ -123,9 +123,10 @@ function answerOf(argv: readonly string[], file: ConfigurationSource): Answer {
 }
 
 function judge(what: 'files' | 'arguments', argv: readonly string[], text: string): void {
-  const before = performance.now();
+  const before = process.threadCpuUsage();
   const answer = answerOf(argv, decodeSource('/etc/kubelet.yaml', Buffer.from(text)));
-  const tookMs = performance.now() - before;
+  const { user, system } = process.threadCpuUsage(before);
+  const tookMs = (user + system) / 1_000;
   figures.slowestMs = Math.max(figures.slowestMs, tookMs);
   figures[what][answer.kind]++;
   const shown = JSON.stringify({ argv, text });
@@ -154,7 +155,7 @@ function boot(argv: readonly string[], text: string): void {
 
 const textOf = ({ files }: Pick<Case, 'files'>): string => files['kubelet.yaml'] ?? '';
 
-describe('ten thousand broken inputs', { timeout: 120_000 }, () => {
+describe('ten thousand broken inputs', { timeout: 600_000 }, () => {
   it('files', () => {
     const withFile = cases.filter((each) => textOf(each) !== '');
     for (let i = 0; i < EACH; i++) {

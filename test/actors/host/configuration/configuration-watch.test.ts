@@ -44,7 +44,7 @@ function follow(ports: ReturnType<typeof configurationPorts>, paths: readonly st
   return {
     count: () => count,
     async until(wanted: number) {
-      const end = Date.now() + 5_000;
+      const end = Date.now() + 30_000;
       while (Date.now() < end) {
         if (count >= wanted) break;
         await sleep(5);

@@ -47,7 +47,7 @@ function follow(headers: Record<string, string[]> = {}): void {
 }
 
 const until = async (holds: () => boolean): Promise<void> => {
-  await expect.poll(holds, { timeout: 5_000, interval: 5 }).toBe(true);
+  await expect.poll(holds, { interval: 5 }).toBe(true);
 };
 
 describe('host.watchManifestUrl', () => {

