@@ -109,6 +109,8 @@ const gone = async (name: string) => {
   await until(`${name} is gone`, () => pod(name) === undefined);
 };
 const methods = () => driver.calls.map(({ method }) => method);
+/** No pod waits for that. */
+const unstaged = () => until('it is unstaged', () => methods().includes('NodeUnstageVolume'));
 const inUse = () => get('v1', 'nodes', 'node1')?.status?.volumesInUse ?? [];
 const messages = () => server.store.list('v1', 'events', 'default').map(({ message }) => String(message));
 const mounts = () => node.mounts();
@@ -195,6 +197,7 @@ function cases(): void {
       expect(methods()).toHaveLength(2);
 
       await gone('web');
+      await unstaged();
       expect(methods().slice(2)).toEqual(['NodeUnpublishVolume', 'NodeUnstageVolume']);
       await until('the Node lists nothing', () => inUse().length === 0);
       expect(await mounts()).toEqual([]);
@@ -308,10 +311,12 @@ function cases(): void {
     await node.start();
     await running('web');
     await gone('web');
+    await unstaged();
     expect(new Set(methods())).toEqual(
       new Set(['NodeStageVolume', 'NodePublishVolume', 'NodeUnpublishVolume', 'NodeUnstageVolume']),
     );
-    expect([await mounts(), existsSync(link)]).toEqual([[], false]);
+    await until('nothing is mounted', async () => (await mounts()).length === 0);
+    expect(existsSync(link)).toBe(false);
     await node.stop();
     isSame();
   });

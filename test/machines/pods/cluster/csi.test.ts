@@ -81,6 +81,31 @@ describe('a pod with a volume of a CSI driver', () => {
     expect(node.world.csi.calls.slice(2)).toEqual(['unpublish h1', 'unstage h1']);
   });
 
+  it.each([0, 2, 4, 8, 40, 120, 320, 350, 700, 1_500])(
+    'is gone when it is deleted %i ms after the next agent began, whatever that waits for then',
+    (afterMs) => {
+      const { node, kube } = booted();
+      createClaim();
+      kube.createPod('web', mounting(claimed));
+      node.until('Running', isRunning('web'), 10_000);
+      const slow = new Map([
+        ['cri.watchPods', 300],
+        ['csi.inventory', 100],
+        ['kube.get', 30],
+      ]);
+      node.world.fault = (name) => ({ extraMs: slow.get(name) ?? 0 });
+      cluster = { ...cluster, node: node.restart() };
+      cluster.node.run(afterMs);
+      kube.delete('pods', 'web');
+      cluster.node.run(1_000);
+      listen();
+      cluster.node.until('gone', () => kube.pod('web') === undefined, 60_000);
+      cluster.node.run(1_000);
+      expect(node.world.csi.calls.slice(2)).toEqual(['unpublish h1', 'unstage h1']);
+      expect(sandboxes()).toBe(0);
+    },
+  );
+
   it('that nobody mounts is told of after two minutes, again and again', () => {
     const { node, kube } = booted();
     node.world.fault = (name) => (name === 'csi.stage' ? { hangs: true } : undefined);
