@@ -20,6 +20,8 @@ import { type Played, play } from './play.ts';
 
 /** As many as the recorder had at a time. */
 const AT_A_TIME = 10;
+/** Three seconds from its beginning to its end may be too few for a sandbox that waits for nine others. */
+const ALONE = 'active-deadline';
 /** It takes under two minutes; a machine that is busy with other things may need many times that. */
 const LONGEST_MS = 1_800_000;
 
@@ -39,9 +41,10 @@ describe.skipIf(skip)('recordings on a live runtime', () => {
     const limit = pLimit(AT_A_TIME);
     // The longest first: the end then waits for nobody.
     const order = cases.toSorted((a, b) => lengthOf(b) - lengthOf(a));
-    await Promise.all(
-      order.map((recording) => limit(async () => runs.set(recording.name, await play(started, recording)))),
-    );
+    const run = async (recording: (typeof cases)[number]) =>
+      void runs.set(recording.name, await play(started, recording));
+    await Promise.all(order.filter(({ name }) => name !== ALONE).map((recording) => limit(() => run(recording))));
+    for (const recording of order.filter(({ name }) => name === ALONE)) await run(recording);
     published = started.published();
   }, LONGEST_MS);
   afterAll(async () => {

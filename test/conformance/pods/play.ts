@@ -46,12 +46,21 @@ class Player implements Played {
     if (step.apply !== undefined) this.#apply(step.apply);
     if (step.create !== undefined) this.#write(step.create);
     if (step.patch?.startsWith('ConfigMap/') === true) this.#patch(step.patch, step.body);
-    if (step.sleep !== undefined) await sleep(step.sleep * 1_000);
+    if (step.sleep !== undefined) await this.#sleep(step.sleep * 1_000, tookMs);
     if (step.delete !== undefined) this.#remove(step.delete);
     if (step.wait !== undefined) await this.#until(`wait ${step.wait}`, tookMs, () => this.#holds(step));
     if (step.gone !== undefined) await this.#until(`gone ${step.gone}`, tookMs, () => this.#isGone(step.gone));
     if (step.killSandbox !== undefined) await this.#killSandbox();
     if (step.removeContainer !== undefined) await this.#removeContainer(step.removeContainer);
+  }
+
+  /** Where nothing else tells that the pods came up as they did in the recording, this waits for it, too. */
+  async #sleep(ms: number, tookMs: number): Promise<void> {
+    const { steps, calls } = this.recording;
+    await sleep(ms);
+    if (steps.some(({ wait }) => wait !== undefined)) return;
+    const starts = calls.some(({ method }) => method === 'StartContainer');
+    if (starts) await this.#until('Running', tookMs, () => this.#holds({ wait: 'Running' }));
   }
 
   #apply(what: 'all' | readonly string[]): void {
