@@ -69,15 +69,18 @@ export async function make(hierarchies: Hierarchies, path: string): Promise<void
 
 /** Before anything may run in a cpuset it must have CPUs and memory nodes: those of its parent. */
 async function inheritCpus(mount: string, below: string): Promise<void> {
-  let folder = mount;
-  for (const step of below.split('/').slice(1)) {
-    const parent = folder;
-    folder = join(folder, step);
-    for (const file of ['cpuset.cpus', 'cpuset.mems']) {
-      const own = await read(join(folder, file));
-      if (own === '') await write(join(folder, file), (await read(join(parent, file))) ?? '');
-    }
-  }
+  const steps = below.split('/').slice(1);
+  await Promise.all(['cpuset.cpus', 'cpuset.mems'].map((file) => inherited(mount, steps, file)));
+}
+
+/** What the group has in the end. From below: all but a new group have theirs. */
+async function inherited(mount: string, steps: readonly string[], file: string): Promise<string> {
+  const path = join(mount, ...steps, file);
+  const own = await read(path);
+  if (own !== '' || steps.length === 0) return own ?? '';
+  const given = await inherited(mount, steps.slice(0, -1), file);
+  await write(path, given);
+  return given;
 }
 
 async function makeUnified(mount: string, below: string): Promise<void> {

@@ -18,7 +18,7 @@ import { DEFAULT_RELIST_PERIODS, type PodWatcher, type RelistPeriods } from './w
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
 /** Calls that start something at once, for each core, when a sandbox begins. */
-const STARTS_PER_CORE = 2;
+const STARTS_PER_CORE = 3;
 
 export interface CriOptions extends Endpoints {
   /** runtimeRequestTimeout. Default 2 m. */
