@@ -58,13 +58,13 @@ export async function missingFolders(hierarchies: Hierarchies, path: string): Pr
 export async function make(hierarchies: Hierarchies, path: string): Promise<void> {
   const below = checkedPath(path);
   if (hierarchies.version === 2) return makeUnified(hierarchies.mounts.get('') ?? '', below);
+  const cpuset = hierarchies.mounts.get('cpuset');
   await Promise.all(
     foldersOf(hierarchies, below).map(async (folder) => {
       await calls(() => mkdir(folder, { recursive: true, mode: FOLDER_MODE }));
+      if (cpuset !== undefined && folder === `${cpuset}${below}`) await inheritCpus(cpuset, below);
     }),
   );
-  const cpuset = hierarchies.mounts.get('cpuset');
-  if (cpuset !== undefined) await inheritCpus(cpuset, below);
 }
 
 /** Before anything may run in a cpuset it must have CPUs and memory nodes: those of its parent. */
@@ -105,12 +105,18 @@ async function handDown(folder: string): Promise<void> {
   for (const name of wanted) await write(join(folder, 'cgroup.subtree_control'), `+${name}`).catch(() => undefined);
 }
 
-/** Writes each value that is not there yet. */
+/** Writes each value that is not there yet: in their order within a hierarchy, all hierarchies at once. */
 export async function hold(hierarchies: Hierarchies, path: string, resources: CgroupResources): Promise<void> {
   const below = checkedPath(path);
   const wanted = resources.memoryAtLeastUsed ? await atLeastUsed(hierarchies, path, resources) : resources;
   const files = hierarchies.version === 2 ? filesOfVersion2(wanted) : filesOfVersion1(wanted);
-  for (const file of await inOrder(hierarchies, below, files)) await holdFile(hierarchies, below, file);
+  const ordered = await inOrder(hierarchies, below, files);
+  const together = Map.groupBy(ordered, ({ controller }) => controller).values();
+  await Promise.all(
+    Array.from(together, async (ofOne) => {
+      for (const file of ofOne) await holdFile(hierarchies, below, file);
+    }),
+  );
 }
 
 async function atLeastUsed(hierarchies: Hierarchies, path: string, resources: CgroupResources) {
