@@ -42,18 +42,9 @@ describe('podConfig', () => {
 });
 
 describe('a pod whose definition changes while it runs', () => {
-  const update = (containers: readonly Record<string, unknown>[]) => {
-    const [record] = node.sink.records.filter(
-      (each) => each.k === 'message' && each.to === 'kubelet/pods' && each.event.type === 'config.pods',
-    );
-    const event = (record as unknown as { event: { pods: { spec: object }[] } }).event;
-    const [pod] = event.pods;
-    node.kernel.dispatch(
-      'kubelet/syncLoop',
-      { ...event, type: 'config.pods', op: 'UPDATE', pods: [{ ...pod, spec: { ...pod!.spec, containers } }] },
-      'test',
-    );
-  };
+  /** The author gave it a uid, so that it stays the same pod. */
+  const update = (containers: readonly Record<string, unknown>[]) =>
+    node.world.setManifests([manifest({ uid: 'u1', containers })]);
 
   it('restarts the container whose image changed, and no other', () => {
     const two = [

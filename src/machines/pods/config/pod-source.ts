@@ -4,7 +4,7 @@
  * Invariants: within one telling removals come first, so that a pod that was rewritten leaves before it comes; what did
  * not change is not told; a pod that is being deleted is told so once.
  */
-import { CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod } from '../../api/pod.ts';
+import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod } from '../../api/pod.ts';
 import type { UnseenField } from '../../node-settings.ts';
 import type { ConfigMessage, PodRef, Source } from '../messages.ts';
 import { fnv1a32 } from '../spec/hash.ts';
@@ -64,7 +64,7 @@ const tellable = (pod: Pod): Told => ({
   uid: pod.metadata.uid,
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
-  hash: pod.metadata.annotations?.[CONFIG_HASH_ANNOTATION] ?? hashOf(definitionOf(pod)),
+  hash: hashOf(definitionOf(pod)),
   statusHash: hashOf(othersStatusOf(pod)),
   deleting: pod.metadata.deletionTimestamp !== undefined,
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
