@@ -37,6 +37,8 @@ const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
 const STARTING_LIMIT_MS = 120_000;
 /** What takes a second has taken half a minute beside other tests. */
 const PATIENCE_MS = 60_000;
+/** What still runs of a pod may write a last line of its log meanwhile. */
+const REMOVED = { recursive: true, force: true, maxRetries: 10, retryDelay: 100 } as const;
 /** An end takes a second or two, and five more for containers that do not stop; a minute is a hang. */
 const ENDING_LIMIT_MS = 45_000;
 /** Of a node that serves nothing: a port has to be named. */
@@ -260,7 +262,7 @@ ${this.options.configuration ?? ''}
     if ((await mountsBelow(this.rootDir)).includes(this.rootDir)) systemCalls()!.unmount(this.rootDir);
     if (this.cgroupRoot !== '/') removeCgroupRoot(this.cgroupRoot);
     if (process.env['STATELET_KEEP']) this.keep();
-    else rmSync(this.directory, { recursive: true, force: true });
+    else rmSync(this.directory, REMOVED);
   }
 
   private keep(): void {
