@@ -4,13 +4,7 @@
  * Decides nothing about defaults: the API server has set them. Invariants: what is not a pod never gets to a pod's
  * actor; who wrote which field last (`managedFields`) is of no use here and is dropped.
  */
-import {
-  CONFIG_HASH_ANNOTATION,
-  CONFIG_MIRROR_ANNOTATION,
-  type Pod,
-  type PodMeta,
-  type PodStatus,
-} from '../../api/pod.ts';
+import { CONFIG_MIRROR_ANNOTATION, type Pod, type PodMeta, type PodStatus } from '../../api/pod.ts';
 import type { KubeObject } from '../../operations/kube.ts';
 import type { SeenPod } from '../api-messages.ts';
 import { isRecord } from '../validation/schema.ts';
@@ -41,20 +35,13 @@ export function podFromApi(object: KubeObject): ApiPod {
     spec: spec as unknown as Pod['spec'],
     status: (isRecord(status) ? status : {}) as PodStatus,
   };
-  return { pod: withoutHash(pod) };
+  return { pod };
 }
 
 const isListOfNamed = (value: unknown): boolean =>
   value === undefined ||
   value === null ||
   (Array.isArray(value) && value.every((each) => isRecord(each) && isText(each['name'])));
-
-/** That annotation is how a static pod is told from its edit; a pod of the API server has a generation for that. */
-function withoutHash(pod: Pod): Pod {
-  const { [CONFIG_HASH_ANNOTATION]: hash, ...annotations } = pod.metadata.annotations ?? {};
-  if (hash === undefined || annotations[CONFIG_MIRROR_ANNOTATION] !== undefined) return pod;
-  return { ...pod, metadata: { ...pod.metadata, annotations } };
-}
 
 /** What the publisher of its status needs of it. */
 export const seenPod = ({ metadata, status }: Pod): SeenPod => ({
