@@ -14,8 +14,8 @@ import { join } from 'node:path';
 import { codeOf, JournalError } from './errors.ts';
 import { BLOB_DIRECTORY } from './layout.ts';
 
-/** A page of most disks: below it, a file of its own costs more than it saves. */
-const BLOB_MIN_LENGTH = 4096;
+/** Below it, a file of its own costs more than it saves: few values of this length are told twice. */
+const BLOB_MIN_LENGTH = 16 * 1024;
 const MARK = '"$blob"';
 const FIELDS = ['event', 'input', 'output', 'value'] as const;
 const FIELD: ReadonlySet<string> = new Set(FIELDS);

@@ -3,12 +3,10 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { UNFINISHED } from './layout.ts';
 
 export type Durability =
-  /**
-   * The operating system writes when it likes: a power cut may cost the last seconds, a crash of the process nothing.
-   */
+  /** The operating system writes when it likes: a power cut may cost the last half minute. */
   | 'none'
-  /** What was committed in one tick of the event loop is on disk before anyone is told so. */
-  | 'tick';
+  /** The disk is asked once a second: a power cut may cost the last second, and with it every container. */
+  | 'second';
 
 export interface Disk {
   open(path: string, flags: string, mode: number): Promise<FileHandle>;
@@ -34,7 +32,7 @@ export async function writeWhole(disk: Disk, path: string, text: string, durabil
     const handle = await disk.open(unfinished, 'w', PRIVATE);
     try {
       await writeAll(handle, Buffer.from(text), 0);
-      if (durability === 'tick') await handle.datasync();
+      if (durability === 'second') await handle.datasync();
     } finally {
       await handle.close();
     }

@@ -31,7 +31,7 @@ export interface JournalOptions {
   readonly directory: string;
   /** Default: the next number. The header must carry the writer's `incarnation`. */
   readonly incarnation?: string;
-  /** Default: `tick`. */
+  /** Default: `second`. */
   readonly durability?: Durability;
   readonly segmentMaxBytes?: number;
   readonly segmentMaxAgeMs?: number;
@@ -43,7 +43,7 @@ export interface JournalOptions {
 }
 
 export function openJournal(options: JournalOptions): JournalWriter {
-  const { directory, report = () => undefined, durability = 'tick', disk = realDisk } = options;
+  const { directory, report = () => undefined, durability = 'second', disk = realDisk } = options;
   const trouble = troubleWith(directory);
   const segments = existing(directory);
   const incarnation = options.incarnation ?? nextIncarnation(segments);

@@ -1,8 +1,9 @@
 /**
  * One open segment: whole batches go in, each closed by a link of the hash chain.
  *
- * Invariants: `bytes` is the length of what was written whole (and is on disk, if that was asked for); `undo` makes the
- * file that long again; a link is sha256 of the link before (64 zeros at the start) and of every byte since.
+ * Invariants: `bytes` is the length of what the operating system has whole, so that a process that dies loses nothing;
+ * `undo` makes the file that long again; a link is sha256 of the link before (64 zeros at the start) and of every byte
+ * since; what a disk could not keep fails the next write.
  */
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
@@ -10,6 +11,8 @@ import { type Disk, type Durability, PRIVATE, writeAll } from './disk.ts';
 import { encodeLine } from './line.ts';
 
 export const FIRST_LINK = '0'.repeat(64);
+/** A disk that is asked for each batch makes the runtime wait, whose own data are on the same one. */
+const SYNC_PERIOD_MS = 1_000;
 
 export class Segment {
   readonly path: string;
@@ -17,6 +20,9 @@ export class Segment {
   link = FIRST_LINK;
   private readonly handle: FileHandle;
   private readonly durability: Durability;
+  private due: NodeJS.Timeout | undefined;
+  private syncing: Promise<void> = Promise.resolve();
+  private failure: unknown;
 
   private constructor(path: string, handle: FileHandle, durability: Durability) {
     this.path = path;
@@ -30,22 +36,32 @@ export class Segment {
   }
 
   async write(lines: string, upto: number): Promise<void> {
+    if (this.failure !== undefined) throw this.failure;
     const bytes = Buffer.from(lines);
     const sha256 = createHash('sha256').update(this.link).update(bytes).digest('hex');
     const whole = Buffer.concat([bytes, Buffer.from(encodeLine(JSON.stringify({ k: 'chain', upto, sha256 })))]);
     await writeAll(this.handle, whole, this.bytes);
-    if (this.durability === 'tick') await this.handle.datasync();
     this.bytes += whole.length;
     this.link = sha256;
+    if (this.durability === 'second') this.due ??= setTimeout(() => this.sync(), SYNC_PERIOD_MS).unref();
   }
 
   async undo(): Promise<void> {
     await this.handle.truncate(this.bytes);
   }
 
+  private sync(): void {
+    this.due = undefined;
+    this.syncing = this.handle.datasync().catch((error) => {
+      this.failure = error;
+    });
+  }
+
   async close(): Promise<void> {
+    clearTimeout(this.due);
+    await this.syncing;
     try {
-      if (this.durability === 'tick') await this.handle.datasync();
+      if (this.durability === 'second') await this.handle.datasync();
     } finally {
       await this.handle.close();
     }

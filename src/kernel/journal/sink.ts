@@ -13,7 +13,8 @@ export interface JournalSink {
   /** End of a turn: everything appended so far belongs together. */
   commit(): void;
   /**
-   * Calls back when everything appended until now is on disk (or journaling is suspended). Never calls back at once.
+   * Calls back when everything appended until now outlives this process (or journaling is suspended). Never calls back
+   * at once.
    */
   whenDurable(callback: () => void): void;
   /** True when the kernel should hand over a checkpoint at the end of this turn (after `commit`). */

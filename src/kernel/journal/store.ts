@@ -118,7 +118,7 @@ export class Store {
     const { disk, directory, incarnation, durability, prepare } = this.settings;
     prepare();
     const segment = await Segment.create(disk, join(directory, segmentName(incarnation, first)), durability);
-    if (durability === 'tick') await syncDirectory(directory);
+    if (durability === 'second') await syncDirectory(directory);
     return segment;
   }
 
@@ -132,7 +132,7 @@ export class Store {
       const path = join(folder, sha256);
       if (!(await exists(path))) await writeWhole(disk, path, json, durability);
     }
-    if (durability === 'tick') await syncDirectory(folder);
+    if (durability === 'second') await syncDirectory(folder);
   }
 }
 

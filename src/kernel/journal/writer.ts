@@ -5,7 +5,8 @@
  * Invariants:
  *   J1 a batch is whole turns; it is written at the end of the tick that made it, or when it is long enough;
  *   J2 batches, and the beginnings of segments between them, reach the store in order and one at a time;
- *   J3 whoever waits for durability is called when everything before is on disk, or when journaling is suspended;
+ *   J3 whoever waits for durability is called when the operating system has everything before, or when journaling is
+ *      suspended;
  *   J4 the disk's failures suspend journaling and never reach the kernel; writing goes on only in a new segment that
  *      begins with a checkpoint and tells the gap.
  */

@@ -84,7 +84,7 @@ describe('a full disk', () => {
   test.each(['EIO', 'EROFS', 'EDQUOT'])('%s is survived as well', async (code) => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
-    const kernel = record(directory, { ...quick, disk, durability: 'tick' })
+    const kernel = record(directory, { ...quick, disk, durability: 'second' })
       .boot()
       .turn();
     await kernel.durable();
@@ -103,6 +103,26 @@ describe('a full disk', () => {
     const records = recordsIn(directory);
     expect(records.slice(0, kept)).toEqual(kernel.records.slice(0, kept));
     expect(records[kept]).toMatchObject({ k: 'gap', n: kept });
+    expect(verifyJournal(directory).ok).toBe(true);
+  });
+
+  test('a disk that could not keep what it took suspends journaling with the next write', async () => {
+    const directory = temporaryDirectory();
+    const disk = new BrokenDisk();
+    disk.syncFailure = 'EIO';
+    const kernel = record(directory, { ...quick, disk, durability: 'second' })
+      .boot()
+      .turn();
+    await kernel.durable();
+    expect(kernel.journal.suspension, 'nobody has asked the disk yet').toBeUndefined();
+    await eventually(() => {
+      kernel.turn();
+      return kernel.journal.suspension !== undefined;
+    }, 'the disk was asked');
+    expect(kernel.journal.suspension).toContain('EIO');
+    disk.syncFailure = undefined;
+    await resume(kernel);
+    await kernel.journal.close();
     expect(verifyJournal(directory).ok).toBe(true);
   });
 

@@ -1,8 +1,8 @@
-/** A process that writes turns until it is killed. It says on stdout up to which record all is on disk. */
+/** A process that writes turns until it is killed. It says on stdout up to which record all outlives it. */
 import { openJournal } from '../../../src/kernel/journal/index.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 
-const journal = openJournal({ directory: process.argv[2]!, durability: 'tick', segmentMaxBytes: 100_000 });
+const journal = openJournal({ directory: process.argv[2]!, durability: 'second', segmentMaxBytes: 100_000 });
 let n = 0;
 const append = (fields: object): void => journal.append({ n: n++, ...fields } as KernelRecord);
 

@@ -58,7 +58,7 @@ describe('a journal gives back what it was given', () => {
 describe('durability', () => {
   test('the callback comes after the record is in the file, and never at once', async () => {
     const directory = temporaryDirectory();
-    const kernel = record(directory, { durability: 'tick' }).boot();
+    const kernel = record(directory, { durability: 'second' }).boot();
     let called = false;
     kernel.journal.whenDurable(() => (called = true));
     expect(called).toBe(false);
@@ -104,7 +104,7 @@ describe('durability', () => {
 });
 
 describe('blobs', () => {
-  const manifest = { containers: Array.from({ length: 200 }, (_, i) => ({ name: `c${i}`, image: `image-${i}` })) };
+  const manifest = { containers: Array.from({ length: 500 }, (_, i) => ({ name: `c${i}`, image: `image-${i}` })) };
 
   test('a big value is kept once, beside small ones that stay in the line', async () => {
     const directory = temporaryDirectory();

@@ -220,7 +220,7 @@ describe('retention', () => {
 
   test('removes a blob with the last segment that refers to it, and no other', async () => {
     const directory = temporaryDirectory();
-    const big = (text: string) => ({ type: 'x', big: text.repeat(5000) });
+    const big = (text: string) => ({ type: 'x', big: text.repeat(20_000) });
     const old = record(directory).boot().turn(big('a')).turn(big('b')).checkpoint();
     old.turn(big('b')).turn(big('c')).checkpoint().turn(big('d'));
     await old.journal.close();

@@ -109,6 +109,8 @@ export async function eventually(holds: () => boolean, what: string): Promise<vo
 export class BrokenDisk implements Disk {
   room = Number.POSITIVE_INFINITY;
   failure: string | undefined;
+  /** It takes what is written and cannot keep it. */
+  syncFailure: string | undefined;
 
   async open(path: string, flags: string, mode: number): Promise<FileHandle> {
     this.refuse();
@@ -127,7 +129,10 @@ export class BrokenDisk implements Disk {
       await truncate(length);
       this.room += before - (length ?? 0);
     };
-    handle.datasync = async () => this.refuse();
+    handle.datasync = async () => {
+      this.refuse();
+      if (this.syncFailure !== undefined) throw errno(this.syncFailure);
+    };
     return handle;
   }
 
