@@ -174,7 +174,7 @@ describe('what is missing', () => {
   /** Four segments of one incarnation. */
   async function fourSegments(directory: string): Promise<void> {
     const kernel = record(directory).boot();
-    for (let i = 0; i < 3; i++) kernel.turn({ type: 'x', big: 'y'.repeat(5000) }).checkpoint();
+    for (let i = 0; i < 3; i++) kernel.turn({ type: 'x', big: 'y'.repeat(20_000) }).checkpoint();
     kernel.turn();
     await kernel.journal.close();
   }
@@ -231,7 +231,7 @@ describe('what is missing', () => {
     await fourSegments(a);
     const kernel = record(b)
       .boot()
-      .turn({ type: 'y', big: 'y'.repeat(5000) })
+      .turn({ type: 'y', big: 'y'.repeat(20_000) })
       .checkpoint()
       .turn();
     await kernel.journal.close();

@@ -101,9 +101,14 @@ async function link({ path, link }: KeptLog): Promise<true> {
   if (found && !found.isSymbolicLink()) {
     throw new OperationError(`Failed to create legacy symbolic link ${link}: it exists and is not a symbolic link`);
   }
-  await mkdir(dirname(link), { recursive: true, mode: 0o755 });
-  await rm(link, { force: true });
-  await symlink(path, link);
+  if (found) await rm(link, { force: true });
+  try {
+    await symlink(path, link);
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw error;
+    await mkdir(dirname(link), { recursive: true, mode: 0o755 });
+    await symlink(path, link);
+  }
   return true;
 }
 
