@@ -8,8 +8,18 @@ import { VirtualTime } from '../../src/kernel/simulation.ts';
 import { type AnyStateMachine, setup } from '../../src/kernel/xstate.ts';
 import { header, MemorySink } from '../kernel/support.ts';
 
+/** An answer that takes so long. */
+interface Late {
+  readonly afterMs: number;
+  readonly result: EffectResult;
+}
+
+type Answer = EffectResult | Late | 'stream';
+
 /** Answers by operation name: a value, an error, or a function of the input. A stream is `stream` and speaks by hand. */
-export type Answers = Readonly<Record<string, EffectResult | 'stream' | ((input: never) => EffectResult | 'stream')>>;
+export type Answers = Readonly<Record<string, Answer | ((input: never) => Answer)>>;
+
+export const late = (afterMs: number, result: EffectResult): Late => ({ afterMs, result });
 
 export const ok = (output: unknown): EffectResult => ({ output });
 export const fail = (message: string, code?: string): EffectResult => ({
@@ -35,6 +45,7 @@ export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answ
       const entry = answers[request.name];
       const answer = typeof entry === 'function' ? entry(request.input as never) : entry;
       if (answer === 'stream') streams.set(request.name, emit);
+      else if (answer && 'afterMs' in answer) time.arm(time.now() + answer.afterMs, () => settle(answer.result));
       else if (answer) time.arm(time.now(), () => settle(answer));
       return () => streams.delete(request.name);
     },

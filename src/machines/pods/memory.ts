@@ -115,6 +115,12 @@ function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
   return { ...state, containers, ...(state.pulls === undefined ? {} : { pulls }) };
 }
 
+/** What was noted while the memory was read, after a crash of this actor, is newer. */
+function merged(read: SoftState, noted: SoftState): SoftState {
+  const tables = Object.entries(noted).map(([name, table]) => [name, { ...read[name as keyof SoftState], ...table }]);
+  return { ...read, ...Object.fromEntries(tables) };
+}
+
 const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
 
 export const memoryMachine = s.createMachine({
@@ -126,6 +132,15 @@ export const memoryMachine = s.createMachine({
     isUrgent: false,
   }),
   initial: 'loading',
+  on: {
+    'memory.noted': { actions: note },
+    'memory.probed': { actions: noteProbes },
+    'memory.pulled': { actions: notePull },
+    'memory.allocated': { actions: noteGrant },
+    'memory.resized': { actions: noteResize },
+    'memory.rejected': { actions: noteRejection },
+    'memory.forgotten': { actions: forget },
+  },
   states: {
     loading: {
       invoke: {
@@ -135,7 +150,10 @@ export const memoryMachine = s.createMachine({
         onDone: {
           target: 'ready',
           actions: s.assign({
-            state: (args) => withPossibleWaits((args.event as never as { output: SoftState }).output, now(args)),
+            state: (args) => {
+              const { output } = args.event as never as { output: SoftState };
+              return merged(withPossibleWaits(output, now(args)), args.context.state);
+            },
           }),
         },
         onError: {
@@ -150,16 +168,7 @@ export const memoryMachine = s.createMachine({
     ready: {
       entry: [sendParent(loaded), sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)],
       initial: 'saved',
-      on: {
-        'memory.noted': { actions: note },
-        'memory.probed': { actions: noteProbes },
-        'memory.pulled': { actions: notePull },
-        'memory.allocated': { actions: noteGrant },
-        'memory.resized': { actions: noteResize },
-        'memory.rejected': { actions: noteRejection },
-        'memory.forgotten': { actions: forget },
-        'memory.wanted': { actions: [sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)] },
-      },
+      on: { 'memory.wanted': { actions: [sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)] } },
       states: {
         saved: { always: { guard: 'isDirty', target: 'gathering' } },
         gathering: { always: { guard: 'isUrgent', target: 'saving' }, after: { [GATHER_MS]: 'saving' } },

@@ -35,10 +35,16 @@ const s = setup({
   guards: { isPending: ({ context }) => Object.keys(context.pending).length > 0 },
 });
 
+/** Of what the file has when all is written. */
+function versionToBe({ pending, written }: Context, uid: string): string | undefined {
+  const next = pending[uid];
+  return next === undefined ? written[uid] : next === null ? undefined : versionOf(next);
+}
+
 const take = s.assign(({ context, event }) => {
   if (event.type !== 'pod.remembered' && event.type !== 'pod.forgotten') return {};
   const remembered = event.type === 'pod.remembered' ? event.remembered : null;
-  if (remembered !== null && context.written[event.uid] === versionOf(remembered)) return {};
+  if (remembered !== null && versionToBe(context, event.uid) === versionOf(remembered)) return {};
   return { pending: { ...context.pending, [event.uid]: remembered } };
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { memoryMachine } from '../../../src/machines/pods/memory.ts';
-import { ok, runUnder } from '../../support/answering-world.ts';
+import { late, ok, runUnder } from '../../support/answering-world.ts';
 
 const GRANT = { demand: {}, allocation: {} };
 
@@ -23,6 +23,27 @@ function memory() {
   const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
   return { world, written, allocated, pass };
 }
+
+test('what is noted while the memory is read is kept, beside what is read', () => {
+  const noted = (restartCount: number) => ({ restartCount, backoffMs: 0, backoffUntilMs: 0 });
+  const written: unknown[] = [];
+  const world = runUnder(
+    memoryMachine,
+    { softStateFile: '/soft-state.json' },
+    {
+      'host.loadSoftState': late(100, ok({ containers: { 'u/a': noted(3), 'u/b': noted(1) }, probes: {} })),
+      'host.saveSoftState': ({ state }: { state: { containers: object } }) => {
+        written.push(state.containers);
+        return ok(null);
+      },
+    },
+    ['pods', 'allocation'],
+  );
+  world.tell({ type: 'memory.noted', key: 'u/b', container: noted(2) });
+  world.time.advanceTo(world.time.now() + 5_000);
+  expect(written).toEqual([{ 'u/a': noted(3), 'u/b': noted(2) }]);
+  expect(world.divergence()).toBeNull();
+});
 
 describe('what pods were given', () => {
   test('is written after a moment, together', () => {

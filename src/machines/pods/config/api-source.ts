@@ -91,8 +91,9 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
 function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
   const own = pods.filter((pod) => !isMirrorPod(pod));
   const goneOwn = gone.filter(({ uid }) => context.told[uid] !== undefined);
-  for (const pod of pods) tellSeen(enqueue, pod);
+  // What is there now comes last: a list may have another mirror of the same static pod.
   for (const ref of gone) tellGone(enqueue, ref, context.mirrors[ref.uid]?.staticUid);
+  for (const pod of pods) tellSeen(enqueue, pod);
   for (const message of differences(SOURCE, context.told, own, goneOwn)) enqueue.sendTo(to('syncLoop'), message);
   const goneUids = new Set(gone.map(({ uid }) => uid));
   const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>

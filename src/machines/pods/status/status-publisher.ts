@@ -36,6 +36,8 @@ interface Context extends PodRef {
   readonly unkept: string;
   /** While a patch is under way: is it older than `own`? */
   readonly isOutdated: boolean;
+  /** While a patch is under way: was the object seen since? */
+  readonly isSeenAnew: boolean;
   /** The uid of the object that was deleted for good; it may stay for its finalizers. */
   readonly deletedUid: string;
   /** Since when there is something to write; `null`: there is nothing. */
@@ -131,6 +133,11 @@ const noteFailure = s.assign((args) => {
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error.retryAfterMs ?? 0) };
 });
 
+const noteGone = s.assign({
+  seen: ({ context: { isSeenAnew, seen } }) => (isSeenAnew ? seen : null),
+  failures: 0,
+});
+
 const noteDeleted = s.assign({ deletedUid: ({ context }) => context.seen?.uid ?? '', failures: 0 });
 
 const target = ({ namespace, name }: Context) => ({
@@ -153,6 +160,7 @@ export const statusPublisherMachine = s.createMachine({
     seen: null,
     unkept: '',
     isOutdated: false,
+    isSeenAnew: false,
     deletedUid: '',
     sinceMs: null,
     failures: 0,
@@ -190,8 +198,11 @@ export const statusPublisherMachine = s.createMachine({
       },
     },
     patching: {
-      entry: s.assign({ isOutdated: false }),
-      on: { 'status.changed': { actions: [take, s.assign({ isOutdated: true })] } },
+      entry: s.assign({ isOutdated: false, isSeenAnew: false }),
+      on: {
+        'status.changed': { actions: [take, s.assign({ isOutdated: true })] },
+        'status.observed': { actions: [take, s.assign({ isSeenAnew: true })] },
+      },
       invoke: {
         id: 'patch',
         src: 'kube.patch',
@@ -203,8 +214,8 @@ export const statusPublisherMachine = s.createMachine({
         }),
         onDone: { target: 'deciding', actions: noteWritten },
         onError: [
-          // The watch will say what there is instead.
-          { guard: 'isGone', target: 'deciding', actions: s.assign({ seen: null, failures: 0 }) },
+          // The watch says what there is instead, or has said it.
+          { guard: 'isGone', target: 'deciding', actions: noteGone },
           { target: 'backingOff', actions: noteFailure },
         ],
       },

@@ -80,6 +80,23 @@ describe('a static pod', () => {
     expect(node.world.runtime.started).toHaveLength(1);
   });
 
+  it('whose mirror pod became another one while nobody watched shows its status in that one', () => {
+    const { node, kube } = booted();
+    node.run(30_000);
+    const { uid, annotations, ownerReferences } = mirror().metadata;
+    kube.isAway = true;
+    kube.breakWatches();
+    node.run(5_000);
+    kube.delete('pods', 'web-node', 0);
+    kube.createPod('web-node', {}, { annotations, ownerReferences });
+    kube.store.compact();
+    kube.isAway = false;
+    expect(mirror().metadata.uid).not.toBe(uid);
+    node.until('the status', () => mirror().status?.phase === 'Running', 60_000);
+    expect(kube.of('create', /pods$/)).toHaveLength(1);
+    expect(node.world.runtime.started).toHaveLength(1);
+  });
+
   it('that changed is a new pod: the old one ends, and so does its mirror, before the new one comes', () => {
     const { node, kube } = booted();
     const { uid } = mirror().metadata;

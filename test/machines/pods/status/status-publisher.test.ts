@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { JsonEvent } from '../../../../src/kernel/json.ts';
 import { statusPublisherMachine } from '../../../../src/machines/pods/status/status-publisher.ts';
-import { ok, runUnder } from '../../../support/answering-world.ts';
+import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const REF = { uid: 'u1', namespace: 'default', name: 'web' };
 const seen = (status: object, more: object = {}): JsonEvent => ({
@@ -97,4 +97,24 @@ describe('what waits for others', () => {
     pass(1);
     expect(patches).toHaveLength(1);
   });
+});
+
+test('a pod that is seen again while the patch of the one before finds nothing is written', () => {
+  const uids: (string | undefined)[] = [];
+  const answers = [late(100, fail('pods "web" not found', 'NotFound')), ok({ metadata: { uid: 'u2' }, status: {} })];
+  const world = runUnder(statusPublisherMachine, REF, {
+    'kube.patch': ({ body }: { body: { metadata?: { uid?: string } } }) => {
+      uids.push(body.metadata?.uid);
+      return answers[Math.min(uids.length, answers.length) - 1]!;
+    },
+  });
+  const pass = (ms: number) => world.time.advanceTo(world.time.now() + ms);
+  world.tell(seen({}));
+  world.tell(changed({ phase: 'Running' }));
+  pass(10_050);
+  expect(uids).toEqual(['u1']);
+  world.tell(seen({}, { uid: 'u2', resourceVersion: '7' }));
+  pass(60_000);
+  expect(uids).toEqual(['u1', 'u2']);
+  expect(world.divergence()).toBeNull();
 });
