@@ -38,6 +38,7 @@ const LOOK_EVERY_MS = 300;
  * kubectl's own race: after a deletion it gets the object, compares the uid, and only then lists and watches. What ended
  * and came again between the two, as a mirror pod does at once, it takes for the one that it waits for.
  */
+const RACES_MAX = 5;
 const hasMissedTheEnd = ({ argv }: Transcript, found: readonly string[]): boolean =>
   argv[0] === 'delete' && found.some((each) => each.includes('timed out waiting for the condition'));
 
@@ -136,7 +137,7 @@ export class Scene {
     const end = performance.now() + (isLook(recorded) && !certain.has(recorded.id) ? settlingMs : 0);
     for (let tries = 1; ; tries += 1) {
       const found = differences(recorded, await this.kubectl.run(recorded), this.kubectl);
-      const isOver = performance.now() > end && !(tries === 1 && hasMissedTheEnd(recorded, found));
+      const isOver = performance.now() > end && !(tries < RACES_MAX && hasMissedTheEnd(recorded, found));
       if (found.length === 0 || isOver) return found;
       await sleep(LOOK_EVERY_MS);
     }

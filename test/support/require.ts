@@ -12,6 +12,7 @@ export type Requirement =
   | 'containerd'
   | 'faketime'
   | 'kubectl'
+  | 'loop'
   | 'promtool'
   | 'registry'
   | 'root'

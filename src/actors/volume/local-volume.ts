@@ -1,19 +1,18 @@
 /**
- * Folders of this machine that pods claim (`local` PersistentVolumes): bound to a place in the pod's folder.
+ * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bound to a place in the pod's folder.
  *
  * Decides: the first pod that uses one gives it to its group; to later ones it is what it is. Invariants: what lies in
  * it is never removed; a folder is bound only after it was given away, so that one that is bound needs nothing more.
  */
 import { constants } from 'node:fs';
-import { type FileHandle, open, realpath } from 'node:fs/promises';
+import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { KeptGroup, VolumeSetUp } from '../../machines/operations/volume.ts';
+import type { KeptGroup } from '../../machines/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
+import { type LocalVolume, mountLocalDevice, unmountLocalDevice } from './local-device.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
-
-type Local = Extract<VolumeSetUp, { kind: 'local' }>;
 
 const WAY_MODE = 0o750;
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY;
@@ -23,14 +22,41 @@ const PLUGIN = 'volumes/kubernetes.io~local-volume';
 /** Upstream's words for what goes wrong before anything is bound. */
 export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
 
+/** By PersistentVolume: what is under way with it. */
+const underWay = new Map<string, Promise<unknown>>();
+
+/** A disk that one pod leaves is not taken from the next one. */
+async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promise<Answer> {
+  const mine = (underWay.get(spec) ?? Promise.resolve()).then(work, work);
+  underWay.set(spec, mine);
+  try {
+    return await mine;
+  } finally {
+    if (underWay.get(spec) === mine) underWay.delete(spec);
+  }
+}
+
 /** The group that it keeps, where that is another one. */
-export async function bindLocal(root: string, volume: Local, mounter: Mounter): Promise<KeptGroup | null> {
+export const bindLocal = (root: string, volume: LocalVolume, mounter: Mounter): Promise<KeptGroup | null> =>
+  inTurn(volume.spec, () => bindNow(root, volume, mounter));
+
+/** What pods had of these PersistentVolumes was unbound: disks that none has any more are unmounted. */
+export async function leaveLocal(root: string, specs: readonly string[], mounter: Mounter): Promise<void> {
+  for (const spec of specs) {
+    await inTurn(spec, async () => {
+      if (!(await isInUse(root, { spec }))) await unmountLocalDevice(root, spec, mounter);
+    });
+  }
+}
+
+async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Promise<KeptGroup | null> {
   const { source, path } = volume;
   const point = await realPath(root, path);
   if ((await mountsBelow(point)).includes(point)) return null;
-  const folder = await withStranger(`local volume ${source}`, () => openSource(source), {
-    dispose: (late) => late.close(),
+  const found = await withStranger(`local volume ${source}`, () => openSource(source), {
+    dispose: (late) => late?.close(),
   });
+  const folder = found ?? (await mountLocalDevice(root, volume, mounter));
   try {
     const kept = await giveAway(root, volume, folder);
     await bind(root, path, folder, mounter);
@@ -40,7 +66,7 @@ export async function bindLocal(root: string, volume: Local, mounter: Mounter): 
   }
 }
 
-async function giveAway(root: string, volume: Local, folder: FileHandle): Promise<KeptGroup | null> {
+async function giveAway(root: string, volume: LocalVolume, folder: FileHandle): Promise<KeptGroup | null> {
   if (volume.ownership === null) return null;
   const { spec, ownership } = volume;
   const { groupId: wanted, onlyTop } = ownership;
@@ -52,16 +78,16 @@ async function giveAway(root: string, volume: Local, folder: FileHandle): Promis
   return null;
 }
 
-async function openSource(source: string): Promise<FileHandle> {
+/** `null`: it is a block device. */
+async function openSource(source: string): Promise<FileHandle | null> {
   try {
     return await open(source, FOLDER);
   } catch (error) {
     const code = errnoOf(error);
     if (code === 'ENOENT') throw new NoSource(`path ${JSON.stringify(source)} does not exist`, { code });
     if (code !== 'ENOTDIR') throw error;
-    throw new NoSource(`only directories are supported, which ${source} is not; use volumeMode Block for a device`, {
-      code,
-    });
+    if ((await stat(source)).isBlockDevice()) return null;
+    throw new NoSource(`only directory and block device are supported, which ${source} is not`, { code });
   }
 }
 
@@ -69,7 +95,7 @@ async function openSource(source: string): Promise<FileHandle> {
 export class NoSource extends OperationError {}
 
 /** By another pod. */
-async function isInUse(root: string, { spec }: Local): Promise<boolean> {
+async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promise<boolean> {
   const mounts = await mountsBelow(`${await realpath(root)}/pods`);
   return mounts.some((point) => point.endsWith(`/${PLUGIN}/${spec}`));
 }

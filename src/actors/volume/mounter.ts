@@ -24,6 +24,8 @@ const run = promisify(execFile);
 export interface Mounter {
   mount(type: string, target: string, options: readonly string[]): Promise<void>;
   bind(source: string, target: string): Promise<void>;
+  /** The file system on a device of this machine. */
+  device(source: string, target: string, type: string, options: readonly string[]): Promise<void>;
   /** With everything that is mounted below `source`. */
   bindTree(source: string, target: string): Promise<void>;
   /** What is mounted below `target` from now on is mounted wherever it is bound, too. */
@@ -50,6 +52,7 @@ export function mounter(options: MounterOptions = {}): Mounter {
       if (await isForeign(source)) await programs.bind(source, target);
       else system.bindMount(source, target);
     },
+    device: (source, target, type, options) => programs.device(source, target, type, options),
     async bindTree(source, target) {
       system.bindTree(source, target);
     },
@@ -75,6 +78,8 @@ function byPrograms({ programs, timeoutMs = MOUNT_TIMEOUT_MS }: MounterOptions):
     mount: (type, target, options) =>
       call(mount, ['--no-canonicalize', '-t', type, '-o', options.join(','), type, target]),
     bind: (source, target) => call(mount, ['--no-canonicalize', '--bind', source, target]),
+    device: (source, target, type, options) =>
+      call(mount, ['--no-canonicalize', '-t', type, '-o', options.join(','), source, target]),
     bindTree: (source, target) => call(mount, ['--no-canonicalize', '--rbind', source, target]),
     shareTree: (target) => call(mount, ['--no-canonicalize', '--make-rshared', target]),
     unmount: (target) => call(umount, ['--no-canonicalize', '--lazy', target]),

@@ -23,6 +23,7 @@ import { withStranger } from '../host/strangers.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
+import { DeviceFailure } from './local-device.ts';
 import { bindLocal, LOCAL_STEP, NoSource } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { foundAt, leaveMark, readyMark } from './ready.ts';
@@ -40,6 +41,8 @@ const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW
 const WAY_MODE = 0o750;
 const PLUGIN_MODE = 0o755;
 const VOLUME_MODE = 0o777;
+
+const DEVICE_STEP = 'MountVolume.MountDevice';
 
 export interface SetUpTools {
   readonly mounter: Mounter;
@@ -73,7 +76,8 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
   const failure = { name: volume.name, message: error instanceof Error ? error.message : String(error) };
   if (volume.kind === 'device') return { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' };
   if (volume.kind === 'local') {
-    return { ...failure, spec: volume.spec, ...(error instanceof NoSource ? { step: LOCAL_STEP } : {}) };
+    const step = error instanceof NoSource ? LOCAL_STEP : error instanceof DeviceFailure ? DEVICE_STEP : undefined;
+    return { ...failure, spec: volume.spec, ...(step === undefined ? {} : { step }) };
   }
   return volume.kind === 'host' && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
 }

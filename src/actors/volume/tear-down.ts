@@ -13,6 +13,7 @@ import type { InputOf } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/operations/volume.ts';
 import { errnoOf, namesBelow, openParent } from '../host/beneath.ts';
 import { unbindDevice } from './block-device.ts';
+import { leaveLocal } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
 
@@ -20,6 +21,7 @@ type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
 
 /** The marks go before what they stand for. */
 const FOLDERS = ['plugins', 'volume-subpaths', 'volumes', 'volumeDevices'];
+const LOCAL_FOLDERS = 'volumes/kubernetes.io~local-volume';
 const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
 const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 /** Rounds over what is mounted: one mount may have covered another. */
@@ -28,6 +30,7 @@ const ROUNDS_MAX = 16;
 export async function tearDownVolumes({ root, podDirectory }: Input, mounter: Mounter): Promise<null> {
   if (!(await exists(root, podDirectory))) return null;
   await unmountAll(root, podDirectory, mounter);
+  await leaveLocal(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(noneThere), mounter);
   await unbindDevices(root, podDirectory, mounter);
   for (const name of FOLDERS) {
     const place = openParent(root, `${podDirectory}/${name}`);

@@ -112,7 +112,7 @@ export type VolumeSetUp =
       readonly path: string;
       readonly type: HostPathType;
     }
-  /** A folder of the host, bound to one of the pod. */
+  /** A folder of the host, bound to one of the pod; where `source` is a block device, what is on it. */
   | {
       readonly kind: 'local';
       readonly name: string;
@@ -122,6 +122,8 @@ export type VolumeSetUp =
       readonly path: string;
       /** Whom it is given to, unless another pod has it; `onlyTop`: not where its top belongs to the group. */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
+      /** For a device: what it is formatted with when it is blank, and how it is mounted. */
+      readonly filesystem: { readonly type: string; readonly options: readonly string[]; readonly readOnly: boolean };
     }
   /** A block device of the host: `link` in the pod's folder leads to it, and it is bound to the file `map`. */
   | {

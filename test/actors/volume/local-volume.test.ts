@@ -25,6 +25,7 @@ const local = (more: Partial<Local> = {}): Local => ({
   source,
   path: pathIn(room.podDirectory),
   ownership: null,
+  filesystem: { type: 'ext4', options: [], readOnly: false },
   ...more,
 });
 const setUp = (more: Partial<Local> = {}) => room.ask('volume.setUp', { volumes: [local(more)] });
@@ -36,7 +37,7 @@ const mounts = () =>
 
 it.each([
   ['is not there', 'gone', 'does not exist'],
-  ['is a file', 'f', 'only directories are supported'],
+  ['is a file', 'f', 'only directory and block device are supported'],
 ])('one that %s is said as upstream does', async (_, name, message) => {
   const path = join(source, name);
   const failure = { name: 'v', spec: 'pv', step: 'MountVolume.NewMounter initialization' };

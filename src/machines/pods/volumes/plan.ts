@@ -171,7 +171,10 @@ function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   return { mounted: { hostPath: '', device: link }, setUp };
 }
 
-/** A folder of this machine: bound to one of the pod, where who looks for volumes finds it. `null`: it is none. */
+/** Of a blank disk, where its volume does not say. */
+const FS_TYPE_DEFAULT = 'ext4';
+
+/** A folder or a disk of this machine: bound to one of the pod, where who looks for volumes finds it. `null`: none. */
 function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
   if (bound === null || !bound.spec.local) return null;
   const { name: spec } = bound;
@@ -179,8 +182,13 @@ function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   const { fsGroup, fsGroupChangePolicy } = pod.spec.securityContext ?? {};
   const isGiven = fsGroup !== undefined && volume.persistentVolumeClaim?.readOnly !== true;
   const ownership = isGiven ? { groupId: fsGroup, onlyTop: fsGroupChangePolicy === 'OnRootMismatch' } : null;
-  const { path: source } = bound.spec.local;
-  const setUp: VolumeSetUp = { kind: 'local', name: volume.name, spec, source, path, ownership };
+  const { path: source, fsType } = bound.spec.local;
+  const filesystem = {
+    type: fsType || FS_TYPE_DEFAULT,
+    options: bound.spec.mountOptions ?? [],
+    readOnly: volume.persistentVolumeClaim?.readOnly === true,
+  };
+  const setUp: VolumeSetUp = { kind: 'local', name: volume.name, spec, source, path, ownership, filesystem };
   return { mounted: { hostPath: path }, setUp };
 }
 

@@ -115,14 +115,16 @@ describe('behind a claim', () => {
     ['nobody may write', { readOnly: true }, { fsGroup: 7 }, null],
   ])('a folder of the node is bound: %s', (_, claim, securityContext, ownership) => {
     const { mounted, setUps } = claimed(local, claim, { securityContext });
-    expect(setUps).toEqual([{ kind: 'local', name: 'v', spec: 'pv', source: '/l', path, ownership }]);
+    const filesystem = { type: 'ext4', options: [], readOnly: 'readOnly' in claim };
+    expect(setUps).toEqual([{ kind: 'local', name: 'v', spec: 'pv', source: '/l', path, ownership, filesystem }]);
     expect(mounted['v']).toEqual({ hostPath: path, ...claim });
   });
 
   it('a folder of the node that a pod claims twice is bound once, for the group when it is written to', () => {
     const { mounted, setUps } = claimed(local, [{ readOnly: true }, {}], { securityContext: { fsGroup: 7 } });
     const ownership = { groupId: 7, onlyTop: false };
-    expect(setUps).toEqual([{ kind: 'local', name: 'vv', spec: 'pv', source: '/l', path, ownership }]);
+    const filesystem = { type: 'ext4', options: [], readOnly: false };
+    expect(setUps).toEqual([{ kind: 'local', name: 'vv', spec: 'pv', source: '/l', path, ownership, filesystem }]);
     expect(mounted).toEqual({ v: { hostPath: path, readOnly: true }, vv: { hostPath: path } });
   });
 

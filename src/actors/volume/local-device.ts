@@ -1,0 +1,141 @@
+/**
+ * Disks of this machine that pods claim as folders (`local` PersistentVolumes whose path is a block device): formatted
+ * where nothing is on them, and mounted once, for all pods that have them.
+ *
+ * Decides: what has any signature is never formatted. Invariants: what lies on a disk stays; its mount goes with the
+ * last pod that has it; what one volume takes its time for holds up no other.
+ *
+ * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
+ */
+import { execFile } from 'node:child_process';
+import { constants } from 'node:fs';
+import { type FileHandle, open, rmdir } from 'node:fs/promises';
+import { OperationError } from '../../kernel/json.ts';
+import type { VolumeSetUp } from '../../machines/operations/volume.ts';
+import { errnoOf, makeFolder, openParent } from '../host/beneath.ts';
+import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import { fdPath } from './tree.ts';
+
+export type LocalVolume = Extract<VolumeSetUp, { kind: 'local' }>;
+
+const MOUNTS = 'plugins/kubernetes.io/local-volume/mounts';
+const WAY_MODE = 0o750;
+const INSIDE = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+/** A large disk takes mkfs or fsck minutes. */
+const TOOL_TIMEOUT_MS = 30 * 60_000;
+/** Exit codes: blkid found nothing; fsck mended what it found, or could not. */
+const BLKID_NOTHING = 2;
+const FSCK_UNCORRECTED = 4;
+
+/** What came before the pod's own folder; upstream has a step of its own for it. */
+export class DeviceFailure extends OperationError {}
+
+/** The folder of what is on the disk. */
+export async function mountLocalDevice(root: string, volume: LocalVolume, mounter: Mounter): Promise<FileHandle> {
+  try {
+    return await mounted(root, volume, mounter);
+  } catch (error) {
+    await leave(root, volume.spec);
+    const message = error instanceof Error ? error.message : String(error);
+    throw new DeviceFailure(message, { code: errnoOf(error), retriable: true });
+  }
+}
+
+async function mounted(root: string, { source, spec, filesystem }: LocalVolume, mounter: Mounter): Promise<FileHandle> {
+  const path = pathOf(root, spec);
+  const place = openParent(root, path, WAY_MODE);
+  if (!place) throw new OperationError(`${path} cannot be made`);
+  try {
+    makeFolder(place, WAY_MODE);
+    if (!(await isMounted(root, path))) {
+      await prepare(source, filesystem);
+      const folder = await open(place.path, INSIDE);
+      try {
+        const options = [...(filesystem.readOnly ? ['ro'] : []), ...filesystem.options, 'defaults'];
+        await mounter.device(source, fdPath(folder), filesystem.type, options);
+      } finally {
+        await folder.close();
+      }
+    }
+    return await open(place.path, INSIDE);
+  } finally {
+    place.folder.close();
+  }
+}
+
+/** Nothing there is fine. */
+export async function unmountLocalDevice(root: string, spec: string, mounter: Mounter): Promise<void> {
+  const path = pathOf(root, spec);
+  const place = openParent(root, path);
+  if (!place) return;
+  try {
+    if (await isMounted(root, path)) await mounter.unmount(place.path);
+  } finally {
+    place.folder.close();
+  }
+  await leave(root, spec);
+}
+
+const pathOf = (root: string, spec: string): string => `${root}/${MOUNTS}/${spec}`;
+
+async function isMounted(root: string, path: string): Promise<boolean> {
+  const point = await realPath(root, path);
+  return (await mountsBelow(point)).includes(point);
+}
+
+/** An empty folder goes; one that is mounted, or has something in it, does not. */
+async function leave(root: string, spec: string): Promise<void> {
+  const place = openParent(root, pathOf(root, spec));
+  if (!place) return;
+  await rmdir(place.path).catch(() => undefined);
+  place.folder.close();
+}
+
+/** Looks what is on the disk, and makes a file system where nothing is, or lets the one that is there be checked. */
+async function prepare(device: string, { type, readOnly }: LocalVolume['filesystem']): Promise<void> {
+  const found = await formatOf(device);
+  if (found !== '') {
+    if (!readOnly) await check(device);
+    return;
+  }
+  if (readOnly) {
+    throw new OperationError(`cannot mount unformatted disk ${device} as we are manipulating it in read-only mode`);
+  }
+  const forced = type === 'ext3' || type === 'ext4' ? ['-F', '-m0'] : type === 'xfs' ? ['-f'] : [];
+  const { code, said } = await tool(`mkfs.${type}`, [...forced, device]);
+  if (code !== 0) {
+    throw new OperationError(
+      `format of disk ${JSON.stringify(device)} failed: type:(${JSON.stringify(type)}) errcode:(exit status ${code}) ` +
+        `output:(${said.trim()}) `,
+    );
+  }
+}
+
+/** `''`: nothing is on it; a table of partitions is something. */
+async function formatOf(device: string): Promise<string> {
+  const { code, said } = await tool('blkid', ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device]);
+  if (code === BLKID_NOTHING) return '';
+  if (code !== 0) throw new OperationError(`failed to get disk format of disk ${device}: ${said.trim()}`);
+  const found = new Map(said.split('\n').map((line) => line.split('=') as [string, string]));
+  return found.get('TYPE') ?? (found.has('PTTYPE') ? 'unknown data, probably partitions' : '');
+}
+
+async function check(device: string): Promise<void> {
+  const { code, said } = await tool('fsck', ['-a', device]);
+  if (code !== FSCK_UNCORRECTED) return;
+  throw new OperationError(`'fsck' found errors on device ${device} but could not correct them: ${said.trim()}`);
+}
+
+function tool(program: string, argv: readonly string[]): Promise<{ code: number; said: string }> {
+  return new Promise((resolve, reject) => {
+    const options = { timeout: TOOL_TIMEOUT_MS, killSignal: 'SIGKILL' } as const;
+    execFile(program, [...argv], options, (error, stdout, stderr) => {
+      const said = stdout + stderr;
+      if (!error) resolve({ code: 0, said });
+      else if (error.killed)
+        reject(new OperationError(`${program} did not end: ${said.trim()}`, { code: 'ETIMEDOUT' }));
+      else if (typeof error.code === 'number') resolve({ code: error.code, said });
+      else reject(new OperationError(`there is no program ${program} on this node`, { code: String(error.code) }));
+    });
+  });
+}
