@@ -244,11 +244,14 @@ export const hostOperations = {
       readonly error: string;
     }
   >(),
-  /** Creates the pod's folders and writes its managed files (etc-hosts, termination logs). Paths stay below `root`. */
+  /**
+   * Creates the pod's folders and writes its managed files (etc-hosts, termination logs). Paths stay below `root`, or
+   * below the root that a folder has of its own.
+   */
   'host.preparePod': idempotent<
     {
       root: string;
-      directories: readonly { path: string; mode: number }[];
+      directories: readonly { path: string; mode: number; root?: string }[];
       files: readonly { path: string; mode: number; content: string | NodeText | null }[];
     },
     null

@@ -36,7 +36,7 @@ const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
 /** Folders first, then files. All at once, as the walk to them (`beneath.ts`), because a pod waits for them. */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
-  for (const directory of directories) makeManagedFolder(root, directory);
+  for (const directory of directories) makeManagedFolder(directory.root ?? root, directory);
   for (const file of files) writeManagedFile(root, file);
   return null;
 };

@@ -18,7 +18,7 @@ import {
   type MountedVolumes,
   podDirectory,
   podFiles,
-  podLogDirectories,
+  podLogFolders,
   podLogDirectory,
   sandboxConfig,
   subPaths,
@@ -28,19 +28,13 @@ import { environmentReferences, handlesIn } from '../volumes/objects.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
 
+/** Those of the pod and of its logs. */
 export function foldersOf(context: PodContext) {
   const { node } = context;
-  return { root: node.rootDir, ...podFiles(podOrName(context), node, []) };
-}
-
-export function logFoldersOf(context: PodContext) {
   const pod = podOrName(context);
-  const [parent] = podLogDirectories(pod, context.node);
-  const own = membersOf(pod).map(({ container }) => ({
-    path: `${parent!.path}/${container.name}`,
-    mode: parent!.mode,
-  }));
-  return { root: context.node.podLogsDir, directories: [parent!, ...own], files: [] };
+  const { directories, files } = podFiles(pod, node, []);
+  const containers = membersOf(pod).map(({ container }) => container.name);
+  return { root: node.rootDir, directories: [...directories, ...podLogFolders(pod, containers, node)], files };
 }
 
 export function turnFiles(context: PodContext) {

@@ -49,7 +49,7 @@ import { buryCredential } from './pod-credentials.ts';
 import { deadline } from './pod-deadline.ts';
 import { preparingDevices } from './pod-devices.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { foldersOf, logFoldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
+import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
 import { tellNode, tellNodeChange } from './pod-node.ts';
@@ -156,20 +156,8 @@ const preparing = s.createStateConfig({
     volumes: {
       always: [
         { guard: 'isBlocked', target: '#sync.blocked' },
-        { guard: 'isMounted', target: 'logs' },
+        { guard: 'isMounted', target: 'grouped' },
       ],
-    },
-    logs: {
-      invoke: {
-        id: 'logs',
-        src: 'host.preparePod',
-        input: ({ context }) => logFoldersOf(context),
-        onDone: 'grouped',
-        onError: {
-          target: '#sync.backingOff',
-          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
-        },
-      },
     },
     /** Waits for its cgroup, which has been under way since the pod was admitted. */
     grouped: { always: { guard: 'hasGroup', target: '#sync.creatingSandbox' } },

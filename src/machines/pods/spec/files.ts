@@ -18,9 +18,13 @@ const ETC_HOSTS_MODE = 0o644;
 export interface Directory {
   readonly path: string;
   readonly mode: number;
+  /** Absent: that of everything else. */
+  readonly root?: string;
 }
 
-export interface File extends Directory {
+export interface File {
+  readonly path: string;
+  readonly mode: number;
   /** `null`: create it empty where it is missing, and leave it alone where it exists. */
   readonly content: string | NodeText | null;
 }
@@ -46,10 +50,12 @@ export function podFiles(pod: Pod, node: NodeSettings, podIPs: readonly string[]
   };
 }
 
-/** The log folder lies below `podLogsDir`, not below the pod's folder. */
-export const podLogDirectories = (pod: Pod, node: NodeSettings): readonly Directory[] => [
-  { path: podLogDirectory(pod, node), mode: LOG_MODE },
-];
+/** Those of its logs, one a container: they lie below `podLogsDir`, not below the pod's folder. */
+export function podLogFolders(pod: Pod, containers: readonly string[], node: NodeSettings): readonly Directory[] {
+  const folder = podLogDirectory(pod, node);
+  const paths = [folder, ...containers.map((name) => `${folder}/${name}`)];
+  return paths.map((path) => ({ path, mode: LOG_MODE, root: node.podLogsDir }));
+}
 
 /** What one container needs before it is created: its folder and the file for its last words. */
 export function containerFiles(pod: Pod, container: Container, restartCount: number, node: NodeSettings): PodFiles {

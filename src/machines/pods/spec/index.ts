@@ -10,7 +10,7 @@ export {
 } from './container.ts';
 export { podDns } from './dns.ts';
 export { fileVariables, type References } from './environment.ts';
-export { containerFiles, type PodFiles, podFiles, podLogDirectories } from './files.ts';
+export { containerFiles, type PodFiles, podFiles, podLogFolders } from './files.ts';
 export { containerHash } from './hash.ts';
 export { podHostname } from './hostname.ts';
 export { imageWithTag, type PullPolicy, parseImage, pullPolicy, repositoryOf } from './image.ts';
