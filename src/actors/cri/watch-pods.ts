@@ -270,25 +270,31 @@ export class PodWatcher {
       inspection.again = true;
       return inspection.done;
     }
-    inspection.done = this.#inspectUntilRest(uid, inspection, ids, listedAtMs).finally(() => {
-      inspection.done = null;
-      if (!inspection.timer) this.#inspections.delete(uid);
-    });
+    inspection.done = this.#inspectUntilRest(uid, inspection, ids, listedAtMs);
     return inspection.done;
   }
 
+  /** It is done in the very moment in which nobody wants another look: who wants one later begins anew. */
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
     const look = () => this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid, ids, listedAtMs));
-    let status = await look();
-    while (inspection.again && !this.#options.signal.aborted) {
-      inspection.again = false;
-      status = await (this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid)));
+    try {
+      let status = await look();
+      while (inspection.again && !this.#options.signal.aborted) {
+        inspection.again = false;
+        status = await (this.#shared(uid, inspection) ?? this.#limit(() => this.#look(uid)));
+      }
+      if (status && !this.#options.signal.aborted) this.#follow(uid, inspection, status);
+    } finally {
+      inspection.done = null;
+      if (!inspection.timer) this.#inspections.delete(uid);
     }
-    if (!status || this.#options.signal.aborted) return;
+  }
+
+  /** Looks again while the runtime owes something that it promised. */
+  #follow(uid: string, inspection: Inspection, status: PodRuntimeStatus): void {
     const { open, waitMs } = stillOpen(inspection.expectations, status);
     inspection.expectations = open;
-    if (waitMs === null) return;
-    this.#schedule(uid, inspection, waitMs);
+    if (waitMs !== null) this.#schedule(uid, inspection, waitMs);
   }
 
   /** The first to be due counts. */

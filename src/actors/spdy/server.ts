@@ -133,19 +133,21 @@ export class SpdyServer {
 
   private heard(chunk: Buffer): void {
     this.reader.push(chunk);
-    if (this.isTaking) return;
-    this.isTaking = true;
-    this.take()
-      .catch(() => this.socket.destroy())
-      .finally(() => {
-        this.isTaking = false;
-      });
+    if (!this.isTaking) void this.take();
   }
 
+  /** Two chunks may come in one go: whether frames are being taken has to be true at every moment. */
   private async take(): Promise<void> {
-    for (let frame = this.reader.next(); frame; frame = this.reader.next()) {
-      if (frame.kind === 'open') await this.opened(frame);
-      else this.frameTaken(frame);
+    this.isTaking = true;
+    try {
+      for (let frame = this.reader.next(); frame; frame = this.reader.next()) {
+        if (frame.kind === 'open') await this.opened(frame);
+        else this.frameTaken(frame);
+      }
+    } catch {
+      this.socket.destroy();
+    } finally {
+      this.isTaking = false;
     }
   }
 
