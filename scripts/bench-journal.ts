@@ -31,7 +31,7 @@ function turnOf(n: number, turn: number): KernelRecord[] {
   ];
 }
 
-async function write(directory: string, durability: 'none' | 'tick'): Promise<number> {
+async function write(directory: string, durability: 'none' | 'second'): Promise<number> {
   const journal = openJournal({ directory, durability });
   const build = { statelet: '', node: '', xstate: '', machines: {} };
   const header = { n: 0, k: 'header', t: 0, version: 1, incarnation: journal.incarnation, seed: 1, node: 'n' } as const;
@@ -53,7 +53,7 @@ async function write(directory: string, durability: 'none' | 'tick'): Promise<nu
 
 const perRecord = (ms: number): string => `${((ms * 1000) / (TURNS * RECORDS_PER_TURN)).toFixed(2)} µs`;
 
-for (const durability of ['none', 'tick'] as const) {
+for (const durability of ['none', 'second'] as const) {
   const directory = mkdtempSync(join(tmpdir(), 'bench-journal-'));
   try {
     const started = performance.now();
