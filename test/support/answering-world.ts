@@ -45,7 +45,8 @@ export function runUnder(machine: AnyStateMachine, input: unknown, answers: Answ
       const entry = answers[request.name];
       const answer = typeof entry === 'function' ? entry(request.input as never) : entry;
       if (answer === 'stream') streams.set(request.name, emit);
-      else if (typeof answer === 'object' && 'afterMs' in answer) time.arm(time.now() + answer.afterMs, () => settle(answer.result));
+      else if (typeof answer === 'object' && 'afterMs' in answer)
+        time.arm(time.now() + answer.afterMs, () => settle(answer.result));
       else if (answer) time.arm(time.now(), () => settle(answer));
       return () => streams.delete(request.name);
     },
