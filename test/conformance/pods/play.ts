@@ -1,7 +1,7 @@
 /** Plays the steps of one recording on a node: writes and removes manifests, waits as the recorder waited. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import type { Pod, PodStatus } from '../../../src/machines/api/pod.ts';
+import type { Pod } from '../../../src/machines/api/pod.ts';
 import { type Recorded, type Recording } from '../../machines/pods/spec/recordings.ts';
 import { fileOf, manifestOf, refOf } from './cases.ts';
 import type { GoldenNode } from './golden-node.ts';
@@ -9,8 +9,6 @@ import type { GoldenNode } from './golden-node.ts';
 const POLL_MS = 150;
 /** Beyond what the recorder waited: this machine runs other tests at the same time. */
 const PATIENCE_MS = 240_000;
-/** So long a pod may be behind what the recorder removed. */
-const BEHIND_MAX_MS = 20_000;
 
 export interface Played {
   readonly recording: Recording;
@@ -49,7 +47,7 @@ class Player implements Played {
     if (step.create !== undefined) this.#write(step.create);
     if (step.patch?.startsWith('ConfigMap/') === true) this.#patch(step.patch, step.body);
     if (step.sleep !== undefined) await this.#sleep(step.sleep * 1_000, tookMs);
-    if (step.delete !== undefined) await this.#remove(step.delete);
+    if (step.delete !== undefined) this.#remove(step.delete);
     if (step.wait !== undefined) await this.#until(`wait ${step.wait}`, tookMs, () => this.#holds(step));
     if (step.gone !== undefined) await this.#until(`gone ${step.gone}`, tookMs, () => this.#isGone(step.gone));
     if (step.killSandbox !== undefined) await this.#killSandbox();
@@ -82,12 +80,7 @@ class Player implements Played {
     this.#write({ ...object, data: { ...object.data, ...body.data } });
   }
 
-  /** The recorder slept for a while, and removed what had come about by then. */
-  async #remove(name: string): Promise<void> {
-    const { statuses } = this.recording;
-    const recorded = statuses.findLast((each) => each.pod === name && each.deletionTimestamp === undefined)?.status;
-    const end = Date.now() + BEHIND_MAX_MS;
-    while (isBehind(await this.#status(name), recorded ?? {}) && Date.now() < end) await sleep(POLL_MS);
+  #remove(name: string): void {
     this.#golden.node.remove(fileOf(this.recording, `Pod/${name}`));
     this.removedAtMs.set(name, Date.now());
   }
@@ -104,13 +97,9 @@ class Player implements Played {
   }
 
   async #holds({ wait, pod = 'p' }: Recorded): Promise<boolean> {
-    const status = await this.#status(pod);
-    return status !== null && condition(wait)({ status });
-  }
-
-  async #status(pod: string): Promise<PodStatus | null> {
     const known = (await this.#golden.known()).get(this.#fullName(pod));
-    return known === undefined ? null : await this.#golden.status(known.uid);
+    const status = known === undefined ? null : await this.#golden.status(known.uid);
+    return status !== null && condition(wait)({ status });
   }
 
   async #isGone(name: string): Promise<boolean> {
@@ -150,21 +139,6 @@ function condition(text: string): (pod: Pick<Pod, 'status'>) => boolean {
   // oxlint-disable-next-line typescript/no-implied-eval -- the recorder's own words, which lie in this repository
   const holds = new Function('p', `return (${text})`) as (pod: unknown) => unknown;
   return (pod) => Boolean(holds({ status: { conditions: [], containerStatuses: [], ...pod.status } }));
-}
-
-/** One of its containers has not yet begun, ended or become ready as it had in the recording. */
-function isBehind(live: PodStatus | null, recorded: PodStatus): boolean {
-  const all = ({ initContainerStatuses = [], containerStatuses = [] }: PodStatus) => [
-    ...initContainerStatuses,
-    ...containerStatuses,
-  ];
-  const found = new Map(all(live ?? {}).map((each) => [each.name, each]));
-  return all(recorded).some((wanted) => {
-    const is = found.get(wanted.name);
-    if (is === undefined || is.restartCount < wanted.restartCount) return true;
-    const kindOf = ({ state }: typeof wanted) => Object.keys(state ?? {}).join();
-    return is.restartCount === wanted.restartCount && (kindOf(is) !== kindOf(wanted) || is.ready !== wanted.ready);
-  });
 }
 
 const isReady = (status: Pod['status']): boolean =>
