@@ -156,7 +156,10 @@ describe.skipIf(skip)('a call in the middle of which something dies', () => {
         await node.start();
       }
       await node.keepsPromises([BYSTANDER, name]);
-      expect((await node.running(name)).attempt, 'starts that died').toBe(DEATHS);
+      // A runtime that hears too late that its client died goes through with the start.
+      const { attempt } = await node.running(name);
+      expect(attempt, 'starts that died').toBeGreaterThan(0);
+      expect(attempt, 'starts that died').toBeLessThanOrEqual(DEATHS);
       expect(node.log).not.toContain('Back-off restarting failed container');
       node.remove(`${name}.json`);
       await node.gone(name);

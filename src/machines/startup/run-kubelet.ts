@@ -178,7 +178,18 @@ export const runKubelet = kubeletSetup.createStateConfig({
             raise({ type: 'create.pods' }),
             raise({ type: 'create.done' }),
           ],
-          on: { 'create.done': 'birthCry' },
+          on: {
+            'create.done': [
+              { guard: ({ context }) => context.config!.serverTLSBootstrap, target: 'servingCertificate' },
+              { target: 'birthCry' },
+            ],
+          },
+        },
+        servingCertificate: {
+          meta: { waitsFor: 'the serving certificate that is on disk' },
+          on: {
+            'certificate.loaded': { guard: ({ event }) => event.purpose === 'serving', target: 'birthCry' },
+          },
         },
         birthCry: {
           meta: { steps: 'S134' },

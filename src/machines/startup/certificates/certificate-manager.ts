@@ -7,7 +7,8 @@
  * Hears: `certificate.namesChanged` with the names of a serving certificate.
  * Asks: `certificate.load`, `certificate.request`, `certificate.store`; `kube.create`, `kube.get` and `kube.watch` of a
  *   CertificateSigningRequest; `kube.closeConnections` after the client certificate was replaced.
- * Tells its parent: `certificate.failed` when what is on disk is no good, `certificate.lost` when the node has to end.
+ * Tells its parent: `certificate.loaded` when it knows what is on disk, `certificate.failed` when that is no good,
+ *   `certificate.lost` when the node has to end.
  * Answers, when it is asked for one certificate only: its facts, or why there is none.
  * Invariants:
  *   T1 a key is used for one request only, and never leaves the ports.
@@ -113,6 +114,8 @@ const awaitingSignature = managerSetup.createStateConfig({
   },
 });
 
+const isLoaded = (purpose: CertificatePurpose): CertificateReport => ({ type: 'certificate.loaded', purpose });
+
 const rotation = managerSetup.createStateConfig({
   initial: 'loading',
   on: { 'certificate.namesChanged': { actions: takeNames } },
@@ -126,10 +129,12 @@ const rotation = managerSetup.createStateConfig({
           {
             guard: ({ context, event }) => context.once || event.output.certificate === null,
             target: 'deciding',
+            actions: sendParent(({ context }) => isLoaded(context.purpose)),
           },
           {
             target: 'deciding',
             actions: [
+              sendParent(({ context }) => isLoaded(context.purpose)),
               say('Loading cert/key pair from a file'),
               assign(({ event }) => ({
                 certificate: event.output.certificate,

@@ -38,6 +38,7 @@ export interface CertificateManagerInput {
 }
 
 export type CertificateReport =
+  | { readonly type: 'certificate.loaded'; readonly purpose: CertificatePurpose }
   | { readonly type: 'certificate.failed'; readonly purpose: CertificatePurpose; readonly message: string }
   | { readonly type: 'certificate.lost'; readonly message: string };
 

@@ -42,7 +42,8 @@ const run = (change: Answers = {}) =>
     ...world,
     ...change,
   });
-const toParent = (subject: ReturnType<typeof run>) => subject.told().filter(({ to }) => to === 'parent');
+const toParent = (subject: ReturnType<typeof run>) =>
+  subject.told().filter((told) => told.to === 'parent' && !('type' in told && told.type === 'certificate.loaded'));
 
 describe('the certificate manager', () => {
   it('stores what was issued, reconnects, and asks again between 70 and 90 per cent of its life', () => {
