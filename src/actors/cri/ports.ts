@@ -186,6 +186,29 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
 /** What is not UTF-8 becomes U+FFFD. */
 const textOf = (base64: string) => Buffer.from(base64, 'base64').toString('utf8');
 
+/** A look that another one takes the place of is over in a moment. */
+const LEFT_ALONE_MS = 1_000;
+
+/**
+ * A look asks a dozen things at once, and is often made anew before all are answered. To cancel each of them costs more
+ * than to let the answers come, and a server of HTTP/2 that is careful ends the connection of a client that resets a
+ * thousand streams in half a minute. What hangs is cancelled all the same.
+ */
+function abortedLater(signal: AbortSignal): AbortSignal {
+  const later = new AbortController();
+  signal.addEventListener('abort', () => void setTimeout(() => later.abort(), LEFT_ALONE_MS).unref(), { once: true });
+  return later.signal;
+}
+
+async function podStatus(adapter: Adapter, { input: { uid }, signal }: PortCall<{ uid: string }>) {
+  const { client, podIds, onSeen } = adapter;
+  const limits = adapter.limits({ signal: abortedLater(signal) });
+  const options = { ...limits, podIds, observedAtMs: adapter.now(), onSeen };
+  const status = await adapter.looks.take(uid, () => inspectPod(client, uid, options));
+  if (!signal.aborted) adapter.saw(status);
+  return status;
+}
+
 function runtimePorts(adapter: Adapter) {
   const { client } = adapter;
   return {
@@ -217,13 +240,7 @@ function runtimePorts(adapter: Adapter) {
         throw error;
       }
     },
-    'cri.podStatus': async (call) => {
-      const { podIds, onSeen } = adapter;
-      const options = { ...adapter.limits(call), podIds, observedAtMs: adapter.now(), onSeen };
-      const status = await adapter.looks.take(call.input.uid, () => inspectPod(client, call.input.uid, options));
-      if (!call.signal.aborted) adapter.saw(status);
-      return status;
-    },
+    'cri.podStatus': (call) => podStatus(adapter, call),
     'cri.watchPods': async (call) => {
       const { client, looks, podIds, periods, now, warn, onSeen, timeoutMs: requestTimeoutMs } = adapter;
       const { input, signal } = call;
