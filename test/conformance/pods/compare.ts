@@ -155,7 +155,7 @@ export function liveStatuses({ removedAtMs }: Played, published: readonly Publis
   for (const { name, atMs, status } of published) {
     const pod = names.podOf(name);
     const said = comparedStatus(names.translated(status));
-    if (atMs <= (removedAtMs.get(pod) ?? Number.POSITIVE_INFINITY)) facts[`${pod} status before its removal`] = said;
+    if (atMs < (removedAtMs.get(pod) ?? Number.POSITIVE_INFINITY)) facts[`${pod} status before its removal`] = said;
     facts[`${pod} status at last`] = said;
   }
   return facts;

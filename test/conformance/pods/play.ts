@@ -81,8 +81,9 @@ class Player implements Played {
   }
 
   #remove(name: string): void {
-    this.#golden.node.remove(fileOf(this.recording, `Pod/${name}`));
+    // Before: the end of a pod that has nothing is told within the millisecond.
     this.removedAtMs.set(name, Date.now());
+    this.#golden.node.remove(fileOf(this.recording, `Pod/${name}`));
   }
 
   async #until(what: string, recordedMs: number, holds: () => Promise<boolean>): Promise<void> {
