@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { containerLog, type LogOptions } from '../../../src/actors/server/logs/container-log.ts';
 import { fixedTime, nanoseconds, parseCriLine } from '../../../src/actors/server/logs/cri-line.ts';
-import { LINE_MAX_BYTES, openLog, tailOffset } from '../../../src/actors/server/logs/log-file.ts';
+import { LINE_MAX_BYTES, linesOf, openLog, tailOffset } from '../../../src/actors/server/logs/log-file.ts';
 
 let directory: string;
 let path: string;
@@ -46,6 +46,27 @@ describe('following', () => {
     isRunning = false;
     await reading;
     expect(seen.at(-1)).toBe('last words\n');
+  });
+
+  test('what is written and rotated while the end is looked at is not lost', async () => {
+    writeFileSync(path, line('one'));
+    const handle = await openLog(path);
+    const read = handle.read.bind(handle) as (...args: unknown[]) => Promise<{ bytesRead: number }>;
+    let isRotated = false;
+    handle.read = (async (...args: unknown[]) => {
+      const answer = await read(...args);
+      if (answer.bytesRead === 0 && !isRotated) {
+        isRotated = true;
+        appendFileSync(path, line('two'));
+        renameSync(path, `${path}.20261121-070000`);
+        writeFileSync(path, line('three'));
+      }
+      return answer;
+    }) as typeof handle.read;
+    const seen: string[] = [];
+    const follow = { signal: new AbortController().signal, isRunning: () => !isRotated };
+    for await (const bytes of linesOf(path, 0, handle, follow)) seen.push(String(bytes));
+    expect(seen).toEqual(['one', 'two', 'three'].map((text) => line(text)));
   });
 
   test('gives a hundred MiB whole while they are written and rotated', async () => {

@@ -61,6 +61,7 @@ export async function* linesOf(
   let handle = opened;
   let position = from;
   let rest: Buffer = Buffer.alloc(0);
+  let newer: FileHandle | null = null;
   const changes = follow && changesBelow(dirname(path), follow.signal);
   try {
     for (;;) {
@@ -71,12 +72,14 @@ export async function* linesOf(
       rest = lines.rest;
       yield* lines.whole;
       if (chunk.length > 0) continue;
-      const replaced = changes && (await replacement(path, handle));
-      if (replaced) {
+      if (newer) {
         await handle.close();
-        [handle, position] = [replaced, 0];
+        [handle, position, newer] = [newer, 0, null];
         continue;
       }
+      // Until the other file was there, this one was written to: its end is looked for once more.
+      newer = changes ? await replacement(path, handle) : null;
+      if (newer) continue;
       if (!follow || !changes || follow.signal.aborted || !wasRunning) break;
       await changes.next();
     }
@@ -84,6 +87,7 @@ export async function* linesOf(
   } finally {
     changes?.close();
     await handle.close();
+    await newer?.close();
   }
 }
 
