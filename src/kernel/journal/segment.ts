@@ -3,7 +3,7 @@
  *
  * Invariants: `bytes` is the length of what the operating system has whole, so that a process that dies loses nothing;
  * `undo` makes the file that long again; a link is sha256 of the link before (64 zeros at the start) and of every byte
- * since; what a disk could not keep fails the next write.
+ * since; what a disk could not keep fails the next write, and the end; a disk that hangs is asked once.
  */
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
@@ -20,7 +20,9 @@ export class Segment {
   link = FIRST_LINK;
   private readonly handle: FileHandle;
   private readonly durability: Durability;
+  /** Until the disk has answered. */
   private due: NodeJS.Timeout | undefined;
+  private isSynced = true;
   private syncing: Promise<void> = Promise.resolve();
   private failure: unknown;
 
@@ -43,24 +45,35 @@ export class Segment {
     await writeAll(this.handle, whole, this.bytes);
     this.bytes += whole.length;
     this.link = sha256;
-    if (this.durability === 'second') this.due ??= setTimeout(() => this.sync(), SYNC_PERIOD_MS).unref();
+    this.isSynced = false;
+    if (this.durability === 'second') this.due ??= this.syncLater();
   }
 
   async undo(): Promise<void> {
     await this.handle.truncate(this.bytes);
   }
 
-  private sync(): void {
-    this.due = undefined;
-    this.syncing = this.handle.datasync().catch((error) => {
+  private syncLater(): NodeJS.Timeout {
+    return setTimeout(() => {
+      this.syncing = this.sync();
+    }, SYNC_PERIOD_MS).unref();
+  }
+
+  private async sync(): Promise<void> {
+    this.isSynced = true;
+    try {
+      await this.handle.datasync();
+    } catch (error) {
       this.failure = error;
-    });
+    }
+    this.due = this.isSynced ? undefined : this.syncLater();
   }
 
   async close(): Promise<void> {
-    clearTimeout(this.due);
     await this.syncing;
+    clearTimeout(this.due);
     try {
+      if (this.failure !== undefined) throw this.failure;
       if (this.durability === 'second') await this.handle.datasync();
     } finally {
       await this.handle.close();

@@ -187,6 +187,19 @@ test('a look that nobody waits for any more leaves the telling to the watch', as
   await eventually(() => told(items, 'a').at(-1)?.containers[0]?.state === 'CONTAINER_EXITED');
 });
 
+test('a look that is given up lets the answers come that are under way', async () => {
+  const { fake, items, ports } = await watching({ pods: ['a'] });
+  await relisted(items);
+  const aborter = new AbortController();
+  fake.handlers.ContainerStatus = async () => {
+    aborter.abort();
+    await sleep(100);
+    return {};
+  };
+  const look = ports['cri.podStatus']({ ...callOf, signal: aborter.signal, input: { uid: 'a' } });
+  await expect(look).resolves.toMatchObject({ uid: 'a' });
+});
+
 test('a relist leaves what a call of our own made to the pod, once', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'], relistPeriodMs: 200, handlers: { CreateContainer } });
   await relisted(items);

@@ -126,6 +126,25 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
+  test('a disk that hangs is asked once, and what is written goes on', async () => {
+    const disk = new BrokenDisk();
+    const hanging = Promise.withResolvers<void>();
+    disk.syncEnd = hanging.promise;
+    const directory = temporaryDirectory();
+    const kernel = record(directory, { disk, durability: 'second' }).boot();
+    await eventually(() => disk.syncs === 1, 'the disk was asked');
+    for (let i = 0; i < 4; i++) {
+      kernel.turn();
+      await kernel.durable();
+      await new Promise((resolve) => setTimeout(resolve, 400));
+    }
+    expect(disk.syncs, 'while it hangs').toBe(1);
+    expect(recordsIn(directory)).toEqual(kernel.records);
+    hanging.resolve();
+    await eventually(() => disk.syncs === 2, 'it is asked for what came meanwhile');
+    await kernel.journal.close();
+  });
+
   test('from the first byte: the header is kept with the first checkpoint', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();

@@ -111,6 +111,9 @@ export class BrokenDisk implements Disk {
   failure: string | undefined;
   /** It takes what is written and cannot keep it. */
   syncFailure: string | undefined;
+  /** What it is asked to keep takes until then. */
+  syncEnd: Promise<void> | undefined;
+  syncs = 0;
 
   async open(path: string, flags: string, mode: number): Promise<FileHandle> {
     this.refuse();
@@ -131,6 +134,8 @@ export class BrokenDisk implements Disk {
     };
     handle.datasync = async () => {
       this.refuse();
+      this.syncs += 1;
+      await this.syncEnd;
       if (this.syncFailure !== undefined) throw errno(this.syncFailure);
     };
     return handle;
