@@ -1,11 +1,11 @@
 /**
  * The pods of the API server that this node may start without it (`rememberedPods`): one file a pod.
  *
- * Decides: when a file is written. Owns: by pod what is to be written, and the version that was.
+ * Decides: when a file is written. Owns: by pod what is to be written, what is being written, the version that was.
  * Hears: `pod.remembered`, `pod.forgotten` of pods.
  * Asks: `host.savePod`.
  * Invariants:
- *   B1 one write at a time; of several about one pod the last one counts.
+ *   B1 one write at a time, which is never left before it ends; of several about one pod the last one counts.
  *   B2 a pod whose end was ordered is forgotten before anything of it ends.
  *   B3 a file that cannot be written costs nobody anything but the memory.
  */
@@ -21,10 +21,16 @@ export type RememberedPodsMessage =
   | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
   | { readonly type: 'pod.forgotten'; readonly uid: string };
 
+/** `null`: its file goes. */
+type ToWrite = RememberedPod | null;
+
+const NOTHING = { uid: '', remembered: null };
+
 interface Context {
   readonly directory: string;
-  /** By uid; `null`: its file goes. */
-  readonly pending: Readonly<Record<string, RememberedPod | null>>;
+  /** By uid. */
+  readonly pending: Readonly<Record<string, ToWrite>>;
+  readonly saving: { readonly uid: string; readonly remembered: ToWrite };
   /** By uid, what was written since the agent started. */
   readonly written: Readonly<Record<string, string>>;
 }
@@ -48,47 +54,48 @@ const take = s.assign(({ context, event }) => {
   return { pending: { ...context.pending, [event.uid]: remembered } };
 });
 
-const next = ({ pending }: Context): string => Object.keys(pending)[0] ?? '';
-
-const noteDone = s.assign(({ context }) => {
-  const uid = next(context);
-  const { [uid]: done, ...pending } = context.pending;
+/** What is being written counts as written: what comes meanwhile is compared with it. */
+const takeNext = s.assign(({ context }) => {
+  const uid = Object.keys(context.pending)[0] ?? '';
+  const { [uid]: remembered = null, ...pending } = context.pending;
   const { [uid]: _old, ...written } = context.written;
-  return { pending, written: done ? { ...written, [uid]: versionOf(done) } : written };
+  return {
+    pending,
+    saving: { uid, remembered },
+    written: remembered ? { ...written, [uid]: versionOf(remembered) } : written,
+  };
 });
+
+const noteDone = s.assign({ saving: NOTHING });
 
 export const rememberedPodsMachine = s.createMachine({
   id: 'rememberedPods',
-  context: ({ input }) => ({ directory: input.rememberedPodsDir ?? '', pending: {}, written: {} }),
+  context: ({ input }) => ({
+    directory: input.rememberedPodsDir ?? '',
+    pending: {},
+    saving: NOTHING,
+    written: {},
+  }),
   initial: 'saved',
   on: { 'pod.remembered': { actions: take }, 'pod.forgotten': { actions: take } },
   states: {
-    saved: { always: { guard: 'isPending', target: 'saving' } },
+    saved: { always: { guard: 'isPending', target: 'saving', actions: takeNext } },
     saving: {
       invoke: {
         id: 'save',
         src: 'host.savePod',
-        input: ({ context }) => ({
-          directory: context.directory,
-          uid: next(context),
-          remembered: context.pending[next(context)] ?? null,
-        }),
+        input: ({ context: { directory, saving } }) => ({ directory, ...saving }),
         onDone: { target: 'saved', actions: noteDone },
         onError: {
           target: 'saved',
           actions: [
             line('error', ({ context, event }) => [
               'Cannot remember a pod for a start without the API server',
-              { uid: next(context), error: (event.error as PlainError).message },
+              { uid: context.saving.uid, error: (event.error as PlainError).message },
             ]),
             noteDone,
           ],
         },
-      },
-      /** What is being written is not the newest any more: it is written again afterwards. */
-      on: {
-        'pod.remembered': { target: 'saved', actions: take },
-        'pod.forgotten': { target: 'saved', actions: take },
       },
     },
   },

@@ -57,19 +57,20 @@ async function readPod(path: string): Promise<RememberedPod | null> {
 async function savePod(directory: string, uid: string, remembered: object | null): Promise<void> {
   if (!UID.test(uid)) throw new OperationError(`"${uid}" is no uid of a pod`, { code: 'EINVAL' });
   const path = join(directory, `${uid}.json`);
+  const draft = `${path}.tmp`;
   if (remembered === null) {
-    await rm(path, { force: true });
+    await Promise.all([rm(path, { force: true }), rm(draft, { force: true })]);
     return;
   }
   await mkdir(directory, { recursive: true, mode: FOLDER_MODE });
-  const file = await open(`${path}.tmp`, 'w', OWNER_ONLY);
+  const file = await open(draft, 'w', OWNER_ONLY);
   try {
     await file.writeFile(JSON.stringify(remembered));
     await file.datasync();
   } finally {
     await file.close();
   }
-  await rename(`${path}.tmp`, path);
+  await rename(draft, path);
 }
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
  * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods` once. Its reflector asks the rest. Tells `syncLoop` `config.pods` and `config.sourceReady`;
- *   `status` and `mirrorPods` what the API server has.
+ *   `status` and `mirrorPods` what the API server has; `rememberedPods` which of them are gone since.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never told as a pod to run.
@@ -142,7 +142,7 @@ const takeList = s.enqueueActions((args) => {
   const goneMirrors = Object.values(context.mirrors).filter(({ uid }) => !there.has(uid));
   const next = tell(enqueue, context, pods, [...goneFrom(context.told, pods), ...goneMirrors]);
   tellReady(enqueue, next);
-  enqueue.assign({ ...next, isListed: true, remembered: [] });
+  enqueue.assign({ ...next, isListed: true });
 });
 
 const takeChange = s.enqueueActions((args) => {
@@ -164,14 +164,28 @@ const noteRemembered = s.assign({
   remembered: ({ event }) => (event as unknown as { output: { pods: readonly RememberedPod[] } }).output.pods,
 });
 
+/** The pods of this node among those that are remembered. */
+function ownRemembered({ remembered, nodeName }: Context): { pod: Pod; objects: RememberedPod['objects'] }[] {
+  return remembered.flatMap(({ pod, objects }) => {
+    const result = podFromApi(pod as never);
+    const isOwn = result.error === undefined && result.pod.spec.nodeName === nodeName;
+    return isOwn ? [{ pod: result.pod, objects }] : [];
+  });
+}
+
+/** What was deleted while this node was away never gets an actor that says so. */
+const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
+  for (const { pod } of ownRemembered(context)) {
+    const { uid } = pod.metadata;
+    if (context.told[uid] === undefined) enqueue.sendTo(to('rememberedPods'), { type: 'pod.forgotten', uid });
+  }
+  enqueue.assign({ remembered: [] });
+});
+
 /** Nobody says what is wanted: what was wanted last is, as long as nobody says otherwise. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const known = context.remembered.flatMap(({ pod, objects }) => {
-    const result = podFromApi(pod as never);
-    const isOwn = result.error === undefined && result.pod.spec.nodeName === context.nodeName;
-    return isOwn ? [{ pod: result.pod, objects }] : [];
-  });
+  const known = ownRemembered(context);
   if (known.length === 0) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));
@@ -256,7 +270,7 @@ const remembering = s.createStateConfig({
     },
     /** Waits for the first list. */
     waiting: {
-      always: { guard: 'isListed', target: 'done' },
+      always: { guard: 'isListed', target: 'done', actions: forgetDeleted },
       after: { [AWAY_MS]: { target: 'done', actions: startRemembered } },
     },
     done: {},

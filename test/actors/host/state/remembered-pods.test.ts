@@ -31,6 +31,7 @@ describe('pods that are remembered', () => {
 
   it('are forgotten, also twice', async () => {
     await save('u1', remembered);
+    writeFileSync(join(directory, 'u1.json.tmp'), 'half');
     await save('u1', null);
     await save('u1', null);
     expect(await load()).toEqual([]);

@@ -1,6 +1,7 @@
 /** A node that starts again while its API server is away: what it ran before, it runs again. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
+import type { KubeObject } from '../../../../src/machines/operations/kube.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;
@@ -71,6 +72,19 @@ describe('rememberedPods', () => {
     kube.isAway = false;
     cluster.node.until('forgotten', () => cluster.node.podState(uid) === undefined, 120_000);
     expect(cluster.node.world.remembered.size).toBe(0);
+  });
+
+  it('are forgotten when the API server has them no more and nothing else of them is left', () => {
+    const { kube, node } = running();
+    const { uid } = kube.pod('web').metadata;
+    const { pod, ...rest } = node.world.remembered.get(uid)!;
+    const lost = { ...(pod as KubeObject), metadata: { ...(pod as KubeObject).metadata, name: 'lost', uid: 'lost' } };
+    node.world.remembered.set('lost', { ...rest, pod: lost });
+    reboot();
+    kube.isAway = false;
+    cluster.node.until('a start', () => started().length === 1, 9_000);
+    cluster.node.run(1_000);
+    expect([...cluster.node.world.remembered.keys()]).toEqual([uid]);
   });
 
   describe('with a token', () => {
