@@ -34,11 +34,11 @@ export class Journal {
   private tail: TornTail | undefined;
 
   constructor(segments: readonly string[]) {
-    const first = segments[0]!;
-    const { header, checkpoint } = preambleOf(first);
+    const from = firstWithHeader(segments);
+    const { header, checkpoint } = preambleOf(segments[from]!);
     this.header = header;
-    this.checkpoint = checkpoint && { after: checkpoint.after, state: readCheckpoint(first, checkpoint) };
-    this.segments = segments;
+    this.checkpoint = checkpoint && { after: checkpoint.after, state: readCheckpoint(segments[from]!, checkpoint) };
+    this.segments = segments.slice(from);
   }
 
   /** Every record from the start, in whole turns; each call reads anew. */
@@ -74,6 +74,20 @@ export function readJournal(path: string, options: ReadOptions = {}): Journal {
   if (segments.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(options.incarnation));
   if (options.from !== 'newest-checkpoint') return new Journal(segments);
   return new Journal(segments.slice(segments.findLastIndex(isReadable)));
+}
+
+/** A start whose first lines no disk took begins behind them. */
+function firstWithHeader(segments: readonly string[]): number {
+  return segments.findIndex((file, at) => at === segments.length - 1 || hasHeader(file));
+}
+
+function hasHeader(file: string): boolean {
+  try {
+    return preambleOf(file).header !== undefined;
+  } catch (error) {
+    if (error instanceof JournalError && error.kind === 'no-journal') return false;
+    throw error;
+  }
 }
 
 /** Header and checkpoint of a segment: what makes it readable alone. */

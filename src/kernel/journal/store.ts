@@ -1,8 +1,9 @@
 /**
  * The disk side of a journal: puts batches, checkpoints and segments into the directory. One call at a time.
  *
- * Invariants: a call that fails leaves the segment as long as it was before; what a line refers to (blob, checkpoint)
- * is on disk before the line; `kept` is the number of the last record that is in a segment or told by a gap.
+ * Invariants: a call that fails leaves the segment as long as it was before, and none that has no header; what a line
+ * refers to (blob, checkpoint) is on disk before the line; `kept` is the number of the last record that is in a segment
+ * or told by a gap.
  */
 import { hash } from 'node:crypto';
 import { access, mkdir, rm } from 'node:fs/promises';
@@ -61,8 +62,20 @@ export class Store {
   async write(lines: Lines): Promise<void> {
     await this.writeBlobs(lines.blobs);
     this.segment ??= await this.createSegment(0);
-    await appendOrThin(this.segment, lines);
+    try {
+      await appendOrThin(this.segment, lines);
+    } catch (error) {
+      if (this.kept === -1) await this.discard();
+      throw error;
+    }
     this.kept = lines.upto;
+  }
+
+  /** A segment without a header would hide those behind it. */
+  private async discard(): Promise<void> {
+    const { segment } = this;
+    this.segment = undefined;
+    if (segment) await removeQuietly(segment);
   }
 
   /** Begins a new segment from a checkpoint. If that fails, the one before stays open. */
@@ -77,7 +90,8 @@ export class Store {
       next = await this.createSegment(first);
       await next.write(this.preamble(beginning, file), beginning.after);
     } catch (error) {
-      await removeQuietly(next, join(directory, file));
+      if (next) await removeQuietly(next);
+      await rm(join(directory, file), { force: true }).catch(() => undefined);
       throw error;
     }
     await this.close().catch(() => undefined);
@@ -150,12 +164,9 @@ async function appendOrThin(segment: Segment, { text, upto }: Lines): Promise<vo
   }
 }
 
-async function removeQuietly(segment: Segment | undefined, checkpoint: string): Promise<void> {
-  if (segment) {
-    await segment.close().catch(() => undefined);
-    await rm(segment.path, { force: true }).catch(() => undefined);
-  }
-  await rm(checkpoint, { force: true }).catch(() => undefined);
+async function removeQuietly(segment: Segment): Promise<void> {
+  await segment.close().catch(() => undefined);
+  await rm(segment.path, { force: true }).catch(() => undefined);
 }
 
 const exists = (path: string): Promise<boolean> =>

@@ -1,8 +1,11 @@
-/** Checks a journal without running it, and counts what is in it. Goes on behind a problem where that is possible. */
-import { statSync } from 'node:fs';
+/**
+ * Checks a journal without running it, and counts what is in it. Goes on behind a problem where that is possible. The
+ * journal may be in use: what was compressed or removed since it was listed is no problem.
+ */
+import { existsSync, statSync } from 'node:fs';
 import type { DroppedRecord, GapRecord, JournalRecord } from '../records.ts';
 import { JournalError } from './errors.ts';
-import { segmentsIn } from './layout.ts';
+import { type SegmentFile, segmentsIn } from './layout.ts';
 import { isDirectory, Journal, nothingThere, preambleOf, readCheckpoint } from './reader.ts';
 import type { TornTail } from './sequence.ts';
 
@@ -29,15 +32,10 @@ export interface JournalReport {
 
 /** `path` as for `readJournal`; all incarnations, or the one that is named. Throws only where there is none at all. */
 export function verifyJournal(path: string, incarnation?: string): JournalReport {
-  if (!isDirectory(path)) return report([verifySegments(path, [path])]);
-  const byIncarnation = new Map<string, string[]>();
-  for (const segment of segmentsIn(path)) {
-    const paths = byIncarnation.get(segment.incarnation) ?? [];
-    byIncarnation.set(segment.incarnation, [...paths, segment.path]);
-  }
-  const wanted = [...byIncarnation].filter(([name]) => incarnation === undefined || name === incarnation);
+  if (!isDirectory(path)) return report([verifySegments(path, [{ path, bytes: statSync(path).size }])]);
+  const wanted = segmentsIn(path).filter((segment) => (incarnation ?? segment.incarnation) === segment.incarnation);
   if (wanted.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(incarnation));
-  return report(wanted.map(([name, paths]) => verifySegments(name, paths)));
+  return report([...Map.groupBy(wanted, (segment) => segment.incarnation)].map((found) => verifySegments(...found)));
 }
 
 const report = (incarnations: readonly IncarnationReport[]): JournalReport => ({
@@ -45,18 +43,23 @@ const report = (incarnations: readonly IncarnationReport[]): JournalReport => ({
   incarnations,
 });
 
-function verifySegments(incarnation: string, paths: readonly string[]): IncarnationReport {
+type Listed = Pick<SegmentFile, 'path' | 'bytes'>;
+
+export function verifySegments(incarnation: string, segments: readonly Listed[]): IncarnationReport {
   const problems: JournalError[] = [];
   const counts = { first: 0, records: 0, turns: 0, gaps: [] as GapRecord[], dropped: [] as DroppedRecord[] };
+  const paths = segments.map(({ path }) => path);
+  // A crash may leave the last segment without a header.
+  const isTornBegin: Expectation = ({ kind, place }) => kind === 'no-journal' && place.file === paths.at(-1);
   let torn: TornTail | undefined;
-  collecting(problems, () => {
+  collecting(problems, isTornBegin, () => {
     const journal = new Journal(paths);
     counts.first = journal.checkpoint ? journal.checkpoint.after + 1 : 0;
     for (const record of journal.records) count(counts, record);
     torn = journal.torn;
   });
-  const checkpoints = paths.filter((path) => hasCheckpoint(path, problems)).length;
-  const bytes = paths.reduce((sum, path) => sum + statSync(path).size, 0);
+  const checkpoints = paths.filter((path) => hasCheckpoint(path, problems, isTornBegin)).length;
+  const bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
   return { incarnation, segments: paths.length, bytes, checkpoints, ...counts, torn, problems };
 }
 
@@ -74,25 +77,31 @@ function count(counts: Counts, record: JournalRecord): void {
   if (record.k === 'end') counts.turns++;
 }
 
+type Expectation = (error: JournalError) => boolean;
+
 /** True if the segment begins with a checkpoint; whether that one is whole is looked at on the way. */
-function hasCheckpoint(path: string, problems: JournalError[]): boolean {
+function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expectation): boolean {
   let found = false;
-  collecting(problems, () => {
-    const { checkpoint } = preambleOf(path);
-    found = checkpoint !== undefined;
-    if (checkpoint) readCheckpoint(path, checkpoint);
-  });
+  const isGone = (): boolean => !existsSync(path) && !existsSync(`${path}.zst`);
+  collecting(
+    problems,
+    (error) => isTornBegin(error) || isGone(),
+    () => {
+      const { checkpoint } = preambleOf(path);
+      found = checkpoint !== undefined;
+      if (checkpoint) readCheckpoint(path, checkpoint);
+    },
+  );
   return found;
 }
 
 /** Each problem once, however many ways lead to it. */
-function collecting(problems: JournalError[], work: () => void): void {
+function collecting(problems: JournalError[], isExpected: Expectation, work: () => void): void {
   try {
     work();
   } catch (error) {
     if (!(error instanceof JournalError)) throw error;
-    // A segment that a crash left without a header is torn, and the reader says what that means.
-    const told = error.kind === 'no-journal' || problems.some(({ message }) => message === error.message);
+    const told = isExpected(error) || problems.some(({ message }) => message === error.message);
     if (!told) problems.push(error);
   }
 }

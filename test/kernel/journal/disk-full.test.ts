@@ -44,10 +44,11 @@ describe('a full disk', () => {
     for (let i = 0; i < 10; i++) kernel.turn();
     await kernel.durable();
 
+    await eventually(() => recordsIn(directory).at(-1)?.k === 'gap', 'the segment says that nothing follows');
     const kept = recordsIn(directory);
     expect(kept.slice(0, full)).toEqual(kernel.records.slice(0, full));
     expect(kindsOf(kept.slice(full))).toEqual(['in', 'dropped', 'effect', 'end', 'gap']);
-    expect(kept.at(-1)).toMatchObject({ k: 'gap', why: 'ENOSPC: as the test says' });
+    expect(kept.at(-1)).toMatchObject({ why: 'ENOSPC: as the test says' });
 
     disk.room = Number.POSITIVE_INFINITY;
     await resume(kernel);
@@ -160,6 +161,42 @@ describe('a full disk', () => {
     expect(journal.header).toEqual(kernel.records[0]);
     expect([...journal.records][0]).toMatchObject({ k: 'gap', n: 1, upto: journal.checkpoint!.after });
     expect(verifyJournal(directory).ok).toBe(true);
+  });
+
+  test.each([0, 100, 300])('from byte %i of the header: nothing stays of the first segment', async (room) => {
+    const directory = temporaryDirectory();
+    const disk = new BrokenDisk();
+    disk.room = room;
+    const kernel = record(directory, { ...quick, disk })
+      .boot()
+      .turn();
+    await kernel.durable();
+    expect(segmentsOf(directory)).toEqual([]);
+    disk.room = Number.POSITIVE_INFINITY;
+    await resume(kernel);
+    await kernel.journal.close();
+    const journal = readJournal(directory);
+    const { after } = journal.checkpoint!;
+    expect([...journal.records]).toEqual([
+      { n: 1, k: 'gap', upto: after, why: 'ENOSPC: as the test says' },
+      ...kernel.records.slice(after + 1),
+    ]);
+    expect(verifyJournal(directory)).toMatchObject({ ok: true, incarnations: [{ segments: 1 }] });
+  });
+
+  test('a first segment without a header hides nothing that is behind it, and is told', async () => {
+    const directory = temporaryDirectory();
+    const kernel = record(directory).boot().turn().checkpoint().turn();
+    await kernel.journal.close();
+    const [whole] = segmentsOf(directory);
+    const first = whole!.replace('.zst', '');
+    rmSync(whole!);
+    writeFileSync(first, '');
+    const journal = readJournal(directory);
+    expect([...journal.records]).toEqual(kernel.records.slice(journal.checkpoint!.after + 1));
+    const { ok, incarnations } = verifyJournal(directory);
+    expect(ok).toBe(false);
+    expect(incarnations[0]!.problems.map(({ kind, place }) => [kind, place.file])).toEqual([['no-journal', first]]);
   });
 
   test('a disk that stands still does not fill the memory', async () => {
