@@ -55,8 +55,11 @@ export class Archive {
 
   private async tidyAfter(before: Promise<void>, compressing: boolean): Promise<void> {
     await before;
-    if (compressing) await this.compressClosed();
-    await this.applyLimit();
+    try {
+      if (compressing) await this.compressClosed();
+    } finally {
+      await this.applyLimit();
+    }
   }
 
   /** Oldest first. */
@@ -74,10 +77,17 @@ export class Archive {
     return this.work;
   }
 
+  /** One that cannot be compressed keeps none of the others from it. */
   private async compressClosed(): Promise<void> {
-    for (const segment of this.closed()) {
-      if (!segment.compressed && !this.isTorn(segment)) await compress(segment.path);
+    const failures: unknown[] = [];
+    for (const segment of this.closed().filter(({ compressed }) => !compressed)) {
+      try {
+        if (!this.isTorn(segment)) await compress(segment.path);
+      } catch (error) {
+        failures.push(error);
+      }
     }
+    if (failures.length > 0) throw failures[0];
   }
 
   private isTorn({ path }: SegmentFile): boolean {
@@ -147,7 +157,7 @@ async function blobNamesOf({ path, compressed }: SegmentFile): Promise<ReadonlyS
 function sizeOf(directory: string): number {
   let bytes = 0;
   for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
-    if (entry.isFile()) bytes += statSync(join(entry.parentPath, entry.name)).size;
+    if (entry.isFile()) bytes += statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size ?? 0;
   }
   return bytes;
 }

@@ -45,8 +45,11 @@ function compareIncarnations(a: string, b: string): number {
 function segmentFile(path: string): SegmentFile | undefined {
   const match = SEGMENT.exec(basename(path));
   if (!match) return undefined;
-  const { size } = statSync(path);
-  return { path, incarnation: match[1]!, first: Number(match[2]), compressed: match[3] !== undefined, bytes: size };
+  const compressed = match[3] !== undefined;
+  const bytes = statSync(path, { throwIfNoEntry: false })?.size;
+  // Since its name was read it was compressed, or removed.
+  if (bytes === undefined) return compressed ? undefined : segmentFile(`${path}.zst`);
+  return { path, incarnation: match[1]!, first: Number(match[2]), compressed, bytes };
 }
 
 /**
@@ -56,7 +59,7 @@ function segmentFile(path: string): SegmentFile | undefined {
 export function segmentsIn(directory: string): SegmentFile[] {
   const byName = new Map<string, SegmentFile>();
   for (const name of readdirSync(directory).sort()) {
-    const segment = SEGMENT.test(name) ? segmentFile(join(directory, name)) : undefined;
+    const segment = segmentFile(join(directory, name));
     if (!segment) continue;
     const key = name.replace(/\.zst$/, '');
     if (!byName.has(key)) byName.set(key, segment);

@@ -1,9 +1,21 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { zstdDecompressSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { segmentName, segmentsIn } from '../../../src/kernel/journal/layout.ts';
+import { verifySegments } from '../../../src/kernel/journal/verify.ts';
 import { eventually, filesIn, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
 /** Turns until the journal wants a checkpoint, so many times. */
@@ -100,6 +112,45 @@ describe('segments', () => {
     expect(zstdDecompressSync(readFileSync(segmentsOf(directory)[1]!))).toEqual(plain);
     expect(recordsIn(directory, '000002')).toEqual(clean.records);
     expect(recordsIn(directory)).toEqual(kernel.records);
+  });
+
+  test('are whole to a reader although they are compressed or removed meanwhile', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await recordSegments(directory, 2);
+    await kernel.journal.close();
+    const listed = segmentsIn(directory).map((segment) => ({ ...segment, path: segment.path.replace('.zst', '') }));
+    const report = verifySegments('000001', listed);
+    expect(report).toMatchObject({ segments: 3, checkpoints: 2, problems: [] });
+    expect(report.bytes).toBe(listed.reduce((sum, { bytes }) => sum + bytes, 0));
+    // A name that was read, and a file that is gone.
+    for (const { path, compressed } of listed) if (compressed) symlinkSync('nowhere', path);
+    symlinkSync('nowhere', join(directory, segmentName('000001', 999_999)));
+    expect(segmentsIn(directory).map(({ path }) => path)).toEqual(segmentsOf(directory).filter(existsSync));
+  });
+
+  test('one that cannot be compressed keeps neither the others from it nor the limit from being applied', async () => {
+    const directory = temporaryDirectory();
+    const told: string[] = [];
+    const report = (level: string, sentence: string) => told.push(`${level}: ${sentence}`);
+    const kernel = await recordSegments(directory, 0, { retainedMaxBytes: 60_000, report });
+    await kernel.durable();
+    const [stuck] = segmentsOf(directory);
+    mkdirSync(`${stuck}.zst.tmp`);
+    for (let rotations = 0; rotations < 2; ) {
+      kernel.turn({ type: 'noise', text: randomBytes(600).toString('base64') });
+      if (!kernel.journal.wantsCheckpoint) continue;
+      kernel.checkpoint();
+      await kernel.durable();
+      rotations++;
+    }
+    await eventually(() => segmentsOf(directory)[1]?.endsWith('.zst') === true, 'the second one is compressed');
+    expect(segmentsOf(directory)[0]).toBe(stuck);
+    expect(told[0]).toMatch(/^warn: old segments are left as they are: /);
+    for (let i = 0; i < 300; i++) kernel.turn({ type: 'noise', text: randomBytes(600).toString('base64') });
+    kernel.checkpoint().turn();
+    await kernel.durable();
+    await eventually(() => !existsSync(stuck!), 'the oldest one is removed');
+    await kernel.journal.close();
   });
 
   test('many in a short time: what is compressed or removed is never the one being written', async () => {
