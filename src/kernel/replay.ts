@@ -107,7 +107,7 @@ class Comparison implements JournalSink {
 
 export function replay(options: ReplayOptions): ReplayReport {
   const sink = new Comparison();
-  const turns = turnsOf(options.records)[Symbol.iterator]();
+  const turns = turnsOf(options.records, options.from?.checkpoint.n)[Symbol.iterator]();
   let inputs = 0;
   let kernel: Kernel | undefined;
   if (options.from) kernel = restored(options, options.from, sink);
@@ -161,10 +161,14 @@ function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
   };
 }
 
-/** Groups records into turns, each closed by its `end`. What follows the last `end` is not a turn. */
-function* turnsOf(records: Iterable<JournalRecord>): Generator<readonly JournalRecord[]> {
+/**
+ * Groups records into turns, each closed by its `end`. What follows the last `end` is not a turn. A gap that ends where
+ * the checkpoint was taken, `from`, is behind us.
+ */
+function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): Generator<readonly JournalRecord[]> {
   let turn: JournalRecord[] = [];
   for (const record of records) {
+    if (record.k === 'gap' && record.upto !== undefined && record.upto + 1 === from) continue;
     if (record.k === 'gap')
       throw new NotReplayable(`the journal was suspended (${record.why}); replay cannot cross record ${record.n}`);
     turn.push(record);

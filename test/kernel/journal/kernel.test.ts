@@ -4,7 +4,7 @@ import type { Checkpoint } from '../../../src/kernel/checkpoint.ts';
 import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { bootBoss, bossMachine, header } from '../support.ts';
-import { BrokenDisk, segmentsOf, temporaryDirectory } from './support.ts';
+import { BrokenDisk, eventually, segmentsOf, temporaryDirectory } from './support.ts';
 
 test('a journal of several segments replays whole, and each segment alone from its checkpoint', async () => {
   const directory = temporaryDirectory();
@@ -39,4 +39,28 @@ test('with what a full disk dropped, it still replays: inputs and digests are th
   const { records } = readJournal(directory);
   expect([...records].some(({ k }) => k === 'dropped')).toBe(true);
   expect(replay({ machine: bossMachine, records })).toMatchObject({ divergence: null, inputs: 20 });
+});
+
+test('what was written after a full disk replays alone, from the checkpoint behind the gap', async () => {
+  const directory = temporaryDirectory();
+  const disk = new BrokenDisk();
+  const sink = openJournal({ directory, durability: 'none', disk, retryMs: 5, roomMinBytes: 0 });
+  const { kernel } = bootBoss({ sink, header: { ...header(), incarnation: sink.incarnation } });
+  await new Promise<void>((resolve) => sink.whenDurable(resolve));
+  disk.failure = 'ENOSPC';
+  kernel.dispatch('boss', { type: 'hire', name: 'unheard' }, 'test');
+  await eventually(() => sink.wantsCheckpoint, 'the journal looks at the disk again');
+  disk.failure = undefined;
+  for (let i = 0; i < 5; i++) kernel.dispatch('boss', { type: 'hire', name: `worker ${i}` }, 'test');
+  await sink.close();
+
+  const whole = readJournal(directory);
+  expect(() => replay({ machine: bossMachine, records: whole.records })).toThrow('replay cannot cross record');
+  const behind = readJournal(directory, { from: 'newest-checkpoint' });
+  expect([...behind.records][0]).toMatchObject({ k: 'gap' });
+  const from = { checkpoint: behind.checkpoint!.state as Checkpoint, header: behind.header };
+  expect(replay({ machine: bossMachine, records: behind.records, from })).toMatchObject({
+    divergence: null,
+    inputs: 4,
+  });
 });
