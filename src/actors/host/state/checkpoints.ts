@@ -2,9 +2,9 @@
  * `host.readCheckpoints` and `host.writeCheckpoint`: the files in which a kubelet keeps what its resource managers gave
  * out, below its root directory.
  *
- * Invariant: a reader finds the old file or the new one, never a part.
+ * Invariants: a reader finds the old file or the new one, never a part; a write that fails leaves nothing.
  */
-import { mkdir, open, rename } from 'node:fs/promises';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Port } from '../../../kernel/operation.ts';
 import type { hostOperations } from '../../../machines/operations/host.ts';
@@ -34,18 +34,27 @@ export async function replaceFile(path: string, content: string, id: number): Pr
   const folder = dirname(path);
   await mkdir(folder, { recursive: true, mode: FOLDER_MODE });
   const draft = join(folder, `.${basename(path)}.${process.pid}.${id}`);
-  const file = await open(draft, 'w', OWNER_ONLY);
   try {
-    await file.writeFile(content);
-    await file.sync();
-  } finally {
-    await file.close();
+    await writeSynced(draft, content);
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
   }
-  await rename(draft, path);
   const directory = await open(folder, 'r');
   try {
     await directory.sync();
   } finally {
     await directory.close();
+  }
+}
+
+async function writeSynced(path: string, content: string): Promise<void> {
+  const file = await open(path, 'w', OWNER_ONLY);
+  try {
+    await file.writeFile(content);
+    await file.sync();
+  } finally {
+    await file.close();
   }
 }

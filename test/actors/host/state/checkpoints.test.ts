@@ -1,5 +1,5 @@
 /** The files of resource managers on a real disk. */
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { hostPorts } from '../../../../src/actors/host/index.ts';
@@ -15,6 +15,14 @@ test('a checkpoint replaces the one before it as a whole, for its owner only', a
   expect(readFileSync(path, 'utf8')).toBe('short');
   expect(statSync(path).mode & 0o777).toBe(0o600);
   expect(readdirSync(join(folder, 'below'))).toEqual(['cpu_manager_state']);
+});
+
+test('a write that fails leaves nothing', async () => {
+  const folder = await temporaryFolder();
+  const path = join(folder, 'cpu_manager_state');
+  mkdirSync(path);
+  await expect(perform(ports['host.writeCheckpoint'], { path, content: 'x' })).rejects.toThrow('EISDIR');
+  expect(readdirSync(folder)).toEqual(['cpu_manager_state']);
 });
 
 test('what is there is read, what is not there is said', async () => {
