@@ -153,10 +153,11 @@ export class Store {
   private async load(): Promise<void> {
     this.source?.close();
     try {
-      const [tree, seen] = await Promise.all([ask<TreeView>('/api/tree'), ask<RecordsView>('/api/records')]);
+      const tree = await ask<TreeView>('/api/tree');
+      const seen = await ask<RecordsView>('/api/records');
       this.take(tree, seen);
       await this.loadPhases();
-      if (tree.live) this.follow(Math.max(tree.n, seen.records.at(-1)?.n ?? -1));
+      if (tree.live) this.follow(tree.n);
       else this.connected('journal');
       this.askDetail();
     } catch {
@@ -172,7 +173,8 @@ export class Store {
     this.present.clear();
     for (const actor of tree.actors) this.meet(actor);
     this.records = [];
-    this.add(seen.records);
+    // What came after the tree is told again, with what it did to the actors.
+    this.add(seen.records.filter(({ n }) => n <= tree.n));
     this.look();
     if (this.actor === undefined || !this.isKnown(this.actor)) this.actor = tree.root || undefined;
     this.mark('actors', 'records', 'choice');
