@@ -2,18 +2,19 @@
 import { describe, expect, it } from 'vitest';
 import { blame, describeBlame } from '../../src/bin/insight/blame.ts';
 import { startIsGone } from '../../src/bin/insight/command.ts';
-import { criticalChain, describeChain, goalOf } from '../../src/bin/insight/critical-chain.ts';
+import { criticalChain, describeChain, type Goal, goalOf } from '../../src/bin/insight/critical-chain.ts';
 import { compare, describeComparison } from '../../src/bin/insight/diff.ts';
 import { describeStartupTime, startupTime } from '../../src/bin/insight/startup-time.ts';
-import { Story } from '../../src/bin/insight/story.ts';
+import { type Operation, Story, type Told } from '../../src/bin/insight/story.ts';
 import { table } from '../../src/bin/insight/table.ts';
 import { describeWhy, SUBJECT, type Why, why } from '../../src/bin/insight/why.ts';
-import type { HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
+import type { GapRecord, HeaderRecord, JournalRecord, KernelRecord } from '../../src/kernel/records.ts';
 import { BootNode, type BootOptions, fail } from '../machines/startup/boot-node.ts';
 import { image, manifest } from '../support/pods-node.ts';
 
-const storyOf = (records: readonly KernelRecord[]): Story =>
-  new Story({ header: records[0] as HeaderRecord, checkpoint: undefined, records });
+const none = () => undefined;
+const storyOf = (records: readonly JournalRecord[], now = 0, checkpointAfter: Told['checkpointAfter'] = none): Story =>
+  new Story({ header: records[0] as HeaderRecord, checkpoint: undefined, records, checkpointAfter }, now);
 
 interface Booted {
   readonly node: BootNode;
@@ -175,10 +176,7 @@ describe('why', () => {
     const { node } = boot({ answers: { 'host.hostname': 'hangs' } });
     const asked = node.effects('host.hostname')[0]!;
     const entered = storyOf(node.records).moments.get(asked.n)!.t;
-    const story = new Story(
-      { header: node.records[0] as HeaderRecord, checkpoint: undefined, records: node.records },
-      entered + 45_000,
-    );
+    const story = storyOf(node.records, entered + 45_000);
     const report = whyOf({ node, story }, 'startup');
     expect(report.summary).toBe('run.hostname has waited 45.0 s for the host name');
     expect(report.waits).toContainEqual(expect.objectContaining({ kind: 'operation', what: 'host.hostname' }));
@@ -296,6 +294,7 @@ describe('a journal whose first segments are gone', () => {
       header: node.records[0] as HeaderRecord,
       checkpoint,
       records: node.records.slice(before),
+      checkpointAfter: none,
     });
     expect(story.begins).toBe(before);
     expect(startIsGone(story)).toBe(`incarnation i1 began before record ${before}, the first one that is left`);
@@ -303,6 +302,54 @@ describe('a journal whose first segments are gone', () => {
     expect(story.actors.get('kubelet')).toMatchObject({ status: 'active' });
     expect(whyOf({ node, story }, 'startup').summary).toMatch(/^Starting is complete/);
     expect([...story.actors.keys()].some((address) => address.includes('/pod-u1/container-'))).toBe(true);
+  });
+});
+
+describe('a journal with a gap', () => {
+  /** A pull hangs when it begins, and is given up within it unless it hangs on. */
+  function behindGap(hangs: boolean): Booted {
+    const { node } = boot({}, ({ world }) => {
+      world.pods.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);
+    });
+    const before = node.records.length;
+    if (!hangs) node.world.pods.setManifests([]);
+    node.run(60_000);
+    const taken = node.kernel.checkpoint();
+    const state = hangs ? taken : { ...taken, effects: taken.effects.filter(({ name }) => name !== 'cri.pullImage') };
+    const gap: JournalRecord = { n: before, k: 'gap', upto: state.n - 1, why: 'ENOSPC' };
+    const after = node.records.length;
+    node.run(60_000);
+    const records = [...node.records.slice(0, before), gap, ...node.records.slice(after)];
+    const stored = (n: number) => (n === state.n - 1 ? { after: n, state } : undefined);
+    return { node, story: storyOf(records, 0, stored) };
+  }
+  const isPull = ({ what }: { readonly what: string }): boolean => what === 'cri.pullImage';
+  const isOpen = ({ name, end }: Operation): boolean => name === 'cri.pullImage' && end === undefined;
+
+  it('tells what is open where it goes on, not what was open before', () => {
+    const open = (story: Story) => [...story.operations.values()].filter(isOpen).length;
+    expect(open(behindGap(true).story)).toBe(1);
+    const { story } = behindGap(false);
+    expect(open(story)).toBe(0);
+    expect([...story.actors.keys()].filter((address) => address.includes('pod-u1'))).toEqual([]);
+  });
+
+  it('says so', () => {
+    const booted = behindGap(true);
+    const [{ n, upto }] = booted.story.gaps as [GapRecord];
+    const sentence = `Records ${n} to ${upto} were not kept: journaling was suspended (ENOSPC).\n`;
+    const report = whyOf(booted, `pod/${podName}`);
+    expect(report.waits.filter(isPull)).toHaveLength(1);
+    expect(describeWhy(report)).toContain(sentence);
+    const chain = criticalChain(booted.story, goalOf(booted.story, 'healthz') as Goal);
+    expect(describeChain(chain)).toContain(sentence);
+  });
+
+  it('that nothing ended says that nothing follows', () => {
+    const { node } = boot();
+    const records: JournalRecord[] = [...node.records, { n: node.records.length, k: 'gap', why: 'EIO' }];
+    const text = describeWhy(whyOf({ node, story: storyOf(records) }, 'startup'));
+    expect(text).toContain(`Nothing from record ${node.records.length} on was kept: journaling was suspended (EIO).`);
   });
 });
 

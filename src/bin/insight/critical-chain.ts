@@ -7,7 +7,7 @@
  * What actors do with an input is one turn and takes no time of the kernel's clock.
  */
 import { duration, lastOf } from '../../visualizer/words.ts';
-import { actorName, type Moment, type PodStory, type Story } from './story.ts';
+import { actorName, describeGaps, type Moment, type PodStory, type Story } from './story.ts';
 import { table } from './table.ts';
 
 interface Link {
@@ -30,8 +30,9 @@ export interface CriticalChain {
   readonly waitingMs: number;
   /** From the first cause to the goal. */
   readonly links: readonly Link[];
-  /** False when older segments, which hold the first causes, are gone. */
+  /** False when the first causes are gone, with older segments or in a gap. */
   readonly whole: boolean;
+  readonly gaps: Story['gaps'];
 }
 
 export interface Goal {
@@ -90,6 +91,7 @@ export function criticalChain(story: Story, goal: Goal): CriticalChain {
     waitingMs: spent(['timer', 'news', 'input']),
     links,
     whole: path[0]?.k === 'header',
+    gaps: story.gaps,
   };
 }
 
@@ -118,7 +120,8 @@ const POD = /^kubelet\/pods\/pod-[^/]+$/;
 
 function changesRuntime({ k, what, request }: Moment, { operations }: Story): boolean {
   if ((k !== 'effect' && k !== 'result') || !what.startsWith('cri.')) return false;
-  const { class: cls } = operations.get(request!)!;
+  // Of one that a gap swallowed the end nothing is known.
+  const cls = operations.get(request!)?.class;
   return cls === 'once' || cls === 'idempotent';
 }
 
@@ -165,7 +168,7 @@ export function describeChain(chain: CriticalChain): string {
     `working ${duration(chain.workingMs)} (${share(chain.workingMs)}%)`,
     `waiting ${duration(chain.waitingMs)} (${share(chain.waitingMs)}%)`,
   ].join(', ');
-  const note = chain.whole ? '' : 'The first causes are in segments that are gone.\n';
+  const note = chain.whole ? '' : 'The first causes are in records that are gone.\n';
   const rows = chain.links.map(({ atMs, tookMs, kind, actor, what, followed }) => [
     `@${duration(atMs)}`,
     kind === 'start' ? '' : `+${duration(tookMs)}`,
@@ -180,5 +183,5 @@ export function describeChain(chain: CriticalChain): string {
     { title: 'ACTOR' },
     { title: 'WHAT' },
   ] as const;
-  return `${head}\n${note}\n${table(columns, rows)}`;
+  return `${head}\n${note}${describeGaps(chain.gaps)}\n${table(columns, rows)}`;
 }

@@ -3,7 +3,8 @@
  *
  * Owns: the moments with their causes, the operations with their times, the visits of the supervisor's phases, the pods
  * and their status. Hears: the records of one incarnation, in order. Invariants: nothing is run, so that a journal of
- * any build can be read; a state that this build's charts do not have is a phase without explanation, never an error.
+ * any build can be read; a state that this build's charts do not have is a phase without explanation, never an error;
+ * what was so before a gap is forgotten where the journal goes on.
  */
 
 import { actorOf, type CauseSource, History, streamOf } from '../../actors/server/visualizer/history.ts';
@@ -11,9 +12,9 @@ import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import type { AnyStateNode } from '../../kernel/active-states.ts';
 import type { Checkpoint } from '../../kernel/checkpoint.ts';
-import type { Journal } from '../../kernel/journal/reader.ts';
+import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
-import type { HeaderRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import type { GapRecord, HeaderRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
 
@@ -71,6 +72,9 @@ export interface PodStory {
   readonly firstSeen: number;
 }
 
+/** What a story is told from. */
+export type Told = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
+
 export class Story implements CauseSource {
   readonly header: HeaderRecord;
   /** Number of the first record that is left; 0 if the journal begins with its incarnation. */
@@ -84,17 +88,22 @@ export class Story implements CauseSource {
   readonly pods = new Map<string, PodStory>();
   healthz: { readonly t: number; readonly n: number } | undefined;
   failure: FailureView | undefined;
+  /** Records that were never kept. */
+  readonly gaps: GapRecord[] = [];
+  private readonly checkpointAfter: Told['checkpointAfter'];
   private readonly phaseVisits = new Phases();
   /** Causes within the turn that is being read. */
   private history = new History(this);
 
   /** `now`, of a node that runs: what waits at the end of its journal waits still. */
-  constructor({ header, checkpoint, records }: Pick<Journal, 'header' | 'checkpoint' | 'records'>, now = 0) {
+  constructor(journal: Told, now = 0) {
+    const { header, checkpoint, records } = journal;
+    this.checkpointAfter = (n) => journal.checkpointAfter(n);
     this.header = header;
     this.begins = checkpoint ? checkpoint.after + 1 : 0;
     this.started = header.t;
     this.ended = header.t;
-    if (checkpoint) this.adopt(checkpoint.state as Checkpoint);
+    if (checkpoint) this.adopt(checkpoint);
     for (const record of records) this.take(record);
     this.ended = Math.max(this.ended, now);
   }
@@ -105,21 +114,35 @@ export class Story implements CauseSource {
 
   // ---- reading ------------------------------------------------------------------------------------------------------
 
-  private adopt(state: Checkpoint): void {
+  private adopt({ after, state: stored }: StoredCheckpoint): void {
+    const state = stored as Checkpoint;
     this.ended = state.t;
     const seed = (address: string, snapshot: PersistedSnapshot): void => {
-      if (snapshot.value !== undefined)
-        this.entered(address, snapshot.value, snapshot.status, state.t, this.begins - 1);
+      if (snapshot.value !== undefined) this.entered(address, snapshot.value, snapshot.status, state.t, after);
       for (const [id, child] of Object.entries(snapshot.children ?? {})) seed(`${address}/${id}`, child.snapshot);
     };
     seed(ROOT, state.root as PersistedSnapshot);
     for (const { id, name, at, class: cls } of state.effects) {
-      this.operations.set(id, { id, name, at, class: cls, began: state.t, n: this.begins - 1 });
+      if (!this.operations.has(id)) this.operations.set(id, { id, name, at, class: cls, began: state.t, n: after });
     }
   }
 
+  /** Of what ended within it nobody knows when. */
+  private cross(gap: GapRecord): void {
+    this.gaps.push(gap);
+    const checkpoint = gap.upto === undefined ? undefined : this.checkpointAfter(gap.upto);
+    if (checkpoint === undefined) return;
+    const open = new Set((checkpoint.state as Checkpoint).effects.map(({ id }) => id));
+    for (const { id, end } of this.operations.values())
+      if (end === undefined && !open.has(id)) this.operations.delete(id);
+    this.actors.clear();
+    this.history = new History(this);
+    this.adopt(checkpoint);
+  }
+
   private take(record: JournalRecord): void {
-    if (record.k === 'dropped' || record.k === 'gap') return;
+    if (record.k === 'gap') return this.cross(record);
+    if (record.k === 'dropped') return;
     if ('t' in record) this.ended = record.t;
     if (record.k === 'end') {
       this.history = new History(this);
@@ -248,6 +271,16 @@ function phasesIn(value: unknown): Phase[] {
     return [{ id: `${ROOT}.${path}`, name: path, depth: 0 }];
   });
 }
+
+/** A line for each gap: what is told around it may have another reason. */
+export const describeGaps = (gaps: readonly GapRecord[]): string =>
+  gaps
+    .map(({ n, upto, why }) => {
+      const lost =
+        upto === undefined ? `Nothing from record ${n} on was kept` : `Records ${n} to ${upto} were not kept`;
+      return `${lost}: journaling was suspended (${why}).\n`;
+    })
+    .join('');
 
 /** `pod-<uid>` and `container-<name>` by the names that people use. */
 export function actorName(address: string, { pods }: Pick<Story, 'pods'>): string {

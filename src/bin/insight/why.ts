@@ -9,7 +9,16 @@ import type { PendingTimer } from '../../kernel/clock.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
 import { phaseName, startupPhases } from './startup-time.ts';
-import { type ActorState, actorName, type Moment, type Operation, type PodStory, ROOT, type Story } from './story.ts';
+import {
+  type ActorState,
+  actorName,
+  describeGaps,
+  type Moment,
+  type Operation,
+  type PodStory,
+  ROOT,
+  type Story,
+} from './story.ts';
 import { table } from './table.ts';
 
 /** Decisions that are told; older ones are in the journal. */
@@ -50,6 +59,7 @@ export interface Why {
   readonly subject: string;
   /** Number of the first record that is left; what was so before it counts from there. */
   readonly begins: number;
+  readonly gaps: Story['gaps'];
   /** One sentence. */
   readonly summary: string;
   /** When the agent ended, after its start; all is told as it was then. Absent: it did not, or was killed. */
@@ -171,7 +181,7 @@ function endOf({ actors }: Story): number | undefined {
     : Math.max(...[...root.since.values()].map(({ t }) => t));
 }
 
-type Parts = 'incarnation' | 'begins' | 'endedMs' | 'waits' | 'timersKnown' | 'decisions';
+type Parts = 'incarnation' | 'begins' | 'gaps' | 'endedMs' | 'waits' | 'timersKnown' | 'decisions';
 
 function common(
   story: Story,
@@ -194,6 +204,7 @@ function common(
   return {
     incarnation: story.header.incarnation,
     begins: story.begins,
+    gaps: story.gaps,
     ...(ended === undefined ? {} : { endedMs: ended - story.started }),
     waits: [
       ...open.map((operation) => ({
@@ -270,7 +281,7 @@ export function describeWhy(report: Why): string {
   const { endedMs } = report;
   const ended = endedMs === undefined ? '' : `The agent ended at +${duration(endedMs)}; this is how it was then.\n`;
   return [
-    `${report.summary}\n${gone}${ended}`,
+    `${report.summary}\n${gone}${describeGaps(report.gaps)}${ended}`,
     `\n${endedMs === undefined ? 'Now' : 'Then'}\n${plain(states, 5)}`,
     `\nOpen\n${waits.length === 0 ? '  no operation and no timer\n' : plain(waits, 4)}${unknown}`,
     `\nLast decisions\n${decisions.join('')}`,

@@ -9,7 +9,7 @@ import { basename, dirname, join } from 'node:path';
 import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
 import { readBlob, withBigValues } from './blobs.ts';
 import { codeOf, JournalError } from './errors.ts';
-import { segmentsIn } from './layout.ts';
+import { segmentName, segmentsIn } from './layout.ts';
 import { scanSegment } from './scan.ts';
 import { Sequence, type TornTail } from './sequence.ts';
 
@@ -20,7 +20,7 @@ export interface ReadOptions {
   readonly from?: 'oldest' | 'newest-checkpoint';
 }
 
-/** The state that the first segment begins with, and the number of the record it was taken after. */
+/** The state that a segment begins with, and the number of the record it was taken after. */
 export interface StoredCheckpoint {
   readonly after: number;
   readonly state: unknown;
@@ -37,8 +37,18 @@ export class Journal {
     const from = firstWithHeader(segments);
     const { header, checkpoint } = preambleOf(segments[from]!);
     this.header = header;
-    this.checkpoint = checkpoint && { after: checkpoint.after, state: readCheckpoint(segments[from]!, checkpoint) };
+    this.checkpoint = checkpoint && stored(segments[from]!, checkpoint);
     this.segments = segments.slice(from);
+  }
+
+  /** The state after record `n`, where a segment begins with it: at the end of a gap one does. */
+  checkpointAfter(n: number): StoredCheckpoint | undefined {
+    if (this.checkpoint?.after === n) return this.checkpoint;
+    const name = segmentName(this.header.incarnation, n + 1);
+    const file = this.segments.find((path) => basename(path).startsWith(name));
+    if (file === undefined) return undefined;
+    const { checkpoint } = preambleOf(file);
+    return checkpoint && stored(file, checkpoint);
   }
 
   /** Every record from the start, in whole turns; each call reads anew. */
@@ -102,6 +112,11 @@ export function preambleOf(file: string): { header: HeaderRecord; checkpoint: Ch
   if (header) return { header, checkpoint: undefined };
   throw new JournalError('no-journal', { file }, 'it does not begin with the header of a journal');
 }
+
+const stored = (segment: string, checkpoint: CheckpointRecord): StoredCheckpoint => ({
+  after: checkpoint.after,
+  state: readCheckpoint(segment, checkpoint),
+});
 
 /** The state of a checkpoint file, which must be the one that the segment names. */
 export function readCheckpoint(segment: string, { file: name, sha256 }: CheckpointRecord): unknown {

@@ -60,6 +60,8 @@ describe('a full disk', () => {
     expect(gap.n).toBe(kept.at(-1)!.n);
     expect(records.slice(records.indexOf(gap) + 1)).toEqual(kernel.records.slice(gap.upto + 1));
     expect(records.filter(({ k }) => k === 'gap')).toHaveLength(1);
+    const state = { n: gap.upto + 1, root: { value: `after ${gap.upto}` } };
+    expect(readJournal(directory).checkpointAfter(gap.upto)).toEqual({ after: gap.upto, state });
     expect(verifyJournal(directory)).toMatchObject({ ok: true, incarnations: [{ gaps: [gap], checkpoints: 1 }] });
     expect([...readJournal(segmentsOf(directory)[1]!).records]).toEqual([gap, ...kernel.records.slice(gap.upto + 1)]);
   });
