@@ -16,9 +16,12 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
   });
 }
 
-/** Armed timers are state, and state comes of replaying; a journal that this build does not replay has none to tell. */
+/**
+ * Armed timers are state, and state comes of replaying from the newest checkpoint; a journal that this build does not
+ * replay has none to tell.
+ */
 function timersAtTheEnd(log: string, incarnation: string | undefined): KnownTimers {
-  const journal = journalAt(log, incarnation);
+  const journal = journalAt(log, incarnation, 'newest-checkpoint');
   try {
     const { divergence, kernel } = replay(replayOptions(journal));
     return divergence ? undefined : kernel.timers.list();

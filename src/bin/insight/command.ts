@@ -4,7 +4,7 @@
 import { JournalError } from '../../kernel/journal/index.ts';
 import { incarnationId } from '../../kernel/journal/layout.ts';
 import { isBeingWritten } from '../../kernel/journal/owner.ts';
-import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
+import { type Journal, type ReadOptions, readJournal } from '../../kernel/journal/reader.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { Story } from './story.ts';
@@ -58,9 +58,9 @@ export function placeOf(log: string, incarnation?: string): { path: string; inca
   return chosen === undefined ? { path } : { path, incarnation: /^\d+$/.test(chosen) ? incarnationId(chosen) : chosen };
 }
 
-export function journalAt(log: string, incarnation: string | undefined): Journal {
-  const { path, ...options } = placeOf(log, incarnation);
-  return readJournal(path, options);
+export function journalAt(log: string, incarnation: string | undefined, from?: ReadOptions['from']): Journal {
+  const { path, ...chosen } = placeOf(log, incarnation);
+  return readJournal(path, { ...chosen, ...(from === undefined ? {} : { from }) });
 }
 
 /** The newest start in a directory that a daemon writes goes on; any other is over. */
