@@ -13,6 +13,11 @@ import { OUTPUT_MAX_BYTES } from './attempt.ts';
 
 const REDIRECTS_MAX = 10;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+/**
+ * As Go's client reads an answer: bare line feeds, headers over several lines, a length beside chunks; this many bytes
+ * of headers. A container that answers so is healthy.
+ */
+const LENIENT = { insecureHTTPParser: true, maxHeaderSize: 10 << 20 } as const;
 const AGENTS = {
   http: new http.Agent({ keepAlive: false }),
   https: new https.Agent({ keepAlive: false, rejectUnauthorized: false, maxCachedSessions: 0 }),
@@ -90,7 +95,7 @@ function get(
         failed('exchange', url, isLate() ? LATE_HEADERS : exchangeText(addressOf(url), error), isPlainAnswer(error)),
       );
     try {
-      request = scheme.request(url, { agent, headers, signal });
+      request = scheme.request(url, { agent, headers, signal, ...LENIENT });
     } catch (error) {
       return fail(error as Error);
     }

@@ -11,6 +11,7 @@ import { attempt, closedPort, HASTY, httpServer, portsOf, rawServer } from './su
 
 const get = (port: number, path = '/', headers: { name: string; value: string }[] = []) =>
   ({ kind: 'httpGet', url: `http://127.0.0.1:${port}${path}`, headers }) as const;
+const OK = 'HTTP/1.1 200 OK\r\n';
 const LATE = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
 
 describe('an answer', () => {
@@ -26,6 +27,16 @@ describe('an answer', () => {
     const port = await httpServer((_, response) => response.writeHead(status).end('body'));
     const output = verdict === 'failure' ? `HTTP probe failed with statuscode: ${status}` : '';
     expect(await attempt(get(port))).toMatchObject({ verdict, output });
+  });
+
+  test.each([
+    ['with bare line feeds', 'HTTP/1.1 200 OK\nContent-Type: text/plain\n\nok'],
+    ['with a body in chunks and its length', `${OK}Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
+    ['with a header over several lines', `${OK}X-A: b\r\n c\r\n\r\nok`],
+    ['with more headers than Node takes', `${OK}X-A: ${'a'.repeat(100_000)}\r\n\r\nok`],
+  ])('%s is one to Go, and here', async (_, text) => {
+    const port = await rawServer((socket) => socket.once('data', () => socket.end(text)));
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'success' });
   });
 
   test('that never ends is read as far as it matters', async () => {
