@@ -2,9 +2,10 @@
  * How full a file system is, and how much of it one folder holds.
  *
  * Invariants: a folder is measured without leaving its file system and without following links; what has several names
- * counts once; measuring is bounded, and what was found until then is a lower bound that says so.
+ * counts once; a name is any bytes, so that none hides what it names; measuring is bounded, and what was found until
+ * then is a lower bound that says so.
  */
-import type { Dirent } from 'node:fs';
+import type { OpenDirOptions } from 'node:fs';
 import { lstat, opendir, statfs } from 'node:fs/promises';
 
 export interface FileSystemUsage {
@@ -43,6 +44,10 @@ export async function fileSystemUsage(path: string): Promise<FileSystemUsage | n
   }
 }
 
+/** The types of Node know of no names in bytes here. */
+const BY_BYTES = { bufferSize: 256, encoding: 'buffer' } as unknown as OpenDirOptions;
+const SLASH = Buffer.from('/');
+
 interface FolderBounds {
   /** Real paths below the folder where something else is mounted. They are not touched: it may never answer. */
   readonly elsewhere?: ReadonlySet<string>;
@@ -64,7 +69,7 @@ class Measuring {
   readonly #elsewhere: ReadonlySet<string>;
   readonly #startedAt = performance.now();
   readonly #seen = new Set<bigint>();
-  readonly #folders: string[] = [];
+  readonly #folders: Buffer[] = [];
   #device = 0n;
   #used = 0n;
   #inodes = 0n;
@@ -82,7 +87,7 @@ class Measuring {
       this.#device = found.dev;
       this.#inodes = 1n;
       this.#used = found.blocks * BLOCK_BYTES;
-      if (found.isDirectory()) this.#folders.push(path);
+      if (found.isDirectory()) this.#folders.push(Buffer.from(path));
       return found.dev;
     } catch {
       return null;
@@ -100,10 +105,10 @@ class Measuring {
     return { used: this.#used, inodes: this.#inodes, complete: this.#complete };
   }
 
-  async #measure(folder: string): Promise<void> {
+  async #measure(folder: Buffer): Promise<void> {
     let together: Promise<void>[] = [];
-    for await (const entry of await opendir(folder, { bufferSize: 256 })) {
-      together.push(this.#count(folder, entry));
+    for await (const entry of await opendir(folder, BY_BYTES)) {
+      together.push(this.#count(Buffer.concat([folder, SLASH, Buffer.from(entry.name)])));
       if (together.length < TOGETHER) continue;
       await Promise.all(together);
       together = [];
@@ -119,10 +124,9 @@ class Measuring {
     return !this.#complete;
   }
 
-  async #count(folder: string, entry: Dirent): Promise<void> {
-    const path = `${folder}/${entry.name}`;
+  async #count(path: Buffer): Promise<void> {
     this.#entries += 1;
-    if (this.#elsewhere.has(path)) return;
+    if (this.#elsewhere.has(String(path))) return;
     const found = await lstat(path, { bigint: true }).catch(() => null);
     if (found === null || found.dev !== this.#device) return;
     if (found.nlink > 1n && !found.isDirectory()) {

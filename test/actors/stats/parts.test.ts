@@ -21,6 +21,16 @@ test('a folder holds its files once, its links not at all', async () => {
   expect(again.inodes).toBe(5n);
 });
 
+test('names that are no text hide nothing', async () => {
+  const folder = await temporaryFolder();
+  const hidden = Buffer.concat([Buffer.from(`${folder}/`), Buffer.from([0x63, 0xff])]);
+  mkdirSync(hidden);
+  writeFileSync(Buffer.concat([hidden, Buffer.from('/file')]), Buffer.alloc(1_048_576, 1));
+  const found = await folderUsage(folder);
+  expect(found).toMatchObject({ inodes: 3n, complete: true });
+  expect(found.used).toBeGreaterThanOrEqual(1_048_576n);
+});
+
 test('a folder beyond its bound is told as a lower bound', async () => {
   const folder = await temporaryFolder();
   for (let file = 0; file < 100; file += 1) writeFileSync(join(folder, String(file)), '');
