@@ -169,12 +169,20 @@ export class KubeWorld {
   /** So many answers to requests for tokens have none. */
   brokenTokens = 0;
 
+  /** Tokens live no longer, whatever is asked for. */
+  tokenSecondsMax = Number.POSITIVE_INFINITY;
+
   private token({ body }: Input): unknown {
     this.tokens += 1;
     if (this.brokenTokens-- > 0) return { ...body, status: null };
-    const expires = new Date(this.time.now() + body.spec.expirationSeconds * 1_000).toISOString();
+    const expirationSeconds = Math.min(body.spec.expirationSeconds, this.tokenSecondsMax);
+    const expires = new Date(this.time.now() + expirationSeconds * 1_000).toISOString();
     const token = this.vault.seal(`token-${this.tokens}`);
-    return { ...body, status: { token, expirationTimestamp: expires.replace(/\.\d+Z$/, 'Z') } };
+    return {
+      ...body,
+      spec: { ...body.spec, expirationSeconds },
+      status: { token, expirationTimestamp: expires.replace(/\.\d+Z$/, 'Z') },
+    };
   }
 
   private keys = 0;

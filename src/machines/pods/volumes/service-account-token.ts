@@ -18,6 +18,8 @@ import { serviceAccountTokenRequest, type TokenSource } from './tokens.ts';
 
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
+/** As often as upstream looks whether it is time. */
+const REFRESH_MIN_MS = 60_000;
 const JITTER_MS = 10_000;
 const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
 const SECOND_MS = 1_000;
@@ -46,17 +48,19 @@ const s = setup({
 });
 
 interface TokenAnswer extends KubeObject {
+  /** The API server may give less than it was asked for. */
+  readonly spec?: { readonly expirationSeconds?: number };
   readonly status: { readonly token: SecretHandle & Record<string, never>; readonly expirationTimestamp: string };
 }
 
 const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { status } = (event as unknown as { output: TokenAnswer }).output;
+  const { spec, status } = (event as unknown as { output: TokenAnswer }).output;
   const nowMs = now(args);
   const expiresMs = Date.parse(status.expirationTimestamp);
-  const issuedMs = expiresMs - context.source.expirationSeconds * SECOND_MS;
+  const issuedMs = expiresMs - (spec?.expirationSeconds ?? context.source.expirationSeconds) * SECOND_MS;
   const dueMs = Math.min(issuedMs + (expiresMs - issuedMs) * REFRESH_SHARE, issuedMs + REFRESH_MAX_MS);
-  const refreshMs = Math.max(nowMs + SECOND_MS, dueMs - JITTER_MS * random(args));
+  const refreshMs = Math.max(nowMs + REFRESH_MIN_MS, dueMs - JITTER_MS * random(args));
   enqueue.assign({ expiresMs, refreshMs, failures: 0 });
   const { key, pod } = context;
   const token: SecretHandle = { $secret: status.token.$secret, len: status.token.len };

@@ -336,6 +336,17 @@ describe('a token of the pod’s service account', () => {
     expect(new Set(files).size).toBe(2);
   });
 
+  it('is renewed by the life that it has, which may be less than was asked for', () => {
+    const { node, kube } = booted();
+    kube.tokenSecondsMax = 3_600;
+    kube.createPod('web', token(86_400));
+    node.until('Running', isRunning('web'), 10_000);
+    node.run(600_000);
+    expect(requests()).toHaveLength(1);
+    node.run(2_400_000);
+    expect(requests()).toHaveLength(2);
+  });
+
   it('that is refused is said, and tried again', () => {
     const { node, kube } = booted();
     let left = 2;
