@@ -1,6 +1,7 @@
 /** CSI drivers and what is on disk of their volumes, as the pods' room sees them: the operations `csi.*`, in memory. */
 import type { InputOf, OutputOf } from '../../src/kernel/xstate.ts';
 import type { csiOperations, FoundDevice, FoundVolume } from '../../src/machines/operations/csi.ts';
+import type { Unshared } from '../../src/machines/operations/volume.ts';
 
 type Operations = typeof csiOperations;
 type Handlers = {
@@ -19,6 +20,8 @@ export class CsiWorld {
   readonly published: InputOf<Operations['csi.publish']>[] = [];
   readonly staged: InputOf<Operations['csi.stage']>[] = [];
   readonly expanded: InputOf<Operations['csi.expand']>['request'][] = [];
+  /** Of every volume that is published. */
+  unshared: Unshared | null = null;
   private readonly folders: Set<string>;
 
   constructor(folders: Set<string>) {
@@ -53,7 +56,7 @@ export class CsiWorld {
       const isEphemeral = data['volumeLifecycleMode'] === 'Ephemeral';
       this.volumes.set(folder, { uid, spec, driver, handle, isEphemeral, isBlock: block !== null });
       this.folders.add(request.target_path);
-      return null;
+      return this.unshared;
     },
     'csi.unpublish': ({ directory, handle, block }) => {
       if (this.volumes.delete(block?.link ?? directory)) this.calls.push(`unpublish ${handle}`);

@@ -14,7 +14,7 @@ import type { Manifest, ManifestError, RememberedPod, SoftState } from '../../sr
 import type { Operations } from '../../src/machines/operations/index.ts';
 import type { KeptLog, PodLogs } from '../../src/machines/operations/logs.ts';
 import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
-import type { ConfigObject, KeptGroup } from '../../src/machines/operations/volume.ts';
+import type { ConfigObject, VolumesSetUp } from '../../src/machines/operations/volume.ts';
 import { CsiWorld } from './csi-world.ts';
 import type { KubeWorld } from './kube-world.ts';
 import { ImageRights } from './pods-images.ts';
@@ -85,7 +85,7 @@ export class PodsWorld implements Performer {
   /** By name of a volume, why it cannot be set up. */
   readonly volumeFailures = new Map<string, string>();
   /** Said of every volume that is set up. */
-  keptGroups: readonly KeptGroup[] = [];
+  notGiven: Omit<VolumesSetUp, 'failed'> = {};
   /** By key, what files of volumes have for variables; `null` for an optional key that is not there. */
   readonly fileValues = new Map<string, SecretHandle | null>();
   /** By command: how long it takes in a container, and how it ends. */
@@ -465,7 +465,7 @@ function volumeHandlers(world: PodsWorld): Handlers {
       });
       const good = volumes.filter(({ name }) => !world.volumeFailures.has(name));
       for (const volume of good) world.folders.add(volume.kind === 'device' ? volume.link : volume.path);
-      done(world.keptGroups.length === 0 ? { failed } : { failed, kept: world.keptGroups });
+      done({ failed, ...world.notGiven });
     },
     'volume.bindSubPaths': ({ subPaths }, done) => {
       for (const { target } of subPaths) world.folders.add(target);

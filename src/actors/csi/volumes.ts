@@ -17,7 +17,7 @@ import type {
   NodePublishRequest,
   NodeStageRequest,
 } from '../../machines/operations/csi.ts';
-import type { Content } from '../../machines/operations/volume.ts';
+import type { Content, Unshared } from '../../machines/operations/volume.ts';
 import { withoutSecrets } from '../cri/secrets.ts';
 import { openParent } from '../host/beneath.ts';
 import type { Mounter } from '../volume/mounter.ts';
@@ -88,14 +88,13 @@ export async function publish(
   input: InputOf<Operations['csi.publish']>,
   vault: Vault,
   signal: AbortSignal,
-): Promise<null> {
+): Promise<Unshared | null> {
   const { root, directory, data, again } = input;
   await writeRecord(root, directory, data);
   const wasMounted = await isMounted(root, `${directory}/${TARGET}`);
   if (again) await askToPublish(input, vault, signal);
   else if (!wasMounted) await cleaningUp(root, directory, TARGET, () => askToPublish(input, vault, signal));
-  await share(input);
-  return null;
+  return await share(input);
 }
 
 export async function expand(
@@ -182,14 +181,18 @@ function textOf(content: Content, vault: Vault): string {
   return 'text' in content ? opened : Buffer.from(opened, 'base64').toString('utf8');
 }
 
-async function share({ root, directory, ownership, request }: InputOf<Operations['csi.publish']>): Promise<void> {
-  if (ownership === null) return;
-  const place = openParent(root, `${directory}/${TARGET}`);
-  if (!place) return;
+type Published = InputOf<Operations['csi.publish']>;
+
+async function share({ root, directory, ownership, request }: Published): Promise<Unshared | null> {
+  if (ownership === null) return null;
+  const { groupId, onlyTop } = ownership;
+  const path = `${directory}/${TARGET}`;
+  const place = openParent(root, path);
+  if (!place) return null;
   try {
     const folder = await open(place.path, FOLDER);
     try {
-      await shareTree(folder, { groupId: ownership.groupId, readOnly: false, always: !ownership.onlyTop });
+      return await shareTree(folder, { groupId, readOnly: false, always: !onlyTop }, path);
     } finally {
       await folder.close();
     }

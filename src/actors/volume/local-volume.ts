@@ -7,7 +7,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { KeptGroup } from '../../machines/operations/volume.ts';
+import type { KeptGroup, Unshared } from '../../machines/operations/volume.ts';
 import { errnoOf, makeFolder, openParent } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
 import { type LocalVolume, mountLocalDevice, unmountLocalDevice } from './local-device.ts';
@@ -36,8 +36,13 @@ async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promis
   }
 }
 
-/** The group that it keeps, where that is another one. */
-export const bindLocal = (root: string, volume: LocalVolume, mounter: Mounter): Promise<KeptGroup | null> =>
+/** What is not the pod's group's: all of it, where it keeps another one, or something in it. */
+export interface NotGiven {
+  readonly kept?: KeptGroup;
+  readonly unshared?: Unshared;
+}
+
+export const bindLocal = (root: string, volume: LocalVolume, mounter: Mounter): Promise<NotGiven> =>
   inTurn(volume.spec, () => bindNow(root, volume, mounter));
 
 /** What pods had of these PersistentVolumes was unbound: disks that none has any more are unmounted. */
@@ -49,33 +54,33 @@ export async function leaveLocal(root: string, specs: readonly string[], mounter
   }
 }
 
-async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Promise<KeptGroup | null> {
+async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Promise<NotGiven> {
   const { source, path } = volume;
   const point = await realPath(root, path);
-  if ((await mountsBelow(point)).includes(point)) return null;
+  if ((await mountsBelow(point)).includes(point)) return {};
   const found = await withStranger(`local volume ${source}`, () => openSource(source), {
     dispose: (late) => late?.close(),
   });
   const folder = found ?? (await mountLocalDevice(root, volume, mounter));
   try {
-    const kept = await giveAway(root, volume, folder);
+    const notGiven = await giveAway(root, volume, folder);
     await bind(root, path, folder, mounter);
-    return kept;
+    return notGiven;
   } finally {
     await folder.close();
   }
 }
 
-async function giveAway(root: string, volume: LocalVolume, folder: FileHandle): Promise<KeptGroup | null> {
-  if (volume.ownership === null) return null;
+async function giveAway(root: string, volume: LocalVolume, folder: FileHandle): Promise<NotGiven> {
+  if (volume.ownership === null) return {};
   const { spec, ownership } = volume;
   const { groupId: wanted, onlyTop } = ownership;
   if (await isInUse(root, volume)) {
     const { gid: has } = await folder.stat();
-    return has === wanted ? null : { spec, wanted, has };
+    return has === wanted ? {} : { kept: { spec, wanted, has } };
   }
-  await shareTree(folder, { groupId: wanted, readOnly: false, always: !onlyTop });
-  return null;
+  const unshared = await shareTree(folder, { groupId: wanted, readOnly: false, always: !onlyTop }, volume.path);
+  return unshared === null ? {} : { unshared };
 }
 
 /** `null`: it is a block device. */

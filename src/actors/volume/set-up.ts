@@ -11,11 +11,11 @@ import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/jour
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type {
-  KeptGroup,
   VolumeFailure,
   VolumeFile,
   VolumeMount,
   VolumeSetUp,
+  VolumesSetUp,
   volumeOperations,
 } from '../../machines/operations/volume.ts';
 import { makeFolder, openParent } from '../host/beneath.ts';
@@ -24,7 +24,7 @@ import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
 import { DeviceFailure } from './local-device.ts';
-import { bindLocal, LOCAL_STEP, NoSource } from './local-volume.ts';
+import { bindLocal, LOCAL_STEP, NoSource, type NotGiven } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { foundAt, leaveMark, readyMark } from './ready.ts';
 import { fdPath, shareTree } from './tree.ts';
@@ -55,12 +55,12 @@ export async function setUpVolumes(
   { root, podDirectory, volumes }: Input,
   tools: SetUpTools,
   signal: AbortSignal,
-): Promise<{ failed: readonly VolumeFailure[]; kept?: readonly KeptGroup[] }> {
+): Promise<VolumesSetUp> {
   const results = await Promise.all(
-    volumes.map(async (volume): Promise<{ failed?: VolumeFailure; kept?: KeptGroup | null }> => {
+    volumes.map(async (volume): Promise<NotGiven & { failed?: VolumeFailure }> => {
       try {
         signal.throwIfAborted();
-        return { kept: await setUp({ root, podDirectory }, volume, tools) };
+        return await setUp({ root, podDirectory }, volume, tools);
       } catch (error) {
         return { failed: failureOf(volume, error) };
       }
@@ -68,7 +68,8 @@ export async function setUpVolumes(
   );
   const failed = results.flatMap((each) => each.failed ?? []);
   const kept = results.flatMap((each) => each.kept ?? []);
-  return kept.length === 0 ? { failed } : { failed, kept };
+  const unshared = results.flatMap((each) => each.unshared ?? []);
+  return { failed, ...(kept.length > 0 && { kept }), ...(unshared.length > 0 && { unshared }) };
 }
 
 /** Events name the PersistentVolume, where there is one, and what was attempted. */
@@ -82,42 +83,36 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
   return volume.kind === 'host' && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
 }
 
-/** The group that the volume keeps, where that is not the pod's. */
-async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<KeptGroup | null> {
-  if (volume.kind === 'local') return await bindLocal(root, volume, tools.mounter);
-  await make({ root, podDirectory }, volume, tools);
-  return null;
-}
-
-type Other = Exclude<VolumeSetUp, { kind: 'local' }>;
-
-async function make({ root, podDirectory }: Place, volume: Other, tools: SetUpTools): Promise<void> {
+async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<NotGiven> {
   switch (volume.kind) {
-    case 'host':
-      return await giveOnce(podDirectory, volume, tools.given);
-    case 'device': {
-      const { device, link, map } = volume;
-      await linkDevice(root, link, device);
-      return await bindDevice(root, map, device, tools.mounter);
-    }
+    case 'local':
+      return await bindLocal(root, volume, tools.mounter);
     case 'folder':
       return await handOver({ root, podDirectory }, volume, tools.mounter);
+    case 'host':
+      await giveOnce(podDirectory, volume, tools.given);
+      break;
+    case 'device':
+      await linkDevice(root, volume.link, volume.device);
+      await bindDevice(root, volume.map, volume.device, tools.mounter);
+      break;
     case 'files':
-      return await withVolume(root, volume, tools.mounter, (folder) => fill(folder, volume, tools.vault));
+      await withVolume(root, volume, tools.mounter, (folder) => fill(folder, volume, tools.vault));
   }
+  return {};
 }
 
-async function withVolume(
+async function withVolume<T>(
   root: string,
   { path, mount }: Folder | Files,
   mounter: Mounter,
-  use: (folder: FileHandle) => Promise<void>,
-): Promise<void> {
+  use: (folder: FileHandle) => Promise<T>,
+): Promise<T> {
   await makeVolumeFolder(root, path);
   if (mount !== null) await mountOnce(root, path, mount, mounter);
   const folder = await openFolder(root, path);
   try {
-    await use(folder);
+    return await use(folder);
   } finally {
     await folder.close();
   }
@@ -136,14 +131,15 @@ async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUp
 // ---- folders of containers ------------------------------------------------------------------------------------------
 
 /** Once: afterwards containers may have other plans for it (a database refuses a folder that others may read). */
-async function handOver({ root, podDirectory }: Place, volume: Folder, mounter: Mounter): Promise<void> {
+async function handOver({ root, podDirectory }: Place, volume: Folder, mounter: Mounter): Promise<NotGiven> {
   const mark = readyMark(podDirectory, volume.path);
-  if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return;
-  const { groupId } = volume;
-  await withVolume(root, volume, mounter, async (folder) => {
-    if (groupId !== null) await shareTree(folder, { groupId, readOnly: false, always: true });
-  });
+  if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return {};
+  const { groupId, path } = volume;
+  const unshared = await withVolume(root, volume, mounter, async (folder) =>
+    groupId === null ? null : await shareTree(folder, { groupId, readOnly: false, always: true }, path),
+  );
   leaveMark(root, mark);
+  return unshared === null ? {} : { unshared };
 }
 
 async function isThere(root: string, { path, mount }: Folder): Promise<boolean> {

@@ -1,11 +1,13 @@
 /**
  * Removing and handing over whole trees, name by name on open folders.
  *
- * Invariants: no link is followed, whatever is exchanged for what meanwhile; nothing on another file system is touched.
+ * Invariants: no link is followed, whatever is exchanged for what meanwhile; nothing on another file system is removed;
+ * a name is any bytes, as the kernel has it.
  */
 import { constants } from 'node:fs';
-import { chmod, type FileHandle, lchown, lstat, open, readdir, rmdir, unlink } from 'node:fs/promises';
+import { chmod, chown, type FileHandle, lstat, open, readdir, rmdir, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
+import type { Unshared } from '../../machines/operations/volume.ts';
 import { errnoOf } from '../host/beneath.ts';
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
@@ -15,8 +17,11 @@ const SETGID = 0o2000;
 export const fdPath = ({ fd }: { readonly fd: number }, name = ''): string =>
   `/proc/${process.pid}/fd/${fd}${name === '' ? '' : `/${name}`}`;
 
+const namesIn = (folder: FileHandle): Promise<Buffer[]> => readdir(fdPath(folder), { encoding: 'buffer' });
+const inside = (folder: FileHandle, name: Buffer): Buffer => Buffer.concat([Buffer.from(`${fdPath(folder)}/`), name]);
+
 /** Removes what is at `path`, a name in an open folder; nothing there is fine. */
-export async function removeTree(path: string, device?: number): Promise<void> {
+export async function removeTree(path: string | Buffer, device?: number): Promise<void> {
   try {
     const found = await lstat(path);
     if (!found.isDirectory()) return await unlink(path);
@@ -25,7 +30,7 @@ export async function removeTree(path: string, device?: number): Promise<void> {
     try {
       const { dev } = await folder.stat();
       if (device !== undefined && dev !== device) throw mounted(path);
-      for (const name of await readdir(fdPath(folder))) await removeTree(fdPath(folder, name), dev);
+      for (const name of await namesIn(folder)) await removeTree(inside(folder, name), dev);
     } finally {
       await folder.close();
     }
@@ -35,8 +40,8 @@ export async function removeTree(path: string, device?: number): Promise<void> {
   }
 }
 
-function mounted(path: string): OperationError {
-  const name = path.split('/').at(-1) ?? path;
+function mounted(path: string | Buffer): OperationError {
+  const name = String(path).split('/').at(-1);
   const message = `not removing "${name}": it is on another file system, and what is there is not ours to delete`;
   return new OperationError(message, { code: 'EBUSY', retriable: true });
 }
@@ -55,44 +60,80 @@ export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): 
   return isFolder ? own | 0o110 | SETGID : own;
 }
 
-/** Gives a tree to a group, as a rule unless its top already belongs to it. */
-export async function shareTree(folder: FileHandle, ownership: Ownership): Promise<void> {
+/** A handle that only names the thing: it can be a FIFO or a device, and it is never opened for reading. */
+const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
+/** Files looked at together: the threads that Node reads with. */
+const TOGETHER = 8;
+
+/**
+ * Gives a tree to a group, as a rule unless its top already belongs to it. What cannot be given is left as it is, as
+ * upstream leaves it: the answer is the first such thing below `path`. What cannot be read fails.
+ */
+export async function shareTree(folder: FileHandle, ownership: Ownership, path: string): Promise<Unshared | null> {
   const top = await folder.stat();
   const wanted = sharedMode(top.mode & 0o7777, true, ownership.readOnly);
   const isShared = top.gid === ownership.groupId && (top.mode & 0o7777) === wanted;
-  if (isShared && ownership.always !== true) return;
-  await shareBelow(folder, ownership);
-  await folder.chown(top.uid, ownership.groupId);
-  await folder.chmod(wanted);
+  if (isShared && ownership.always !== true) return null;
+  const sharing = new Sharing(ownership);
+  await sharing.below(folder, path);
+  await sharing.give(folder, path);
+  return sharing.unshared;
 }
 
-async function shareBelow(folder: FileHandle, ownership: Ownership): Promise<void> {
-  for (const name of await readdir(fdPath(folder))) {
-    const path = fdPath(folder, name);
-    const found = await lstat(path);
-    await lchown(path, found.uid, ownership.groupId);
-    if (found.isSymbolicLink()) continue;
-    await shareOne(path, ownership);
+class Sharing {
+  unshared: Unshared | null = null;
+  readonly #ownership: Ownership;
+
+  constructor(ownership: Ownership) {
+    this.#ownership = ownership;
   }
-}
 
-/** A handle that only names the thing: it can be a FIFO or a device, and it is never opened for reading. */
-const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
-
-async function shareOne(path: string, ownership: Ownership): Promise<void> {
-  const handle = await open(path, NAME_ONLY);
-  try {
-    const found = await handle.stat();
-    if (found.isSymbolicLink()) return;
-    await chmod(fdPath(handle), sharedMode(found.mode & 0o7777, found.isDirectory(), ownership.readOnly));
-    if (!found.isDirectory()) return;
-    const folder = await open(fdPath(handle), constants.O_RDONLY | constants.O_DIRECTORY);
-    try {
-      await shareBelow(folder, ownership);
-    } finally {
-      await folder.close();
+  /** Folders one after the other: each that is open costs a descriptor. Ends when nothing is under way in `folder`. */
+  async below(folder: FileHandle, path: string): Promise<void> {
+    const names = await namesIn(folder);
+    const folders: Buffer[] = [];
+    const work = async (): Promise<void> => {
+      for (let name = names.pop(); name !== undefined; name = names.pop()) {
+        if (await this.#one(inside(folder, name), `${path}/${String(name)}`)) folders.push(name);
+      }
+    };
+    for (const end of await Promise.allSettled(Array.from({ length: TOGETHER }, work))) {
+      if (end.status === 'rejected') throw end.reason;
     }
-  } finally {
-    await handle.close();
+    for (const name of folders) {
+      const next = await open(inside(folder, name), FOLDER);
+      try {
+        await this.below(next, `${path}/${String(name)}`);
+      } finally {
+        await next.close();
+      }
+    }
+  }
+
+  /** Whether it is a folder. */
+  async #one(name: Buffer, path: string): Promise<boolean> {
+    const handle = await open(name, NAME_ONLY);
+    try {
+      return await this.give(handle, path);
+    } finally {
+      await handle.close();
+    }
+  }
+
+  /** The mode is that from before: a change of the group takes the bits away that lend an owner's rights. */
+  async give(handle: FileHandle, path: string): Promise<boolean> {
+    const found = await handle.stat();
+    const { groupId, readOnly } = this.#ownership;
+    await chown(fdPath(handle), -1, groupId).catch(this.#note('Lchown failed', path));
+    if (found.isSymbolicLink()) return false;
+    const mode = sharedMode(found.mode & 0o7777, found.isDirectory(), readOnly);
+    await chmod(fdPath(handle), mode).catch(this.#note('chmod failed', path));
+    return found.isDirectory();
+  }
+
+  #note(text: Unshared['text'], path: string): (error: unknown) => void {
+    return (error) => {
+      this.unshared = { text, path, err: errnoOf(error), ...this.unshared, more: (this.unshared?.more ?? -1) + 1 };
+    };
   }
 }

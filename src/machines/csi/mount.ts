@@ -15,6 +15,7 @@
  */
 import { type AnyActorRef, line, now, sendParent, to } from '../../kernel/xstate.ts';
 import type { IssuedToken } from '../operations/csi.ts';
+import type { Unshared } from '../operations/volume.ts';
 import { eventRecorded } from '../pods/messages.ts';
 import { podEvents, volumeEvents } from '../reasons.ts';
 import {
@@ -109,6 +110,13 @@ const dropForgotten = s.assign(({ context, event }) => ({
   tokens: errorOf(event).code === 'SECRET_NOT_HELD' ? {} : context.tokens,
 }));
 const notePublished = s.assign({ isPublished: true, tries: 0 });
+
+const sayUnshared = s.enqueueActions(({ event, enqueue }) => {
+  const { output } = event as unknown as { output: Unshared | null };
+  if (output === null) return;
+  const { text, ...fields } = output;
+  enqueue(line('error', [text, fields]));
+});
 
 /** Of a block device the user hears where it is, once. */
 const tellMapped = s.enqueueActions(({ context, enqueue }) => {
@@ -221,7 +229,7 @@ const publishing = s.createStateConfig({
         id: 'publish',
         src: 'csi.publish',
         input: publishInput,
-        onDone: { target: '#csiMount.published', actions: [tellMapped, notePublished] },
+        onDone: { target: '#csiMount.published', actions: [sayUnshared, tellMapped, notePublished] },
         onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
       },
     },

@@ -6,7 +6,7 @@
  * is asked for anything, and as long as the driver may have done it. Upstream: pkg/volume/csi.
  */
 import { idempotent, query, type SecretHandle, stream } from '../../kernel/xstate.ts';
-import type { Content } from './volume.ts';
+import type { Content, Unshared } from './volume.ts';
 
 /** `vol_data.json`, as every kubelet writes it: what the next agent has to know to take the volume away. */
 export type VolumeData = Readonly<Record<string, string>>;
@@ -144,7 +144,7 @@ export const csiOperations = {
       /** `onlyTop`: files that belong to it already are not looked at. */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
     },
-    null
+    Unshared | null
   >(),
   /** Unbinds what containers saw of the pod's volumes, unpublishes this one and removes its record. */
   'csi.unpublish': idempotent<

@@ -184,18 +184,29 @@ export interface KeptGroup {
   readonly has: number;
 }
 
+/** The first thing in a volume that could not be given to its group, and how many `more` there are. */
+export interface Unshared {
+  readonly text: 'Lchown failed' | 'chmod failed';
+  readonly path: string;
+  readonly err: string;
+  readonly more: number;
+}
+
 /** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */
 interface Place {
   readonly root: string;
   readonly podDirectory: string;
 }
 
+export interface VolumesSetUp {
+  readonly failed: readonly VolumeFailure[];
+  readonly kept?: readonly KeptGroup[];
+  readonly unshared?: readonly Unshared[];
+}
+
 export const volumeOperations = {
   /** Sets up every volume that can be, and says which could not, in words for the pod's events. */
-  'volume.setUp': idempotent<
-    Place & { volumes: readonly VolumeSetUp[] },
-    { failed: readonly VolumeFailure[]; kept?: readonly KeptGroup[] }
-  >(),
+  'volume.setUp': idempotent<Place & { volumes: readonly VolumeSetUp[] }, VolumesSetUp>(),
   /** `failed` is by container. */
   'volume.bindSubPaths': idempotent<
     Place & { subPaths: readonly SubPath[] },

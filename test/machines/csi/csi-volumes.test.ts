@@ -71,6 +71,15 @@ describe('a volume of one pod', () => {
     expect(node.disk.calls).toEqual([]);
   });
 
+  it('is used although something in it could not be given to the group, and that is said', () => {
+    boot();
+    const fields = { path: '/v/f', err: 'EPERM', more: 2 };
+    node.disk.unshared = { text: 'chmod failed', ...fields };
+    node.want('u1', volumeOf());
+    expect(node.toPods()).toContainEqual(mounted('u1', 'data'));
+    expect(node.records()).toContainEqual(expect.objectContaining({ k: 'log', text: 'chmod failed', fields }));
+  });
+
   it('has its secrets as handles', () => {
     boot();
     const [stage, publish] = ['stage', 'publish'].map((name) => ({ name, namespace: 'vault' }));

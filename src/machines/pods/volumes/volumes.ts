@@ -15,7 +15,7 @@
 import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
-import { type KeptGroup, type VolumeFailure, volumeOperations } from '../../operations/volume.ts';
+import { type VolumeFailure, type VolumesSetUp, volumeOperations } from '../../operations/volume.ts';
 import { podEvents, volumeEvents } from '../../reasons.ts';
 import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts';
 import type { MountedVolumes } from '../spec/volumes.ts';
@@ -64,11 +64,12 @@ const takePlan = s.assign({
 });
 
 const noteResult = s.enqueueActions(({ context, event, enqueue }) => {
-  const { output } = event as unknown as { output: { failed: readonly VolumeFailure[]; kept?: readonly KeptGroup[] } };
+  const { output } = event as unknown as { output: VolumesSetUp };
   enqueue.assign({ failures: [...context.plan.failures, ...output.failed] });
   for (const { spec, wanted, has } of output.kept ?? []) {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, volumeEvents.keptGroup(spec, wanted, has)));
   }
+  for (const { text, ...fields } of output.unshared ?? []) enqueue(line('error', [text, fields]));
 });
 
 const noteFailure = s.assign({

@@ -229,7 +229,7 @@ describe('a PersistentVolumeClaim', () => {
 
   it('that another pod has with another group is had as it is, and said', () => {
     const { node, kube } = booted();
-    node.world.keptGroups = [{ spec: 'pv', wanted: 4321, has: 1234 }];
+    node.world.notGiven = { kept: [{ spec: 'pv', wanted: 4321, has: 1234 }] };
     create('PersistentVolume', 'pv', { local: { path: '/srv/data' } });
     create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
     kube.createPod('web', { ...claim, ...mount, securityContext: { fsGroup: 4321 } });
@@ -239,6 +239,17 @@ describe('a PersistentVolumeClaim', () => {
       'AlreadyMountedVolume: The requested fsGroup is 4321, but the volume pv has GID 1234. ' +
         'The volume may not be shareable.',
     );
+  });
+
+  it('is used although something in it could not be given to the group, and that is said', () => {
+    const { node, kube } = booted();
+    const fields = { path: '/v/f', err: 'EPERM', more: 2 };
+    node.world.notGiven = { unshared: [{ text: 'Lchown failed', ...fields }] };
+    create('PersistentVolume', 'pv', { local: { path: '/srv/data' } });
+    create('PersistentVolumeClaim', 'data', { volumeName: 'pv' }, { phase: 'Bound' });
+    kube.createPod('web', { ...claim, ...mount, securityContext: { fsGroup: 4321 } });
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.logs('Lchown failed')).toEqual([fields]);
   });
 
   it('holds the pod back until it is there and bound', () => {

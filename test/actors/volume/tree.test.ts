@@ -1,0 +1,110 @@
+/** Trees that containers wrote: given to a group and removed, whatever lies in them. */
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { open } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { removeTree, shareTree } from '../../../src/actors/volume/tree.ts';
+import { needsMounts, needsRoot, VolumeRoom } from './support.ts';
+
+const GROUP = 4242;
+/** No text in UTF-8. */
+const BYTES = Buffer.from([0x63, 0xff]);
+
+let top: string;
+beforeEach(() => void (top = mkdtempSync(join(tmpdir(), 'statelet-tree-'))));
+afterEach(() => rmSync(top, { recursive: true, force: true }));
+
+async function share(): Promise<unknown> {
+  const folder = await open(top);
+  try {
+    return await shareTree(folder, { groupId: GROUP, readOnly: false }, '/v');
+  } finally {
+    await folder.close();
+  }
+}
+
+function write(path: string | Buffer, mode: number): void {
+  writeFileSync(path, '');
+  chmodSync(path, mode);
+}
+
+const below = (...names: readonly Buffer[]): Buffer =>
+  names.reduce((path, name) => Buffer.concat([path, Buffer.from('/'), name]), Buffer.from(top));
+
+it('what a container wrote goes with its pod, whatever its name', async () => {
+  const room = new VolumeRoom();
+  const volume = { kind: 'folder', name: 'v', path: room.path('empty-dir', 'v'), mount: null, groupId: null } as const;
+  expect(await room.ask('volume.setUp', { volumes: [volume] })).toEqual({ failed: [] });
+  write(Buffer.concat([Buffer.from(`${volume.path}/`), BYTES]), 0o600);
+  await room.ask('volume.tearDown', {});
+  expect(readdirSync(room.podDirectory)).toEqual([]);
+  await room.close();
+});
+
+it('a name may be any bytes', async () => {
+  mkdirSync(below(BYTES));
+  write(below(BYTES, BYTES), 0o600);
+  if (!needsRoot) {
+    expect(await share()).toBeNull();
+    expect(statSync(below(BYTES, BYTES))).toMatchObject({ gid: GROUP, mode: 0o100660 });
+  }
+  await removeTree(top);
+  expect(statSync(top, { throwIfNoEntry: false })).toBeUndefined();
+});
+
+describe.skipIf(needsRoot)('a group', () => {
+  it('gets all of many files and folders, and no link’s target', async () => {
+    for (let folder = 0; folder < 20; folder++) {
+      mkdirSync(join(top, `d${folder}/e`), { recursive: true });
+      for (let file = 0; file < 20; file++) write(join(top, `d${folder}/e/${file}`), 0o600);
+      symlinkSync('/etc/hostname', join(top, `d${folder}/link`));
+    }
+    const before = statSync('/etc/hostname');
+    expect(await share()).toBeNull();
+    for (let folder = 0; folder < 20; folder++) {
+      expect(statSync(join(top, `d${folder}/e`))).toMatchObject({ gid: GROUP, mode: 0o42775 });
+      expect(lstatSync(join(top, `d${folder}/link`)).gid).toBe(GROUP);
+      for (let file = 0; file < 20; file++) {
+        expect(statSync(join(top, `d${folder}/e/${file}`))).toMatchObject({ gid: GROUP, mode: 0o100660 });
+      }
+    }
+    expect(statSync('/etc/hostname')).toMatchObject({ gid: before.gid, mode: before.mode });
+  });
+
+  it.each([
+    [0o4755, 0o104775],
+    [0o2711, 0o102771],
+  ])('leaves the bits that lend rights: %o', async (mode, shared) => {
+    write(join(top, 'sudo'), mode);
+    await share();
+    expect(statSync(join(top, 'sudo'))).toMatchObject({ gid: GROUP, mode: shared });
+  });
+});
+
+describe.skipIf(needsMounts)('what cannot be given', () => {
+  it('is told, and holds up nothing else', async () => {
+    const fixed = join(top, 'fixed');
+    mkdirSync(fixed);
+    write(join(top, 'f'), 0o600);
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'tmpfs', fixed]);
+    try {
+      expect(await share()).toEqual({ text: 'Lchown failed', path: '/v/fixed', err: 'EROFS', more: 1 });
+    } finally {
+      execFileSync('umount', [fixed]);
+    }
+    expect(statSync(join(top, 'f'))).toMatchObject({ gid: GROUP, mode: 0o100660 });
+    expect(statSync(top)).toMatchObject({ gid: GROUP });
+  });
+});
