@@ -31,6 +31,7 @@ interface Context {
   readonly recordsRoot: string | null;
   /** Of the images of the runtime those that were not removed. */
   readonly present: readonly string[];
+  /** When the runtime was asked for them. */
   readonly listedAtMs: number;
   readonly policy: Policy;
   readonly startedAtMs: number;
@@ -138,6 +139,9 @@ const noteDisk = s.assign(({ context, event }) => {
   return { capacityBytes, usedPercent, toFreeBytes, freedBytes: 0, errors: [] };
 });
 
+/** What is pulled after the question may not be in the answer. Records of pulls know whole seconds. */
+const noteListing = s.assign((args) => ({ listedAtMs: Math.floor(now(args) / 1_000) * 1_000 }));
+
 /** Forgets images that are gone, and chooses among those that are there. */
 const choose = s.assign((args) => {
   const { context, event } = args;
@@ -145,7 +149,6 @@ const choose = s.assign((args) => {
   const present = new Set(images.map(({ id }) => id));
   return {
     present: images.map(({ id }) => id),
-    listedAtMs: now(args),
     usedAtMs: Object.fromEntries(Object.entries(context.usedAtMs).filter(([id]) => present.has(id))),
     queue: imagesToRemove(context, images, now(args)),
   };
@@ -294,6 +297,7 @@ export const imageGcMachine = s.createMachine({
       ],
     },
     listing: {
+      entry: noteListing,
       invoke: {
         id: 'listImages',
         src: 'cri.listImages',

@@ -1,7 +1,7 @@
 /** What the collector of images says when images cannot be removed. */
 import { expect, it } from 'vitest';
 import { imageGcMachine } from '../../../../src/machines/pods/images/image-gc.ts';
-import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
+import { type Answers, fail, late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const image = (id: string) => ({ id, repo_tags: [], repo_digests: [], size: '1000', pinned: false });
 const input = {
@@ -37,4 +37,25 @@ it('fails once in silence and then by an event, with every reason of a round in 
       '[cannot remove a, cannot remove b]',
   );
   expect(run.divergence()).toBeNull();
+});
+
+it('keeps the records of pulls that began after it asked what is there', () => {
+  const prunes: { untilMs: number }[] = [];
+  const answers: Answers = {
+    'cri.imageFsInfo': ok({ mountpoint: '/i' }),
+    'host.fileSystem': ok({ capacityBytes: '1000000', availableBytes: '199500' }),
+    'cri.listImages': late(1_500, ok({ images: [image('a')] })),
+    'cri.removeImage': ok(null),
+    'images.pruneRecords': (asked: { untilMs: number }) => {
+      prunes.push(asked);
+      return ok(null);
+    },
+  };
+  const settings = { ...input, imagePullVerification: { policy: 'NeverVerify', allowlist: [] } };
+  const policy = { ...input.imageGc, highThresholdPercent: 80 };
+  const run = runUnder(imageGcMachine, { ...settings, imageGc: policy }, answers, ['pods', 'eviction']);
+  run.time.advanceTo(run.time.now() + 250);
+  const askedMs = run.time.now() + ROUND_MS - 250;
+  run.time.advanceTo(askedMs + 2_000);
+  expect(prunes).toEqual([expect.objectContaining({ keep: [], untilMs: Math.floor(askedMs / 1_000) * 1_000 })]);
 });
