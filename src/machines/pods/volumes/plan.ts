@@ -251,7 +251,7 @@ function mediumMount(emptyDir: NonNullable<Volume['emptyDir']>, pod: Pod, node: 
   const { medium = '', sizeLimit } = emptyDir;
   if (medium === '') return null;
   if (medium === 'Memory') return memoryMount(pod, node, sizeLimit);
-  if (medium === HUGE_PAGES || medium.startsWith(`${HUGE_PAGES}-`)) return hugePagesMount(medium, pod, node, sizeLimit);
+  if (medium === HUGE_PAGES || medium.startsWith(`${HUGE_PAGES}-`)) return hugePagesMount(medium, pod, node);
   throw new Error(`unknown storage medium "${medium}"; use Memory, HugePages, or none for the disk`);
 }
 
@@ -272,7 +272,8 @@ function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined
   return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);
 }
 
-function hugePagesMount(medium: string, pod: Pod, node: NodeSettings, sizeLimit: string | undefined): VolumeMount {
+/** Of any size, as upstream has it: what bounds a pod's pages is its cgroup. */
+function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMount {
   const pages = pageBytes(medium, pod);
   const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(parseQuantity(binarySize(each))));
   if (!known.includes(pages)) {
@@ -281,8 +282,7 @@ function hugePagesMount(medium: string, pod: Pod, node: NodeSettings, sizeLimit:
         `reserve them in the kernel, or use medium Memory`,
     );
   }
-  const limit = sizeLimit === undefined ? [] : [`size=${wholeUnits(parseQuantity(sizeLimit))}`];
-  return { type: 'hugetlbfs', options: [`pagesize=${pages}`, ...limit], optional: false };
+  return { type: 'hugetlbfs', options: [`pagesize=${pages}`], optional: false };
 }
 
 /** Of `HugePages-2Mi` what it says, of plain `HugePages` the one size that the pod asks for; it has to ask for it. */

@@ -207,6 +207,7 @@ describe('medium', () => {
   ])('%s', (medium, spec, options) => {
     const mount = { type: 'hugetlbfs', options, optional: false };
     expect(mountOf({ emptyDir: { medium } }, spec, withPages)).toEqual(mount);
+    expect(mountOf({ emptyDir: { medium, sizeLimit: '1Gi' } }, spec, withPages)).toEqual(mount);
   });
 
   const unasked = 'hugePages storage requested, but there is no resource request for huge pages';
