@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KeptGroup, Unshared } from '../../machines/operations/volume.ts';
-import { errnoOf, makeFolder, openParent } from '../host/beneath.ts';
+import { errnoOf, makeFolder, openParent, type Place } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
 import { type LocalVolume, mountLocalDevice, unmountLocalDevice } from './local-device.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
@@ -64,7 +64,7 @@ async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Pro
   const folder = found ?? (await mountLocalDevice(root, volume, mounter));
   try {
     const notGiven = await giveAway(root, volume, folder);
-    await bind(root, path, folder, mounter);
+    await bind(root, volume, folder, mounter);
     return notGiven;
   } finally {
     await folder.close();
@@ -105,7 +105,7 @@ async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promi
   return mounts.some((point) => point.endsWith(`/${PLUGIN}/${spec}`));
 }
 
-async function bind(root: string, path: string, source: FileHandle, mounter: Mounter): Promise<void> {
+async function bind(root: string, { path, filesystem }: LocalVolume, source: FileHandle, mounter: Mounter) {
   const place = openParent(root, path, WAY_MODE);
   if (!place) return;
   try {
@@ -116,7 +116,22 @@ async function bind(root: string, path: string, source: FileHandle, mounter: Mou
     } finally {
       await target.close();
     }
+    const options = [...(filesystem.readOnly ? ['ro'] : []), ...filesystem.options];
+    if (options.length > 0) await remount(place, source, options, mounter);
   } finally {
     place.folder.close();
+  }
+}
+
+/** A volume without its options is none. */
+async function remount(place: Place, source: FileHandle, options: readonly string[], mounter: Mounter): Promise<void> {
+  const target = await open(place.path, INSIDE);
+  try {
+    await mounter.remount(fdPath(source), fdPath(target), options);
+  } catch (error) {
+    await mounter.unmount(place.path);
+    throw error;
+  } finally {
+    await target.close();
   }
 }

@@ -24,6 +24,8 @@ const run = promisify(execFile);
 export interface Mounter {
   mount(type: string, target: string, options: readonly string[]): Promise<void>;
   bind(source: string, target: string): Promise<void>;
+  /** Gives a mount options of its own, as what is bound has those of its source. */
+  remount(source: string, target: string, options: readonly string[]): Promise<void>;
   /** The file system on a device of this machine. */
   device(source: string, target: string, type: string, options: readonly string[]): Promise<void>;
   /** With everything that is mounted below `source`. */
@@ -52,6 +54,7 @@ export function mounter(options: MounterOptions = {}): Mounter {
       if (await isForeign(source)) await programs.bind(source, target);
       else system.bindMount(source, target);
     },
+    remount: (source, target, options) => programs.remount(source, target, options),
     device: (source, target, type, options) => programs.device(source, target, type, options),
     async bindTree(source, target) {
       system.bindTree(source, target);
@@ -78,6 +81,8 @@ function byPrograms({ programs, timeoutMs = MOUNT_TIMEOUT_MS }: MounterOptions):
     mount: (type, target, options) =>
       call(mount, ['--no-canonicalize', '-t', type, '-o', options.join(','), type, target]),
     bind: (source, target) => call(mount, ['--no-canonicalize', '--bind', source, target]),
+    remount: (source, target, options) =>
+      call(mount, ['--no-canonicalize', '-o', ['remount', 'bind', ...options].join(','), source, target]),
     device: (source, target, type, options) =>
       call(mount, ['--no-canonicalize', '-t', type, '-o', options.join(','), source, target]),
     bindTree: (source, target) => call(mount, ['--no-canonicalize', '--rbind', source, target]),

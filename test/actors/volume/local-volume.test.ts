@@ -1,7 +1,8 @@
 /** Folders of the machine that pods claim: bound, given to a group once, and safe when their pods go. */
 import { chmodSync, chownSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { mounter } from '../../../src/actors/volume/mounter.ts';
 import type { VolumeSetUp } from '../../../src/machines/operations/volume.ts';
 import { needsMounts, VolumeRoom } from './support.ts';
 
@@ -55,6 +56,27 @@ describe.skipIf(needsMounts)('one that is there', () => {
     await room.ask('volume.tearDown', {});
     expect(mounts()).toEqual([]);
     expect(readFileSync(join(source, 'f'), 'utf8')).toBe('kept');
+  });
+
+  it.each([
+    [{ options: ['noexec', 'nodev'], readOnly: false }, /^rw,.*nodev,noexec/],
+    [{ options: [], readOnly: true }, /^ro,/],
+  ])('is bound with its options: %j', async (wanted, options) => {
+    expect(await setUp({ filesystem: { type: 'ext4', ...wanted } })).toEqual({ failed: [] });
+    const [mount, ...more] = mounts();
+    expect(mount!.split(' ')[5]).toMatch(options);
+    expect(more).toEqual([]);
+    writeFileSync(join(source, 'g'), 'still writable here');
+  });
+
+  it('is not bound without them', async () => {
+    const refusing = new VolumeRoom({ mounter: { ...mounter(), remount: () => Promise.reject(new Error('no')) } });
+    onTestFinished(() => refusing.close());
+    const volume = local({ path: pathIn(refusing.podDirectory) });
+    const filesystem = { type: 'ext4', options: ['noexec'], readOnly: false };
+    const { failed } = await refusing.ask('volume.setUp', { volumes: [{ ...volume, filesystem }] });
+    expect(failed).toEqual([{ name: 'v', spec: 'pv', message: 'no' }]);
+    expect(readFileSync('/proc/self/mountinfo', 'utf8')).not.toContain(refusing.root);
   });
 
   it('is given to the group of the first pod, and to no other while that has it', async () => {
