@@ -10,7 +10,7 @@ import type { Outcome } from './expectations.ts';
 import { Looks } from './looks.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
 import { SandboxImage } from './sandbox-image.ts';
-import { discreet, withoutSecrets } from './secrets.ts';
+import { discreet, HeldSecrets, withoutSecrets } from './secrets.ts';
 import { counted, type OnRuntime } from './seen.ts';
 import { StartingCalls } from './starting-calls.ts';
 import { DEFAULT_RELIST_PERIODS, type PodWatcher, type RelistPeriods } from './watch-pods.ts';
@@ -44,8 +44,7 @@ export class Adapter {
   readonly warn: (message: string) => void;
   readonly onSeen: OnRuntime;
   readonly vault: Vault;
-  /** By container, the secrets that it was created with. */
-  readonly secrets = new Map<string, readonly SecretHandle[]>();
+  readonly secrets = new HeldSecrets();
   readonly watchers = new Set<PodWatcher>();
   readonly looks = new Looks();
   readonly podIds = new PodIds();
@@ -59,7 +58,7 @@ export class Adapter {
     this.warn = options.warn ?? (() => {});
     this.onSeen = options.onSeen ?? (() => {});
     this.vault = options.vault ?? new Vault(randomBytes(32));
-    this.client = discreet(counted(connectRuntime(options), this.onSeen), (id) => this.secrets.get(id), this.vault);
+    this.client = discreet(counted(connectRuntime(options), this.onSeen), (id) => this.secrets.of(id), this.vault);
     this.sandboxImage = new SandboxImage(this.client);
   }
 

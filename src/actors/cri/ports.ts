@@ -72,9 +72,11 @@ function sandboxPorts(adapter: Adapter) {
       const { podSandboxId: id } = call.input;
       return adapter.ending(id, 'exited', client.call('StopPodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
     },
-    'cri.removePodSandbox': (call) => {
+    'cri.removePodSandbox': async (call) => {
       const { podSandboxId: id } = call.input;
-      return adapter.ending(id, 'gone', client.call('RemovePodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
+      await adapter.ending(id, 'gone', client.call('RemovePodSandbox', { pod_sandbox_id: id }, adapter.limits(call)));
+      adapter.secrets.forget(id);
+      return null;
     },
   } satisfies Partial<Ports<typeof criOperations>>;
 }
@@ -105,7 +107,7 @@ function containerPorts(adapter: Adapter) {
       const containerId = await adapter.making('containerIds', sandboxConfig.metadata?.uid, () =>
         adapter.discreet(secrets, createOnce(call.resume, find, create)),
       );
-      if (secrets.length > 0) adapter.secrets.set(containerId, secrets);
+      adapter.secrets.hold(containerId, podSandboxId, secrets);
       return { containerId };
     },
     'cri.startContainer': async (call) => {
@@ -114,7 +116,7 @@ function containerPorts(adapter: Adapter) {
       adapter.starting(containerId);
       const begin = () => client.call('StartContainer', { container_id: containerId }, adapter.limits(call));
       const start = adapter.starts.counted(begin);
-      const secrets = adapter.secrets.get(containerId) ?? [];
+      const secrets = adapter.secrets.of(containerId) ?? [];
       return adapter.changing(containerId, 'running', adapter.discreet(secrets, start));
     },
     'cri.stopContainer': (call) => {
@@ -125,7 +127,7 @@ function containerPorts(adapter: Adapter) {
     },
     'cri.removeContainer': (call) => {
       const { containerId } = call.input;
-      adapter.secrets.delete(containerId);
+      adapter.secrets.forget(containerId);
       const removed = client.call('RemoveContainer', { container_id: containerId }, adapter.limits(call));
       return adapter.ending(containerId, 'gone', removed);
     },

@@ -85,6 +85,26 @@ export async function withoutLogin<T>(call: Promise<T>, { username = '', passwor
   }
 }
 
+/** The secrets that containers were created with, as long as there are statuses to quote them. */
+export class HeldSecrets {
+  readonly #held = new Map<string, { readonly sandbox: string; readonly secrets: readonly SecretHandle[] }>();
+
+  hold(container: string, sandbox: string, secrets: readonly SecretHandle[]): void {
+    if (secrets.length > 0) this.#held.set(container, { sandbox, secrets });
+  }
+
+  of(container: string): readonly SecretHandle[] | undefined {
+    return this.#held.get(container)?.secrets;
+  }
+
+  /** A sandbox takes its containers along. */
+  forget(id: string): void {
+    for (const [container, { sandbox }] of this.#held) {
+      if (container === id || sandbox === id) this.#held.delete(container);
+    }
+  }
+}
+
 /** A client whose statuses of containers tell no value. `secretsOf`: what a container was created with. */
 export function discreet(
   client: RuntimeClient,

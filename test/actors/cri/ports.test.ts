@@ -4,6 +4,7 @@ import * as grpc from '@grpc/grpc-js';
 import { afterEach, expect, test } from 'vitest';
 import type { CriOptions } from '../../../src/actors/cri/adapter.ts';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
+import { Vault } from '../../../src/kernel/journal/index.ts';
 import { FakeRuntime, type Handlers, never, Refusal } from './fake-runtime.ts';
 
 const opened: (() => unknown)[] = [];
@@ -13,9 +14,9 @@ afterEach(async () => {
 
 async function portsOn(handlers: Handlers, options: Partial<CriOptions> = {}) {
   const fake = await FakeRuntime.start(handlers);
-  const { ports, close } = criPorts({ ...options, endpoint: fake.endpoint });
+  const { ports, call: ask, close } = criPorts({ ...options, endpoint: fake.endpoint });
   opened.push(close, () => fake.close());
-  return { fake, ports };
+  return { fake, ports, ask };
 }
 
 const call = <Input>(input: Input) => ({
@@ -130,4 +131,23 @@ test('an operation whose state was left is cancelled in the runtime too', async 
   const run = ports['cri.runPodSandbox']({ ...call({ config: {}, runtimeHandler: '' }), signal: aborter.signal });
   setTimeout(() => aborter.abort(), 20);
   await expect(run).rejects.toMatchObject({ code: 'CANCELLED' });
+});
+
+test('the secrets of a container are forgotten with its sandbox', async () => {
+  const vault = new Vault(Buffer.alloc(32, 1));
+  const password = vault.seal('password');
+  const handlers: Handlers = {
+    CreateContainer: () => ({ container_id: 'c' }),
+    ContainerStatus: () => ({ status: { id: 'c', message: 'no "password"' } }),
+    RemovePodSandbox: () => ({}),
+  };
+  const { ports, ask } = await portsOn(handlers, { vault });
+  const config = { metadata: { name: 'n', attempt: 0 }, args: [password.$secret] };
+  const input = { podSandboxId: 's', config, sandboxConfig: {}, secrets: [password] };
+  await ports['cri.createContainer'](call(input));
+  const message = async () =>
+    (await ask('ContainerStatus', { container_id: 'c', verbose: false }, { timeoutMs: 1_000 })).status?.message;
+  expect(await message()).toBe(`no "${password.$secret}"`);
+  await ports['cri.removePodSandbox'](call({ podSandboxId: 's' }));
+  expect(await message()).toMatch(/may quote a Secret/);
 });
