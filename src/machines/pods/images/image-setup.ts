@@ -21,7 +21,7 @@ import {
   imageFacts,
   type PullMemory,
 } from '../messages.ts';
-import { goDuration, nextBackoff } from '../status/index.ts';
+import { goDuration, nextBackoff, RESET_AFTER_MAX_DELAYS } from '../status/index.ts';
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
@@ -292,7 +292,9 @@ export const failPull = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const error = aggregate(context.errors);
   const nowMs = now(args);
-  const backoff: Record<string, PullMemory> = { ...context.backoff };
+  const isOver = ({ untilMs }: PullMemory): boolean => nowMs - untilMs > RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
+  const held = Object.entries(context.backoff).filter(([, each]) => !isOver(each));
+  const backoff: Record<string, PullMemory> = Object.fromEntries(held);
   for (const request of context.turn) {
     const before = backoffOf(context, request);
     const quietMs = before ? nowMs - before.untilMs : 0;

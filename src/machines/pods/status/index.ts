@@ -7,6 +7,7 @@ export { publishedStatus } from './published.ts';
 export {
   type BackoffQuestion,
   nextBackoff,
+  RESET_AFTER_MAX_DELAYS,
   type RestartQuestion,
   restartsAll,
   shouldRestart,

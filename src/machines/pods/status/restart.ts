@@ -9,7 +9,7 @@ import type { Container, Pod } from '../../api/pod.ts';
 /** First delay of a crash loop; each restart doubles it. */
 const INITIAL_BACKOFF_MS = 10_000;
 /** A container that stayed up for this many longest delays has recovered. */
-const RESET_AFTER_MAX_DELAYS = 2;
+export const RESET_AFTER_MAX_DELAYS = 2;
 
 export interface RestartQuestion {
   readonly pod: Pod;

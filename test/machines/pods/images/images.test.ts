@@ -260,6 +260,17 @@ describe('pulls that follow each other too fast', () => {
 });
 
 describe('the back-off of a pull', () => {
+  it('of a pod that is gone is forgotten when it is long over', () => {
+    prepare({}, pod('u1'));
+    node.world.rights.locked.set(IMAGE, 'other');
+    node.boot().until('the back-off', waitsFor('u1', 'ImagePullBackOff'));
+    node.world.setManifests([manifest(pod('u2'))]);
+    node.run(15 * 60_000);
+    const address = `kubelet/images/image-${encodeURIComponent(IMAGE)}`;
+    const { backoff } = (node.kernel.snapshotOf(address) as { context: { backoff: object } }).context;
+    expect(Object.keys(backoff)).toEqual(['u2']);
+  });
+
   it('goes on after a restart of the agent', () => {
     prepare({}, pod('u')).world.registry.clear();
     node.boot().until('three tries', () => pulls().length === 3);
