@@ -160,22 +160,31 @@ async function execute(container: Container, command: readonly string[], timeout
   }
 }
 
-/** Rejects when it cannot be executed, when its time is over and when the caller went away. */
-function exitOf(child: ChildProcess, file: string, timeoutSeconds: number, signal: AbortSignal): Promise<number> {
-  const timeout = AbortSignal.timeout(
-    timeoutSeconds > 0 ? Math.min(timeoutSeconds * 1_000, MAX_TIMER_MS) : MAX_TIMER_MS,
-  );
-  return new Promise((resolve, reject) => {
+/**
+ * Rejects when it cannot be executed, when its time is over and when the caller went away. The signals live longer than
+ * the call: nothing of it stays with them.
+ */
+async function exitOf(child: ChildProcess, file: string, seconds: number, signal: AbortSignal): Promise<number> {
+  let timer: NodeJS.Timeout | undefined;
+  let gone = () => {};
+  const exit = new Promise<number>((resolve, reject) => {
     child.once('error', (thrown) => reject(wrongState(explain(file, thrown))));
     child.once('exit', (code, by) => resolve(by === null ? (code ?? 0) : 128 + constants.signals[by]));
-    timeout.addEventListener('abort', () => {
-      const message = `failed to exec in container: timeout ${timeoutSeconds}s exceeded: context deadline exceeded`;
+    const late = () => {
+      const message = `failed to exec in container: timeout ${seconds}s exceeded: context deadline exceeded`;
       reject(new CriError(status.DEADLINE_EXCEEDED, message));
-    });
-    const gone = () => reject(new CriError(status.CANCELLED, 'failed to exec in container: context canceled'));
+    };
+    if (seconds > 0) timer = setTimeout(late, Math.min(seconds * 1_000, MAX_TIMER_MS));
+    gone = () => reject(new CriError(status.CANCELLED, 'failed to exec in container: context canceled'));
     if (signal.aborted) gone();
     signal.addEventListener('abort', gone);
   });
+  try {
+    return await exit;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', gone);
+  }
 }
 
 function explain(file: string, thrown: Error): string {
