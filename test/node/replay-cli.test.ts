@@ -32,6 +32,12 @@ afterAll(async () => {
   rmSync(work, { recursive: true, force: true });
 });
 
+test.each(['verify', 'replay'])('a reader of %s that has seen enough ends it in silence', (verb) => {
+  const command = `${process.execPath} src/bin/statelet.js ${verb} ${recording} | true`;
+  const { stderr } = spawnSync('sh', ['-c', command], { cwd: ROOT });
+  expect(String(stderr)).toBe('');
+});
+
 describe('a fresh recording', () => {
   test('verifies with 0', () => {
     const { code, stdout } = node.statelet('verify', recording);

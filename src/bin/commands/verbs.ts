@@ -6,6 +6,7 @@ import { addJournalVerbs } from './journal-verbs.ts';
 import { addLocalVerbs } from './local-verbs.ts';
 
 export async function callVerb(argv: readonly string[]): Promise<number> {
+  process.stdout.on('error', endWithReader);
   let code = 0;
   const ended = (given: number): void => void (code = given);
   const program = new Command('statelet')
@@ -24,6 +25,12 @@ export async function callVerb(argv: readonly string[]): Promise<number> {
     return thrown.exitCode === 0 ? 0 : exitCodes.usage;
   }
   return code;
+}
+
+/** Who reads has seen enough, as `head` has: nothing went wrong. */
+function endWithReader(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(exitCodes.same);
 }
 
 /** Listed only: they have the command line of a kubelet, and parsers of their own. */
