@@ -15,9 +15,10 @@
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
-import { assign, enqueueActions, line, raise, sendTo, to } from '../kernel/xstate.ts';
+import { assign, enqueueActions, line, sendTo, to } from '../kernel/xstate.ts';
 import { nodeStatusInput } from './node/object/identity.ts';
 import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './node/server-ports.ts';
+import type { NodeChanged } from './node-settings.ts';
 import { clientCertificateInput } from './startup/clients/client-builder.ts';
 import { clientBuilderInput, servingCertificateInput } from './startup/clients/client-input.ts';
 import { command } from './startup/command.ts';
@@ -138,12 +139,19 @@ const subsystems = {
   })),
 };
 
-/** The parts that read what was changed begin anew with it, as after a crash; nothing of a container is touched. */
+/** Pods hear of it where they are: what the node decided about them is known to nobody else. */
+const tellPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
+  const changed: NodeChanged = { type: 'node.changed', settings: context.settings! };
+  enqueue.sendTo(to('pods'), changed);
+});
+
+/** The other parts that read what was changed begin anew with it, as after a crash; no container is touched. */
 const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'configReload.applied') return;
-  const { config, restarts } = event;
+  const { config, readers } = event;
   enqueue.assign({ config, settings: deriveSettings({ ...context, config }) });
-  for (const id of restarts) enqueue.raise({ type: `reload.${id}` });
+  if (readers.includes('pods')) enqueue(tellPods);
+  for (const id of readers) if (id !== 'pods') enqueue.raise({ type: `reload.${id}` });
 });
 
 /** Ended by a signal before the pods had come as far as they should. */
@@ -170,7 +178,7 @@ const alive = kubeletSetup.createStateConfig({
           const resolvConf = event.text;
           return { resolvConf, settings: deriveSettings({ ...context, resolvConf }) };
         }),
-        raise({ type: 'reload.pods' }),
+        tellPods,
       ],
     },
     'certificate.failed': failing('certificates'),

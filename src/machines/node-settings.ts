@@ -28,6 +28,12 @@ export interface RuntimeHandlerAbilities {
   readonly recursiveReadOnlyMounts: boolean;
 }
 
+/** The node's configuration or resolv.conf is another. */
+export interface NodeChanged {
+  readonly type: 'node.changed';
+  readonly settings: NodeSettings;
+}
+
 export interface NodeSettings {
   /** Lower-case name of the node, as registered. */
   readonly nodeName: string;

@@ -2,7 +2,7 @@
 import { type AnyActorRef, pick, setup } from '../../kernel/xstate.ts';
 import type { Pod } from '../api/pod.ts';
 import type { CSIReport } from '../csi/messages.ts';
-import type { NodeSettings } from '../node-settings.ts';
+import type { NodeChanged, NodeSettings } from '../node-settings.ts';
 import type { ObjectFound, ObjectsStarted } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
 import { operations } from '../operations/index.ts';
@@ -64,6 +64,7 @@ type Event =
   | RuntimeMessage
   | PodsMessage
   | PodKillWanted
+  | NodeChanged
   | ImageReport
   | GarbageWanted
   | StatusWanted
@@ -90,6 +91,7 @@ export const tell = (
   uid: string,
   message:
     | PodMessage
+    | NodeChanged
     | RuntimeMessage
     | ImageReport
     | AllocationReport

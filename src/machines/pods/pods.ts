@@ -5,8 +5,8 @@
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
  *   and Secrets. Never a pod: those live in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of whoever
- *   may end pods; `memory.loaded`; for its pods `image.*`, `object.found`, `csi.*` and `allocation.*`, and that one of
- *   those who say so has started anew.
+ *   may end pods; `memory.loaded`; `node.changed` of the root; for its pods `image.*`, `object.found`, `csi.*` and
+ *   `allocation.*`, and that one of those who say so has started anew.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
  *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:
@@ -87,6 +87,13 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     again: false,
   };
 }
+
+/** What starts from now on starts with it. */
+const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'node.changed') return;
+  enqueue.assign({ settings: event.settings });
+  for (const { uid, alive } of Object.values(context.records)) if (alive) tell(enqueue, uid, event);
+});
 
 // ---- wanted ---------------------------------------------------------------------------------------------------------
 
@@ -335,6 +342,7 @@ export const podsMachine = s.createMachine({
     'config.pods': { actions: takeConfig },
     'pods.housekeeping': { actions: keepHouse },
     'pods.kill': { actions: endByNode },
+    'node.changed': { actions: takeNode },
     'allocation.*': { actions: forward },
     'runtime.podChanged': { actions: takeObservation },
     'runtime.podRemoved': { actions: forwardRuntime },

@@ -8,7 +8,8 @@
  *   which answers with `runtime.up` when the runtime is up.
  * Invariants:
  *   L1 what is told of a pod goes on to `pods` in the order in which it came.
- *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once.
+ *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once, both to the
+ *      `pods` that are there now.
  *   L3 no housekeeping while the runtime is down.
  */
 import { line, sendParent, setup, to } from '../../kernel/xstate.ts';
@@ -77,6 +78,12 @@ const keepHouse = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
 });
 
+/** What was told to the `pods` before is told again, and nobody is ended until it was. */
+const forget = s.assign({
+  sources: ({ context }) => Object.fromEntries(Object.keys(context.sources).map((source) => [source, null])),
+  relisted: false,
+});
+
 const askAgain = s.enqueueActions(({ enqueue }) => {
   enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
   enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
@@ -103,7 +110,7 @@ export const syncLoopMachine = s.createMachine({
     'config.sourceReady': { actions: noteSource },
     'runtime.up': { actions: s.assign({ runtimeUp: true }) },
     'runtime.down': { actions: s.assign({ runtimeUp: false }) },
-    'pods.started': { guard: 'hasTold', actions: askAgain },
+    'pods.started': { guard: 'hasTold', target: '.starting', actions: [forget, askAgain] },
   },
   states: {
     /** Waits until every source has spoken, the runtime is up and its pods were listed. */

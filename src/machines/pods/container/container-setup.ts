@@ -65,6 +65,8 @@ export type ContainerOrder =
   | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
   | ({ readonly type: 'container.stop' } & ContainerStop)
   | { readonly type: 'container.turn' }
+  /** The longest back-off is another. */
+  | { readonly type: 'container.limited'; readonly maxBackoffMs: number }
   | { readonly type: 'images.started' };
 
 /** What a hook asks of the container itself. */
@@ -197,6 +199,11 @@ export const noteStart = s.assign({ knownAtMs: (args) => now(args) });
 
 export const configure = s.assign({
   wanted: ({ context, event }) => (event.type === 'container.configured' ? event.wanted : context.wanted),
+});
+
+export const limit = s.assign({
+  maxBackoffMs: ({ context, event }) =>
+    event.type === 'container.limited' ? event.maxBackoffMs : context.maxBackoffMs,
 });
 
 export const noteStop = s.assign({

@@ -30,6 +30,7 @@ import {
   forgive,
   imageFailed,
   imageReady,
+  limit,
   nextInstance,
   noteAfter,
   noteMessage,
@@ -299,7 +300,7 @@ export const containerMachine = s.createMachine({
   id: 'container',
   context: ({ input }) => initialContext(input),
   initial: 'deciding',
-  on: { 'container.configured': { actions: configure } },
+  on: { 'container.configured': { actions: configure }, 'container.limited': { actions: limit } },
   states: {
     /** Looks at what the runtime has, and goes where that leads. */
     deciding: {

@@ -1,11 +1,12 @@
 /**
- * What a pod's actor tells the managers of the node (eviction, shutdown): that it may run, how it ranks, and, for the
- * last time, that nothing of it runs any more. Part of the chart of `pod.ts`.
+ * A pod and its node: what it tells the managers of the node (eviction, shutdown), that it may run, how it ranks, and,
+ * for the last time, that nothing of it runs any more; and what it does when the node's configuration is another. Part
+ * of the chart of `pod.ts`.
  */
 import { to } from '../../../kernel/xstate.ts';
 import { type NodePodChanged, nodePod } from '../../node/eviction/facts.ts';
 import type { PodContext } from './pod-policy.ts';
-import { type Enqueue, podSetup as s } from './pod-setup.ts';
+import { type Enqueue, order, podSetup as s } from './pod-setup.ts';
 
 function tell(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {
   const message: NodePodChanged = { type: 'node.podChanged', uid, pod };
@@ -24,6 +25,16 @@ export const tellNodeChange = s.enqueueActions(({ context, event, enqueue }) => 
   const pod = nodePod(event.pod);
   const before = context.pod === null ? null : nodePod(context.pod);
   if (JSON.stringify(pod) !== JSON.stringify(before)) tell(enqueue, context, pod);
+});
+
+/** Logs are kept by it from now on; containers have it for what they do next. */
+export const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'node.changed') return;
+  const { settings: node } = event;
+  for (const id of Object.keys(context.logs)) enqueue.stopChild(id);
+  enqueue.assign({ node, logs: {} });
+  const limited = { type: 'container.limited', maxBackoffMs: node.crashLoopBackOffMaxMs } as const;
+  for (const name of Object.keys(context.containers)) order(enqueue, name, limited);
 });
 
 /** Nothing of it runs any more. */

@@ -1,6 +1,7 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
 import { type AnyActorRef, now, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { CSIReport } from '../../csi/messages.ts';
+import type { NodeChanged } from '../../node-settings.ts';
 import type { ObjectFound } from '../../objects/messages.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { operations } from '../../operations/index.ts';
@@ -53,6 +54,7 @@ import {
 
 type Event =
   | PodMessage
+  | NodeChanged
   | AllocationReport
   | RuntimeMessage
   | ContainerReport

@@ -52,7 +52,7 @@ import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { buryLog, logging, respawnLog } from './pod-logs.ts';
-import { tellNode, tellNodeChange } from './pod-node.ts';
+import { takeNode, tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod } from './pod-policy.ts';
 import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
@@ -327,6 +327,7 @@ export const podMachine = s.createMachine({
         'object.found': { actions: [noteObject, askImagesAgain] },
         'csi.mounted': { actions: forwardPublished },
         'csi.started': { actions: forwardPublished },
+        'node.changed': { actions: takeNode },
         'garbage.wanted': { actions: [tellCollectorsAgain, tellNode] },
         'status.wanted': { actions: tellStatusAgain },
         'allocation.started': { actions: askAllocation },

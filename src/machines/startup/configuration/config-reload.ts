@@ -150,7 +150,7 @@ export const configReloadMachine = setup({
       entry: [
         line('info', ({ context }) => [
           'The configuration was changed',
-          { fields: context.change!.changed.join(', '), restarts: context.change!.restarts.join(', ') },
+          { fields: context.change!.changed.join(', '), readers: context.change!.readers.join(', ') },
         ]),
         sendTo(to('eventRecorder'), ({ context }) => ({
           type: 'event.recorded',
@@ -158,8 +158,8 @@ export const configReloadMachine = setup({
           ...configurationChanged(context.change!.changed),
         })),
         sendParent(({ context }): ConfigReloadApplied => {
-          const { config, changed, restarts } = context.change!;
-          return { type: 'configReload.applied', config, changed, restarts };
+          const { config, changed, readers } = context.change!;
+          return { type: 'configReload.applied', config, changed, readers };
         }),
         assign({ config: ({ context }) => context.change!.config }),
       ],

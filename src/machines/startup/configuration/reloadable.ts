@@ -1,8 +1,9 @@
 /**
- * Decides which fields of the configuration can change while the node runs, and what must begin anew for each.
+ * Decides which fields of the configuration can change while the node runs, and who must hear of each.
  *
- * A field is here when its readers take it from their input, and beginning anew costs nothing but a second look at the
- * world (the same that follows a crash): no container is touched. Everything else is refused by name. Pure.
+ * A field is here when its readers are `pods`, which are told, or take it from their input, and beginning anew costs
+ * nothing but a second look at the world (the same that follows a crash): no container is touched. Everything else is
+ * refused by name. Pure.
  */
 import type { Json } from '../../../kernel/json.ts';
 import type { KubeletConfiguration } from './index.ts';
@@ -47,8 +48,8 @@ export interface ConfigurationChange {
   readonly changed: readonly string[];
   /** Paths of fields that differ and cannot change while the node runs. */
   readonly refused: readonly string[];
-  /** Subsystems that must begin anew. */
-  readonly restarts: readonly string[];
+  /** Subsystems that it concerns. */
+  readonly readers: readonly string[];
 }
 
 type Values = Readonly<Record<string, Json | undefined>>;
@@ -63,7 +64,7 @@ export function changeOf(current: KubeletConfiguration, next: KubeletConfigurati
     config: changed.reduce((config, path) => withField(config, path, next), current),
     changed,
     refused: paths.filter((path) => !isReloadable(path)),
-    restarts: [...new Set(changed.flatMap((path): readonly string[] => RELOADABLE[path as keyof typeof RELOADABLE]))],
+    readers: [...new Set(changed.flatMap((path): readonly string[] => RELOADABLE[path as keyof typeof RELOADABLE]))],
   };
 }
 

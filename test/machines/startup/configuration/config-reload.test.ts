@@ -19,7 +19,7 @@ const changed = (fields: Record<string, unknown>) => ({ ...current, ...fields })
 
 describe('what can change', () => {
   it('is nothing when nothing differs', () => {
-    expect(changeOf(current, changed({}))).toEqual({ config: current, changed: [], refused: [], restarts: [] });
+    expect(changeOf(current, changed({}))).toEqual({ config: current, changed: [], refused: [], readers: [] });
   });
 
   it('is taken over field by field, and the rest is named', () => {
@@ -38,7 +38,7 @@ describe('what can change', () => {
       'registryPullQPS',
     ]);
     expect(change.refused).toEqual(['logging.flushFrequency', 'maxPods']);
-    expect([...change.restarts].toSorted()).toEqual(['imageGC', 'images', 'logging', 'pods']);
+    expect([...change.readers].toSorted()).toEqual(['imageGC', 'images', 'logging', 'pods']);
     expect(change.config).toMatchObject({ imageGCHighThresholdPercent: 70, maxPods: current.maxPods });
     expect(change.config.logging).toEqual({ ...current.logging, verbosity: 6 });
     expect(changeOf(change.config, next).changed).toEqual([]);
@@ -149,11 +149,22 @@ describe('a node whose configuration file changes', () => {
     expect(started.replay().divergence).toBeNull();
   });
 
+  it('gives it to the logs and the back-offs that there are', () => {
+    const { started, change } = node();
+    change({ containerLogMaxSize: '5Mi', crashLoopBackOff: { maxContainerRestartPeriod: '9s' } });
+    const kept = started.effects('logs.keep').map(({ input }) => (input as { maxBytes: number }).maxBytes);
+    expect(kept).toEqual([10 * 1_024 ** 2, 5 * 1_024 ** 2]);
+    expect(started.kernel.snapshotOf('kubelet/pods/pod-u1/container-app')).toMatchObject({
+      context: { maxBackoffMs: 9_000 },
+    });
+    expect(started.replay().divergence).toBeNull();
+  });
+
   it('says what changed as a line and as an event of the node', () => {
     const { started, change } = node();
     change({ registryPullQPS: 2 });
     const said = started.lines('info').filter(({ text }) => text === 'The configuration was changed');
-    expect(said).toMatchObject([{ fields: { fields: 'registryPullQPS', restarts: 'images' } }]);
+    expect(said).toMatchObject([{ fields: { fields: 'registryPullQPS', readers: 'images' } }]);
     expect(started.lines().map(({ fields }) => fields?.['message'])).toContain(
       'Changed while the node runs: registryPullQPS',
     );

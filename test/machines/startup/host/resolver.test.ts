@@ -113,19 +113,40 @@ describe('the machine', () => {
   });
 });
 
-it('pods get what the file says now', () => {
+/** A node with a running static pod, whose resolv.conf may change. */
+function nodeWithPod() {
   let content = 'nameserver 192.0.2.1\n';
   const answers: Answers = { 'host.readFile': () => ok({ content }) };
   const node = new BootNode({ answers });
   node.world.pods.registry.set('app:1', image('app:1'));
   node.world.pods.setManifests([manifest({ uid: 'u1' })]);
   node.boot().run(10_000);
-  content = 'nameserver 192.0.2.53\nsearch example.org\n';
-  node.world.say('host.watchConfiguration', { type: 'configuration.changed' });
-  node.run(5_000);
+  const change = () => {
+    content = 'nameserver 192.0.2.53\nsearch example.org\n';
+    node.world.say('host.watchConfiguration', { type: 'configuration.changed' });
+    node.run(5_000);
+  };
+  return { node, change };
+}
+
+it('pods get what the file says now', () => {
+  const { node, change } = nodeWithPod();
+  change();
   expect(node.kernel.snapshotOf('kubelet/pods/pod-u1')).toMatchObject({
     context: { node: { resolver: { nameservers: ['192.0.2.53'], searches: ['example.org'] } } },
   });
   expect(node.crashes()).toEqual([]);
   expect(node.replay().divergence).toBeNull();
+});
+
+it('a pod that the node ended stays so', () => {
+  const { node, change } = nodeWithPod();
+  const verdict = { reason: 'Evicted', message: 'The node was low on resource: memory.', said: 'always' };
+  node.kernel.dispatch('kubelet/pods', { type: 'pods.kill', uid: 'u1', graceSeconds: 0, verdict }, 'test');
+  node.run(20_000);
+  const started = () => node.effects('cri.startContainer').length;
+  expect(started()).toBe(1);
+  change();
+  node.run(60_000);
+  expect(started()).toBe(1);
 });

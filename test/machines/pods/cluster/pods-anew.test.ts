@@ -1,0 +1,40 @@
+/** `pods` begins anew after a crash: what runs on the node goes on, whoever answers first. */
+import { expect, test } from 'vitest';
+import { clusterNode } from './support.ts';
+
+/** A node with two pods of the API server; from now on each list of pods takes `extraMs` longer. */
+function crashed(extraMs: number, staticPodPath = '/etc/kubernetes/manifests') {
+  const { node, kube } = clusterNode({ staticPodPath });
+  node.boot().run(500);
+  for (const name of ['web', 'db']) kube.createPod(name);
+  node.until('both run', () => ['web', 'db'].every((name) => kube.pod(name)?.status?.phase === 'Running'));
+  node.run(5_000);
+  node.world.fault = (name, input) =>
+    name === 'kube.list' && (input as { resource: string }).resource === 'pods' ? { extraMs } : undefined;
+  const before = node.world.calls.length;
+  node.kernel.dispatch('kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'api', pods: null }, 'test');
+  node.run(60_000);
+  expect(node.crashes()).toHaveLength(1);
+  const changes = node.world.calls
+    .slice(before)
+    .filter(({ name }) => /^cri\.(stop|remove|create|start|run)/.test(name));
+  return { node, kube, changes };
+}
+
+test.each([
+  ['as fast as ever', 0],
+  ['a little slower than the files', 30],
+  ['three seconds slower', 3_000],
+])('when the API server answers %s', (_, extraMs) => {
+  const { kube, changes } = crashed(extraMs);
+  expect(changes).toEqual([]);
+  expect(kube.pod('web')?.status?.containerStatuses).toMatchObject([{ restartCount: 0, ready: true }]);
+});
+
+test('when there is no folder of manifests', () => expect(crashed(20, '').changes).toEqual([]));
+
+test('when the API server does not answer for a long time', () => {
+  const { node, changes } = crashed(3_600_000);
+  expect(changes).toEqual([]);
+  expect(node.logs('Ending a pod that nobody wants')).toEqual([]);
+});
