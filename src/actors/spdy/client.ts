@@ -85,12 +85,12 @@ export class SpdyClient {
     this.socket.destroy();
   }
 
-  /** False when enough waits: `onDrain` says when it is gone. */
+  /** False when enough waits, here or in the socket: `onDrain` says when it is gone. */
   private queue(...parts: readonly Buffer[]): boolean {
     this.waiting.push(...parts);
     this.waitingBytes += parts.reduce((sum, { length }) => sum + length, 0);
     this.flushing ??= setImmediate(() => this.flush());
-    return this.waitingBytes < WRITE_AHEAD_BYTES;
+    return this.waitingBytes < WRITE_AHEAD_BYTES && !this.socket.writableNeedDrain;
   }
 
   private flush(): void {

@@ -1,0 +1,34 @@
+/** What a sender is told while the other side does not read. */
+import { Duplex } from 'node:stream';
+import { expect, test } from 'vitest';
+import { SpdyClient } from '../../../src/actors/spdy/client.ts';
+
+const SOCKET_BYTES = 16 * 1024;
+const nextRound = () => new Promise((resolve) => setImmediate(resolve));
+
+test('a sender is asked to pause while the socket takes nothing, and told when it does', async () => {
+  const taken: (() => void)[] = [];
+  const socket = new Duplex({
+    writableHighWaterMark: SOCKET_BYTES,
+    read() {},
+    write: (_chunk, _encoding, done) => void taken.push(done),
+  });
+  const client = new SpdyClient(socket, Buffer.alloc(0));
+  const stdin = client.open({ streamType: 'stdin' }, {});
+  const piece = Buffer.alloc(SOCKET_BYTES);
+  expect(stdin.write(piece)).toBe(true);
+  await nextRound();
+  expect(stdin.write(piece)).toBe(false);
+
+  const drained = new Promise<void>((resolve) => {
+    client.onDrain = resolve;
+  });
+  await nextRound();
+  while (taken.length > 0) {
+    taken.shift()!();
+    await nextRound();
+  }
+  await drained;
+  expect(stdin.write(piece)).toBe(true);
+  socket.destroy();
+});
