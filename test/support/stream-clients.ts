@@ -5,9 +5,8 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { createWebSocketStream, WebSocket } from 'ws';
-import { ApiServer } from '../../src/actors/server/http/api-server.ts';
 import type { NodePod, NodeView } from '../../src/actors/server/node-view.ts';
 import {
   type StreamingOptions,
@@ -16,6 +15,7 @@ import {
 } from '../../src/actors/server/streaming/endpoints.ts';
 import { TUNNEL_PROTOCOL } from '../../src/actors/server/streaming/port-forward.ts';
 import { SpdyClient } from '../../src/actors/spdy/client.ts';
+import { type Front, openFront } from './endpoint-front.ts';
 
 /** How the library's own server gives a socket to a connection that is already upgraded. */
 interface Adopting {
@@ -36,32 +36,25 @@ export const commandOf = (...command: string[]): string =>
 export const V5 = ['v5.channel.k8s.io'];
 
 export class StreamClients {
-  private readonly front: Server;
-  private readonly api: ApiServer;
+  private readonly front: Front;
   private readonly path: string;
   private readonly clients = new Set<WebSocket>();
 
-  private constructor(front: Server, api: ApiServer, path: string) {
+  private constructor(front: Front, path: string) {
     this.front = front;
-    this.api = api;
     this.path = path;
   }
 
   /** A front for the one pod whose container is called `app`. */
   static async open(pod: NodePod, urls: StreamUrls, options: StreamingOptions = {}): Promise<StreamClients> {
     const view = { pods: () => [pod] } as unknown as NodeView;
-    const endpoints = streamingEndpoints(view, urls, options);
-    const api = await new ApiServer({ endpoints, gate: async () => null }).open();
-    const front = createServer((socket) => api.accept(socket));
-    front.listen(0, '127.0.0.1');
-    await once(front, 'listening');
-    return new StreamClients(front, api, `/${pod.namespace}/${pod.name}`);
+    const front = await openFront(streamingEndpoints(view, urls, options));
+    return new StreamClients(front, `/${pod.namespace}/${pod.name}`);
   }
 
   async close(): Promise<void> {
     this.endClients();
-    await this.api.close();
-    this.front.close();
+    await this.front.close();
   }
 
   /** Whatever they are doing. */
@@ -73,7 +66,7 @@ export class StreamClients {
   /** `http://127.0.0.1:<port>/<kind>/<namespace>/<pod>`, with the container where the kind has one. */
   url(kind: 'exec' | 'attach' | 'portForward'): string {
     const container = kind === 'portForward' ? '' : '/app';
-    return `http://127.0.0.1:${(this.front.address() as AddressInfo).port}/${kind}${this.path}${container}`;
+    return `http://127.0.0.1:${this.front.port}/${kind}${this.path}${container}`;
   }
 
   connect(query: string, protocols: string[], kind: 'exec' | 'attach' | 'portForward' = 'exec'): WebSocket {

@@ -6,7 +6,7 @@
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
-import type { Pod, PodStatus } from '../../machines/api/pod.ts';
+import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/api/pod.ts';
 import type { Context as MountContext } from '../../machines/csi/mount-setup.ts';
 import { mountPlace } from '../../machines/csi/places.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
@@ -41,12 +41,29 @@ export interface NodePod {
   readonly claims?: ClaimPlaces;
 }
 
+/** A pod that its source has: upstream serves and lists no other. */
+export type WantedPod = NodePod & { readonly pod: Pod };
+
 export interface PodEnding {
   /** Its source does not have it any more. */
   readonly isOrphan: boolean;
   /** Its containers have stopped for good. */
   readonly isStopped: boolean;
 }
+
+export const isWanted = (known: NodePod): known is WantedPod => known.pod !== null && known.ending?.isOrphan !== true;
+
+/** The wanted pod of this name; the later one while two have it. */
+export const podNamed = ({ pods }: Pick<NodeView, 'pods'>, namespace: string, name: string): WantedPod | undefined =>
+  pods()
+    .filter(isWanted)
+    .findLast((known) => known.name === name && known.namespace === namespace);
+
+/** Of any kind, by its name. */
+export const containerSpec = ({ spec }: Pod, name: string): Container | EphemeralContainer | undefined =>
+  [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].find(
+    (container) => container.name === name,
+  );
 
 /** By name of a check, why it fails, or `null` while all is well. */
 export type Checks = Readonly<Record<string, () => string | null>>;

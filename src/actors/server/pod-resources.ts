@@ -19,7 +19,7 @@ import { aborted } from './aborted.ts';
 import { allocatable, type Given, givenTo } from './given-resources.ts';
 import type { PodResourcesMethod } from './metrics/calls/pod-resources-metrics.ts';
 import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
-import type { NodePod, NodeView } from './node-view.ts';
+import { isWanted, type NodePod, type NodeView, podNamed } from './node-view.ts';
 
 /** The versions of the API, all on one socket. */
 type Version = 'v1' | 'v1alpha1';
@@ -92,7 +92,7 @@ function methods(
         done({ code: grpc.status.UNKNOWN, details: (error as Error).message });
       }
     };
-  const isListed = (each: NodePod): boolean => each.pod !== null && (listsEndedPods || isActive(each));
+  const isListed = (each: NodePod): boolean => isWanted(each) && (listsEndedPods || isActive(each));
   const inView = (pod: NodePod): PodResources => resourcesOf(view, pod);
   return {
     List: limited('List', () => ({ pod_resources: view.pods().filter(isListed).map(inView) })),
@@ -101,8 +101,8 @@ function methods(
       cpu_ids: view.allocatableCpus(),
     })),
     Get: limited('Get', ({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
-      const found = view.pods().find(({ name, namespace }) => name === pod_name && namespace === pod_namespace);
-      if (!found?.pod) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
+      const found = podNamed(view, pod_namespace, pod_name);
+      if (!found) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
       return { pod_resources: inView(found) };
     }),
   };
@@ -124,12 +124,7 @@ function olderMethods(
   const list: Unary<object> = (_, done) => {
     if (!limit.takeNow()) return done(LIMITED);
     seen.askedOlder();
-    done(null, {
-      pod_resources: view
-        .pods()
-        .filter(({ pod }) => pod !== null)
-        .map(inView),
-    });
+    done(null, { pod_resources: view.pods().filter(isWanted).map(inView) });
   };
   return { List: list };
 }

@@ -34,7 +34,19 @@ interface Listed {
   readonly podResources: readonly { readonly name: string }[];
 }
 
-async function asked(settings: object, version: 'v1' | 'v1alpha1' = 'v1'): Promise<Listed> {
+interface Question {
+  readonly version?: 'v1' | 'v1alpha1';
+  readonly method?: string;
+  readonly request?: object;
+  readonly pods?: readonly object[];
+}
+
+const ENDED_TOO = [podIn('a', 'Running'), podIn('b', 'Succeeded')];
+
+async function asked(
+  settings: object,
+  { version = 'v1', method = 'List', request = {}, pods = ENDED_TOO }: Question = {},
+): Promise<unknown> {
   const path = join(folder, 'agents.sock');
   const ended = new AbortController();
   const listening = Promise.withResolvers<ServerItem>();
@@ -43,7 +55,7 @@ async function asked(settings: object, version: 'v1' | 'v1alpha1' = 'v1'): Promi
     { id: 1, resume: false, signal: ended.signal, emit: (item: ServerItem) => listening.resolve(item), input },
     {
       view: {
-        pods: () => [podIn('a', 'Running'), podIn('b', 'Succeeded')] as never,
+        pods: () => pods as never,
         allocatableCpus: () => [],
         contexts: () => [ALLOCATION],
       },
@@ -51,14 +63,14 @@ async function asked(settings: object, version: 'v1' | 'v1alpha1' = 'v1'): Promi
     },
   );
   await listening.promise;
-  const answer = await askPodResources(path, 'List', {}, version);
+  const answer = await askPodResources(path, method, request, version);
   ended.abort();
   await serving;
-  return answer as Listed;
+  return answer;
 }
 
 const listed = async (settings: object): Promise<readonly string[]> =>
-  (await asked(settings)).podResources.map(({ name }) => name);
+  ((await asked(settings)) as Listed).podResources.map(({ name }) => name);
 
 test('those that have ended are left out, unless a gate lists them', async () => {
   expect(await listed({})).toEqual(['a']);
@@ -67,10 +79,23 @@ test('those that have ended are left out, unless a gate lists them', async () =>
 
 test('agents older than v1 are told of the devices of every pod, on the same socket', async () => {
   const device = (id: string) => ({ resourceName: 'example.com/d', deviceIds: [id] });
-  expect(await asked({}, 'v1alpha1')).toEqual({
+  expect(await asked({}, { version: 'v1alpha1' })).toEqual({
     podResources: [
       { name: 'a', namespace: 'default', containers: [{ name: 'c' }] },
       { name: 'b', namespace: 'default', containers: [{ name: 'c', devices: [device('one'), device('two')] }] },
     ],
   });
+});
+
+test('of pods of one name, an agent is told of the one that its source has', async () => {
+  const dying = { ...podIn('a', 'Running'), uid: 'dying', ending: { isOrphan: true, isStopped: false } };
+  const remains = { ...podIn('a', 'Running'), uid: 'remains', pod: null };
+  const pods = [dying, remains, podIn('a', 'Running')];
+  const request = { podName: 'a', podNamespace: 'default' };
+  const known = { name: 'a', namespace: 'default', containers: [{ name: 'c' }] };
+  expect(await asked({}, { method: 'Get', request, pods })).toMatchObject({ podResources: known });
+  expect(((await asked({}, { pods })) as Listed).podResources).toHaveLength(1);
+  await expect(asked({}, { method: 'Get', request, pods: [dying] })).rejects.toThrow(
+    'pod a in namespace default not found',
+  );
 });

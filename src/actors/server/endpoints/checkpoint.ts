@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { parseDecimal, quote } from '../../../machines/startup/configuration/values/go-text.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import type { NodeView } from '../node-view.ts';
+import { containerSpec, type NodeView, podNamed } from '../node-view.ts';
 
 /** Asks the runtime to write a container's state to `location`; `timeoutSeconds` 0 leaves the time to the runtime. */
 export type CheckpointContainer = (
@@ -41,13 +41,9 @@ type Parameters = Record<'namespace' | 'pod' | 'container', string>;
 
 async function checkpointed(request: ApiRequest, { view, rootDir, checkpoint }: CheckpointOptions): Promise<Answer> {
   const { namespace, pod, container } = request.parameters as Parameters;
-  const found = view.pods().find((known) => known.pod && known.name === pod && known.namespace === namespace);
+  const found = podNamed(view, namespace, pod);
   if (!found) return text(404, 'pod does not exist');
-  const { spec } = found.pod!;
-  const isKnown = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].some(
-    ({ name }) => name === container,
-  );
-  if (!isKnown) return text(404, `container ${container} does not exist`);
+  if (!containerSpec(found.pod, container)) return text(404, `container ${container} does not exist`);
   // Of several, upstream takes the last one.
   const timeout = parseDecimal(request.query.get('timeout')?.at(-1) ?? '0');
   if (timeout.error !== undefined) return text(404, 'cannot parse value of timeout parameter');

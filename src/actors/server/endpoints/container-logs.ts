@@ -1,12 +1,12 @@
 /** `/containerLogs/<namespace>/<pod>/<container>`: what a container wrote, now or as it is written. */
 import { Readable } from 'node:stream';
-import type { Pod, ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/api/pod.ts';
+import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/api/pod.ts';
 import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
 import { type Answer, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { containerLog, type LogOptions } from '../logs/container-log.ts';
 import { nanoseconds } from '../logs/cri-line.ts';
-import type { NodePod, NodeView } from '../node-view.ts';
+import { containerSpec, type NodePod, type NodeView, podNamed } from '../node-view.ts';
 
 const UNDECODABLE = text(400, '{"message": "Unable to decode query."}');
 const INVALID = text(422, '{"message": "Invalid request."}');
@@ -46,11 +46,9 @@ function logs(view: NodeView, request: ApiRequest, splitStreams: boolean): Answe
   if (query === 'invalid') return INVALID;
   const stream = request.query.get('stream')?.[0] ?? 'All';
   if (stream !== 'All' && !splitStreams) return text(400, withoutGate(stream));
-  const found = view
-    .pods()
-    .find(({ pod, name, namespace: its }) => pod !== null && name === podName && its === namespace);
+  const found = podNamed(view, namespace, podName);
   if (!found) return text(404, `pod ${quote(podName)} does not exist`);
-  if (!hasContainer(found.pod!, container)) {
+  if (!containerSpec(found.pod, container)) {
     return text(404, `container ${quote(container)} not found in pod ${quote(podName)}`);
   }
   const instance = instanceOf(found, container, query.previous);
@@ -112,11 +110,6 @@ function integer(value: string | undefined): bigint | null | 'bad' {
 const isTrue = (value: string | undefined): boolean => value !== undefined && !/^(false|0)$/i.test(value);
 
 // ---- the container --------------------------------------------------------------------------------------------------
-
-const hasContainer = ({ spec }: Pod, name: string): boolean =>
-  [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].some(
-    (container) => container.name === name,
-  );
 
 const statusOf = (status: PodStatus | null, name: string): PodContainerStatus | undefined =>
   [

@@ -2,7 +2,7 @@
 import { toVersioned } from '../../../machines/startup/configuration/index.ts';
 import { json } from '../http/answer.ts';
 import type { Endpoint } from '../http/endpoint.ts';
-import type { NodePod, NodeView } from '../node-view.ts';
+import { isWanted, type NodePod, type NodeView } from '../node-view.ts';
 
 /** As upstream's codec writes it: an empty list is none, and a line ends it. */
 const listOf = (items: readonly object[]): string =>
@@ -10,11 +10,9 @@ const listOf = (items: readonly object[]): string =>
 
 /** Every pod that this node is to run, with its status as this node sees it: none that its source has no more. */
 const wanted = (pods: readonly NodePod[]): object[] =>
-  pods.flatMap(({ pod, status, ending }) => {
-    if (pod === null || ending?.isOrphan === true) return [];
-    const { metadata, spec } = pod;
-    return [{ metadata, spec, status: status ?? pod.status ?? {} }];
-  });
+  pods
+    .filter(isWanted)
+    .map(({ pod: { metadata, spec, status: told }, status }) => ({ metadata, spec, status: status ?? told ?? {} }));
 
 /** Every pod of which something runs, as the runtime knows it. */
 const running = (pods: readonly NodePod[]): object[] =>

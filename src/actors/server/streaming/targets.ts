@@ -2,13 +2,12 @@
 import type { ContainerStatus } from '../../../machines/api/cri.ts';
 import { type Answer, text } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
-import type { NodePod, NodeView } from '../node-view.ts';
+import { type NodePod, type NodeView, podNamed, type WantedPod } from '../node-view.ts';
 
 /** `uid` is not compared, as upstream does not. */
-export function podOf(view: NodeView, { parameters }: Pick<ApiRequest, 'parameters'>): NodePod | Answer {
-  const { namespace, pod: name } = parameters;
-  const found = view.pods().find((known) => known.pod && known.name === name && known.namespace === namespace);
-  return found ?? text(404, 'pod does not exist');
+export function podOf(view: NodeView, { parameters }: Pick<ApiRequest, 'parameters'>): WantedPod | Answer {
+  const { namespace = '', pod: name = '' } = parameters;
+  return podNamed(view, namespace, name) ?? text(404, 'pod does not exist');
 }
 
 export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';

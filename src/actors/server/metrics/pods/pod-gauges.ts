@@ -1,7 +1,7 @@
 /** Gauges of pods and their containers: what is so now. */
 import { dirname } from 'node:path';
 import { isStaticPod } from '../../../../machines/api/pod.ts';
-import type { NodePod } from '../../node-view.ts';
+import { isWanted, type NodePod } from '../../node-view.ts';
 import { type Family, gaugeOf, one, type Sample } from '../family.ts';
 import { bytesBelow } from './disk.ts';
 
@@ -35,7 +35,7 @@ export const podGauges = (pods: readonly NodePod[], mirrorPods: number): Family[
 ];
 
 function wantedGauges(pods: readonly NodePod[]): Family[] {
-  const wanted = pods.filter(({ pod, ending }) => pod !== null && ending?.isOrphan !== true);
+  const wanted = pods.filter(isWanted);
   const byStatic = (known: readonly NodePod[]) =>
     ([true, false] as const).map((isStatic) =>
       one(known.filter(({ pod }) => isStaticPod(pod!) === isStatic).length, { static: isStatic ? 'true' : '' }),
@@ -54,7 +54,7 @@ function wantedGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_managed_ephemeral_containers',
       '[ALPHA] Current number of ephemeral containers in pods managed by this kubelet.',
-      [one(wanted.reduce((sum, { pod }) => sum + (pod!.spec.ephemeralContainers?.length ?? 0), 0))],
+      [one(wanted.reduce((sum, { pod }) => sum + (pod.spec.ephemeralContainers?.length ?? 0), 0))],
     ),
   ];
 }
