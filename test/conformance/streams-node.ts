@@ -76,7 +76,15 @@ export class StreamsNode {
     }
     if (name === 'done') await this.bench.ask('cri.stopPodSandbox', { podSandboxId: sandbox.podSandboxId });
     const runtime = await eventually(() => this.bench.ask('cri.podStatus', { uid }));
-    return { uid, namespace: 'default', name, pod: {} as Pod, status: null, runtime, mounted: [] };
+    return {
+      uid,
+      namespace: 'default',
+      name,
+      pod: { spec: { containers: wanted } } as unknown as Pod,
+      status: null,
+      runtime,
+      mounted: [],
+    };
   }
 
   async close(): Promise<void> {

@@ -36,7 +36,15 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     const { config, podSandboxId, containerId, uid } = await bench.started(SCRIPT);
     const runtime = await bench.ask('cri.podStatus', { uid });
     const { name = '', namespace = '' } = config.metadata ?? {};
-    const pod: NodePod = { uid, namespace, name, pod: {} as Pod, status: null, runtime, mounted: [] };
+    const pod: NodePod = {
+      uid,
+      namespace,
+      name,
+      pod: { spec: { containers: [{ name: 'app' }] } } as unknown as Pod,
+      status: null,
+      runtime,
+      mounted: [],
+    };
     expect([podSandboxId, containerId].every((id) => id.length > 0)).toBe(true);
     streams = await StreamClients.open(pod, runtimeStreamUrls(bench.client.call.bind(bench.client)));
   });

@@ -10,7 +10,6 @@ import type { StreamingOptions } from '../../../src/actors/server/streaming/endp
 import { openSpdy } from '../../../src/actors/server/streaming/runtime-stream.ts';
 import { runtimeStreamUrls } from '../../../src/actors/server/streaming/stream-urls.ts';
 import type { ContainerConfig } from '../../../src/machines/api/cri.ts';
-import type { Pod } from '../../../src/machines/api/pod.ts';
 import { commandOf, forwarded, StreamClients, V5 } from '../../support/stream-clients.ts';
 import { eventually, isProcess, Node } from './harness.ts';
 
@@ -48,7 +47,7 @@ async function podOf(script: string, config: Partial<ContainerConfig> = {}, opti
     uid: 'u',
     namespace: 'default',
     name: 'p',
-    pod: {} as Pod,
+    pod: { spec: { containers: [{ name: 'app', tty: config.tty }] } },
     status: null,
     runtime,
     mounted: [],

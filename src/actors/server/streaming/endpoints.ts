@@ -8,10 +8,11 @@
 import type { IncomingMessage } from 'node:http';
 import { type Duplex, Readable } from 'node:stream';
 import { WebSocketServer } from 'ws';
+import type { OperationError } from '../../../kernel/json.ts';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import type { NodePod, NodeView } from '../node-view.ts';
-import { forwardPorts, portRefusal, TUNNEL_PROTOCOL } from './port-forward.ts';
+import { containerSpec, type NodePod, type NodeView } from '../node-view.ts';
+import { forwardPorts, parsePorts, TUNNEL_PROTOCOL } from './port-forward.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
 import { type Opened, openRuntimeStream, openSpdy } from './runtime-stream.ts';
 import { isAnswer, podOf, runningContainer } from './targets.ts';
@@ -30,6 +31,8 @@ const METHODS = ['GET', 'POST'];
 const COMMAND_PROTOCOL = 'v5.channel.k8s.io';
 /** What the runtime's SPDY server is offered for a command: its status then is JSON. */
 const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
+/** Upstream's: a runtime that has too many streams to be fetched has room when the oldest one's URL is forgotten. */
+const URL_LIFETIME_SECONDS = '60';
 /** Largest message of a client; kubectl sends up to 32 KiB. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
@@ -79,26 +82,47 @@ async function serveStream(
   request: ApiRequest,
   onWebSocket: (kind: Kind) => void,
 ): Promise<Answer> {
+  const ports = kind === 'portForward' ? portsOf(request) : [];
+  if (typeof ports === 'string') return text(400, ports);
   const target = targetOf(kind, view, request);
   if (isAnswer(target)) return target;
   if (!wantsUpgrade(request.raw)) return refusal(500, 'Upgrade request required');
   const offered = protocolsOf(request.raw);
   const refused = handshakeRefusal(kind, offered, request);
   if (refused) return refused;
+  let url: string;
   try {
-    const url = await urlOf(kind, urls, target, request);
+    url = await urlOf(kind, urls, { ...target, ports }, request);
+  } catch (error) {
+    return refusalOfRuntime(error as OperationError);
+  }
+  try {
     if (!offered.includes(kind === 'portForward' ? TUNNEL_PROTOCOL : COMMAND_PROTOCOL)) {
       return await serveTunnel(kind, url, request);
     }
     onWebSocket(kind);
     return await (kind === 'portForward' ? servePorts : serveCommand)(url, request);
   } catch (error) {
-    return text(500, (error as Error).message);
+    return refusal(500, (error as Error).message);
   }
 }
 
+/** As upstream's streaming library tells what kept the runtime from giving a URL. */
+function refusalOfRuntime({ code, message }: OperationError): Answer {
+  if (code === 'NOT_FOUND') return text(404, message);
+  if (code !== 'RESOURCE_EXHAUSTED') return text(500, message);
+  const answer = text(429, message);
+  return { ...answer, headers: { ...answer.headers, 'retry-after': URL_LIFETIME_SECONDS } };
+}
+
+interface Instance {
+  readonly id: string;
+  /** Whether its process has a terminal, which no client can change. Of those that attach. */
+  readonly tty?: boolean;
+}
+
 /** The instance that a stream is for, or what is wrong with the request before anything is asked of the runtime. */
-function targetOf(kind: Kind, view: NodeView, request: ApiRequest): { readonly id: string } | Answer {
+function targetOf(kind: Kind, view: NodeView, request: ApiRequest): Instance | Answer {
   if (kind !== 'portForward' && !hasStream(request)) {
     return text(400, 'you must specify at least 1 of stdin, stdout, stderr');
   }
@@ -107,7 +131,9 @@ function targetOf(kind: Kind, view: NodeView, request: ApiRequest): { readonly i
   if (kind === 'portForward') return sandboxOf(pod, request.parameters['uid']);
   const name = request.parameters['container'] ?? '';
   const container = runningContainer(pod, name);
-  if (container) return { id: container.id };
+  if (container && kind === 'exec') return { id: container.id };
+  const spec = containerSpec(pod.pod, name);
+  if (container && spec) return { id: container.id, tty: spec.tty === true };
   const where = `${pod.name}_${pod.namespace}`;
   return text(
     500,
@@ -119,6 +145,10 @@ function sandboxOf(pod: NodePod, uid: string | undefined): { readonly id: string
   if (uid !== undefined && uid !== pod.uid) return text(404, 'pod not found');
   const sandbox = pod.runtime?.sandboxes.find(({ state }) => state === 'SANDBOX_READY');
   return sandbox ? { id: sandbox.id } : text(500, `pod not found (${JSON.stringify(`${pod.name}_${pod.namespace}`)})`);
+}
+
+interface Target extends Instance {
+  readonly ports: readonly number[];
 }
 
 const isSet = ({ query }: ApiRequest, name: string): boolean => query.get(name)?.[0] === '1';
@@ -134,14 +164,21 @@ function optionsOf(request: ApiRequest): StreamOptions {
   };
 }
 
-async function urlOf(kind: Kind, urls: StreamUrls, target: { id: string }, request: ApiRequest): Promise<string> {
-  if (kind === 'portForward') {
-    const ports = isWebSocket(request.raw) ? (request.query.get('port') ?? []).map(Number) : [];
-    const isTunnel = protocolsOf(request.raw).includes(TUNNEL_PROTOCOL);
-    return await urls.portForward({ podSandboxId: target.id, ports: isTunnel ? [] : ports });
-  }
-  const wanted = { ...optionsOf(request), containerId: target.id };
-  if (kind === 'attach') return await urls.attach(wanted);
+/** Those in the query, where WebSockets without a tunnel have them, or what is wrong with them. */
+function portsOf({ raw, query }: ApiRequest): readonly number[] | string {
+  const isTold = isWebSocket(raw) && wantsUpgrade(raw) && !protocolsOf(raw).includes(TUNNEL_PROTOCOL);
+  return isTold ? parsePorts(query.get('port') ?? []) : [];
+}
+
+async function urlOf(
+  kind: Kind,
+  urls: StreamUrls,
+  { id, ports, tty = false }: Target,
+  request: ApiRequest,
+): Promise<string> {
+  if (kind === 'portForward') return await urls.portForward({ podSandboxId: id, ports });
+  const wanted = { ...optionsOf(request), containerId: id };
+  if (kind === 'attach') return await urls.attach({ ...wanted, tty });
   return await urls.exec({ ...wanted, command: request.query.get('command') ?? [] });
 }
 
@@ -156,12 +193,11 @@ const protocolsOf = (raw: IncomingMessage): readonly string[] =>
 
 /** What is wrong with a handshake that this node answers itself, in the words of the libraries upstream has. */
 function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRequest): Answer | null {
-  const { raw, query, method } = request;
+  const { raw, method } = request;
   if (!isWebSocket(raw)) return null;
   if (kind === 'portForward') {
-    if (offered.includes(TUNNEL_PROTOCOL)) return isWellFormed(raw) ? null : withVersion(refusal(400, 'Bad Request'));
-    const why = portRefusal(query.get('port') ?? []);
-    return why === null ? null : text(400, why);
+    if (!offered.includes(TUNNEL_PROTOCOL) || isWellFormed(raw)) return null;
+    return withVersion(refusal(400, 'Bad Request'));
   }
   if (!offered.includes(COMMAND_PROTOCOL)) return null;
   if (method !== 'GET') return text(405, 'bad method');

@@ -4,6 +4,7 @@
  */
 import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket } from 'ws';
+import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
 import { join } from './tunnel.ts';
 
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
@@ -14,22 +15,30 @@ export function forwardPorts(client: WebSocket, runtime: { readonly socket: Dupl
   join(stream, runtime.socket);
 }
 
-/** Upstream's refusals of `port` in the protocols that carry it in the query; `null` when all are fine. */
-export function portRefusal(ports: readonly string[]): string | null {
-  if (ports.length === 0) return 'query parameter "port" is required';
-  for (const port of ports) {
-    const why = parseError(port);
-    if (why !== null) return why;
-  }
-  return null;
-}
-
 const PORT_MAX = 65_535;
 
-function parseError(port: string): string | null {
+/**
+ * The ports in the values of `port`, for the protocols that carry them in the query: an API server joins several by
+ * commas. Or upstream's word of what is wrong with them.
+ */
+export function parsePorts(values: readonly string[]): readonly number[] | string {
+  if (values.length === 0) return 'query parameter "port" is required';
+  const ports: number[] = [];
+  for (const value of values) {
+    if (value === '') return 'query parameter "port" cannot be empty';
+    for (const port of value.split(',')) {
+      const why = refusalOf(port, value);
+      if (why !== null) return why;
+      ports.push(Number(port));
+    }
+  }
+  return ports;
+}
+
+function refusalOf(port: string, value: string): string | null {
   const unable = (why: string) =>
-    `unable to parse ${JSON.stringify(port)} as a port: strconv.ParseUint: parsing ${JSON.stringify(port)}: ${why}`;
+    `unable to parse ${quote(value)} as a port: strconv.ParseUint: parsing ${quote(port)}: ${why}`;
   if (!/^\d+$/.test(port)) return unable('invalid syntax');
   if (Number(port) > PORT_MAX) return unable('value out of range');
-  return Number(port) === 0 ? `port ${JSON.stringify(port)} must be > 0` : null;
+  return Number(port) === 0 ? `port ${quote(value)} must be > 0` : null;
 }

@@ -1,6 +1,7 @@
 /** A connection to the runtime's streaming server: the URL that it gave for one exec, attach or port forward. */
 import { type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { exchangeText } from '../../go-errors.ts';
 
 /** Until the runtime has answered the upgrade; its own limit for a client to come is of the same size. */
 const UPGRADE_TIMEOUT_MS = 30_000;
@@ -12,7 +13,7 @@ export type Opened =
 
 /**
  * Asks for an upgrade at `url` with these headers.
- * @throws the error of the connection: nobody listens there, or nobody answers in time
+ * @throws the error of the connection in Go's words: nobody listens there, or nobody answers in time
  */
 export function openRuntimeStream(url: string, method: string, headers: OutgoingHttpHeaders): Promise<Opened> {
   return new Promise((resolve, reject) => {
@@ -29,7 +30,7 @@ export function openRuntimeStream(url: string, method: string, headers: Outgoing
     });
     asked.once('response', (response) => resolve({ kind: 'answered', response }));
     asked.once('timeout', () => asked.destroy(new Error(`the runtime did not answer at ${new URL(url).host} in time`)));
-    asked.once('error', reject);
+    asked.once('error', (error) => reject(new Error(exchangeText(new URL(url).host, error), { cause: error })));
     asked.end();
   });
 }
