@@ -1,4 +1,8 @@
 /** What is asked of the runtime for a stream, what is refused before, and what becomes of its refusals. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { NodePod, NodeView } from '../../../src/actors/server/node-view.ts';
 import { type StreamUrls, streamingEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
@@ -21,6 +25,18 @@ const POD = {
   mounted: [],
 } as unknown as NodePod;
 const VIEW = { pods: () => [POD] } as unknown as NodeView;
+
+const handshake = (path: string, protocol: string): string =>
+  [
+    `GET ${path} HTTP/1.1`,
+    'Host: node1',
+    'Connection: Upgrade',
+    'Upgrade: websocket',
+    'Sec-WebSocket-Version: 13',
+    'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+    `Sec-WebSocket-Protocol: ${protocol}`,
+    '\r\n',
+  ].join('\r\n');
 
 let front: Front | undefined;
 afterEach(async () => {
@@ -100,3 +116,25 @@ test('who attaches is given the terminal of the container, whatever the client h
   expect(await attached('main?input=1&output=1&tty=1')).toEqual([{ ...streams, containerId: 'main-1', tty: false }]);
   expect(await attached('debug?input=1&output=1')).toEqual([{ ...streams, containerId: 'debug-1', tty: true }]);
 });
+
+test.each([['v4.channel.k8s.io'], ['v5.channel.k8s.io']])(
+  'a client of %s that leaves before the runtime answered takes its stream with it',
+  async (protocol) => {
+    const upgraded = Promise.withResolvers<Duplex>();
+    const runtime = createServer().on('upgrade', (_request, socket: Duplex) => upgraded.resolve(socket));
+    await once(runtime.listen(0, '127.0.0.1'), 'listening');
+    const url = async () => `http://127.0.0.1:${(runtime.address() as AddressInfo).port}/`;
+    front = await openFront(streamingEndpoints(VIEW, { exec: url, attach: url, portForward: url }));
+    const client = connect(front.port, '127.0.0.1');
+    client.write(handshake('/exec/default/p/main?output=1', protocol));
+    const stream = await upgraded.promise;
+    client.destroy();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    stream.on('error', () => {}).write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+    const ended = once(stream, 'end');
+    stream.resume();
+    await ended;
+    stream.destroy();
+    runtime.close();
+  },
+);

@@ -57,3 +57,24 @@ test('a client that takes nothing more is let go', async () => {
   expect(client.destroyed).toBe(true);
   expect(taken).toHaveLength(2);
 });
+
+test('a side that was gone before it was joined ends the other one, and nothing is waited for afterwards', async () => {
+  const client = new PassThrough();
+  client.destroy();
+  await rounds();
+  const runtime = new PassThrough();
+  join(client, runtime);
+  expect(runtime.writableEnded).toBe(true);
+  await vi.advanceTimersByTimeAsync(LINGER_MS);
+  expect([runtime.closed, vi.getTimerCount()]).toEqual([true, 0]);
+});
+
+test('a tunnel that has ended leaves no timer', async () => {
+  const [client, runtime] = [new PassThrough(), new PassThrough()];
+  join(client, runtime);
+  client.destroy();
+  await rounds();
+  runtime.destroy();
+  await rounds();
+  expect(vi.getTimerCount()).toBe(0);
+});

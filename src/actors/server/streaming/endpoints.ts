@@ -265,24 +265,37 @@ async function serveTunnel(kind: Kind, url: string, request: ApiRequest): Promis
 async function serveCommand(url: string, request: ApiRequest): Promise<Answer> {
   const opened = await openSpdy(url, RUNTIME_PROTOCOLS);
   if (opened.kind === 'answered') return passedOn('exec', opened);
-  acceptWebSocket(request, COMMAND_PROTOCOL, (client) => void new RemoteCommand(client, opened, optionsOf(request)));
+  acceptWebSocket(request, COMMAND_PROTOCOL, opened, (client) => {
+    void new RemoteCommand(client, opened, optionsOf(request));
+  });
   return TAKEN;
 }
 
 async function servePorts(url: string, request: ApiRequest): Promise<Answer> {
   const opened = await openSpdy(url, ['portforward.k8s.io']);
   if (opened.kind === 'answered') return passedOn('portForward', opened);
-  acceptWebSocket(request, TUNNEL_PROTOCOL, (client) => forwardPorts(client, opened));
+  acceptWebSocket(request, TUNNEL_PROTOCOL, opened, (client) => forwardPorts(client, opened));
   return TAKEN;
 }
 
 type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];
 
-function acceptWebSocket(request: ApiRequest, protocol: string, begin: (client: Client) => void): void {
+/** Begins with the client, or lets go of `runtime` when there is none: it left meanwhile. */
+function acceptWebSocket(
+  request: ApiRequest,
+  protocol: string,
+  runtime: { readonly socket: Duplex },
+  begin: (client: Client) => void,
+): void {
+  let hasBegun = false;
   const { socket, head }: { socket: Duplex; head: Buffer } = request.upgrade!.take();
   const server = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_MAX_BYTES, perMessageDeflate: false });
   // The name of the SPDY tunnel is no token, so the library would refuse to hear it and to say it.
   delete request.raw.headers['sec-websocket-protocol'];
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));
-  server.handleUpgrade(request.raw, socket, head, begin);
+  server.handleUpgrade(request.raw, socket, head, (client) => {
+    hasBegun = true;
+    begin(client);
+  });
+  if (!hasBegun) runtime.socket.destroy();
 }

@@ -70,18 +70,24 @@ function follow(from: Duplex, to: Duplex): void {
     flushing ??= setImmediate(flush);
   });
   from.on('error', () => from.destroy());
-  for (const over of ['end', 'close']) {
-    from.once(over, () => {
-      flush();
-      if (!to.writableEnded) to.end();
-    });
-  }
+  const over = (): void => {
+    flush();
+    if (!to.writableEnded) to.end();
+  };
   // To destroy the other one at once would reset it, and what is on its way would be lost with it.
-  from.once('close', () => destroyIdle(to));
+  const gone = (): void => {
+    over();
+    destroyIdle(to);
+  };
+  if (from.closed) return gone();
+  if (from.readableEnded) over();
+  else from.once('end', over);
+  from.once('close', gone);
 }
 
 /** Ends it once it takes nothing more: however slow its other end is, it gets what is left. */
 function destroyIdle(to: Duplex): void {
+  if (to.closed) return;
   let leftBytes = to.writableLength;
   const look = setInterval(() => {
     if (to.writableLength < leftBytes) leftBytes = to.writableLength;
