@@ -29,17 +29,29 @@ export interface RunningPod {
   readonly containers: readonly RunningContainer[];
 }
 
-export interface Inventory {
-  readonly pods: readonly RunningPod[];
+export interface RuntimeFileSystems {
   readonly imageFs: FilesystemUsage | null;
   /** Where the writable layers of containers are; that of images when the runtime does not tell. */
   readonly containerFs: FilesystemUsage | null;
 }
 
+export interface Inventory extends RuntimeFileSystems {
+  readonly pods: readonly RunningPod[];
+}
+
 export const millis = (nanos: string): number => Number(BigInt(nanos) / NANOS_PER_MILLI);
 
+const optionsWith = (signal?: AbortSignal) => ({ timeoutMs: TIMEOUT_MS, ...(signal ? { signal } : {}) });
+
+/** Rejects when the runtime does not answer: who decides by it must not take that for an answer. */
+export async function runtimeFileSystems(call: RuntimeCall, signal?: AbortSignal): Promise<RuntimeFileSystems> {
+  const told = await call('ImageFsInfo', {}, optionsWith(signal));
+  const imageFs = told.image_filesystems[0] ?? null;
+  return { imageFs, containerFs: told.container_filesystems[0] ?? imageFs };
+}
+
 export async function inventory(call: RuntimeCall, signal?: AbortSignal): Promise<Inventory> {
-  const options = { timeoutMs: TIMEOUT_MS, ...(signal ? { signal } : {}) };
+  const options = optionsWith(signal);
   const [sandboxes, containers, stats, fileSystems] = await Promise.all([
     call('ListPodSandbox', { filter: { state: { state: 'SANDBOX_READY' } } }, options).then(({ items }) => items),
     call('ListContainers', { filter: { state: { state: 'CONTAINER_RUNNING' } } }, options).then(
@@ -49,7 +61,7 @@ export async function inventory(call: RuntimeCall, signal?: AbortSignal): Promis
       (all) => all.stats,
       () => [],
     ),
-    call('ImageFsInfo', {}, options).catch(() => null),
+    runtimeFileSystems(call, signal).catch(() => ({ imageFs: null, containerFs: null })),
   ]);
   const statsById = new Map(stats.map((each) => [each.attributes?.id ?? '', each]));
   const bySandbox = Map.groupBy(containers, ({ pod_sandbox_id: id }) => id);
@@ -69,8 +81,7 @@ export async function inventory(call: RuntimeCall, signal?: AbortSignal): Promis
       })),
     }),
   );
-  const imageFs = fileSystems?.image_filesystems[0] ?? null;
-  return { pods, imageFs, containerFs: fileSystems?.container_filesystems[0] ?? imageFs };
+  return { pods, ...fileSystems };
 }
 
 /** By container of one pod, the bytes of its writable layer. */

@@ -20,6 +20,8 @@ import {
   type RunningContainer,
   type RunningPod,
   type RuntimeCall,
+  type RuntimeFileSystems,
+  runtimeFileSystems,
 } from './inventory.ts';
 import { readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks } from './machine-disks.ts';
@@ -102,6 +104,11 @@ export class StatsReader {
 
   inventory(signal?: AbortSignal): Promise<Inventory> {
     return inventory(this.#call, signal);
+  }
+
+  /** Fails when the runtime does not answer. */
+  fileSystems(signal?: AbortSignal): Promise<RuntimeFileSystems> {
+    return runtimeFileSystems(this.#call, signal);
   }
 
   /** /stats/summary. Fails when the machine has no cgroups or the runtime does not answer. */

@@ -33,9 +33,9 @@ interface Folders {
   readonly containers: string;
 }
 
-/** Where the runtime keeps images and writable layers; the root directory when it does not tell. */
-async function runtimeFolders(reader: StatsReader, { rootDir }: StatsPlace): Promise<Folders> {
-  const { imageFs, containerFs } = await reader.inventory();
+/** Where the runtime keeps images and writable layers; the root directory when it says that it has none. */
+async function runtimeFolders(reader: StatsReader, { rootDir }: StatsPlace, signal: AbortSignal): Promise<Folders> {
+  const { imageFs, containerFs } = await reader.fileSystems(signal);
   const images = imageFs?.fs_id?.mountpoint || rootDir;
   return { images, containers: containerFs?.fs_id?.mountpoint || images };
 }
@@ -50,8 +50,8 @@ const deviceOf = async (path: string): Promise<number> => {
 
 const diskLayout =
   (reader: StatsReader): Port<Operations['stats.diskLayout']> =>
-  async ({ input: { place } }): Promise<DiskLayout> => {
-    const folders = await runtimeFolders(reader, place);
+  async ({ input: { place }, signal }): Promise<DiskLayout> => {
+    const folders = await runtimeFolders(reader, place, signal);
     const [root, images, containers] = await Promise.all(
       [place.rootDir, folders.images, folders.containers].map(deviceOf),
     );
@@ -104,7 +104,7 @@ function diskSignals(name: 'nodefs' | 'imagefs' | 'containerfs', usage: FileSyst
 const look =
   (reader: StatsReader): Port<Operations['stats.observe']> =>
   async ({ input: { place, withPods }, signal }) => {
-    const observations = await observe(reader, place, await runtimeFolders(reader, place));
+    const observations = await observe(reader, place, await runtimeFolders(reader, place, signal));
     const pods = withPods ? (await reader.summary(place, { signal })).pods : [];
     return { observations, pods: pods.map(podUse) };
   };
@@ -137,7 +137,7 @@ const NOTHING_MET = JSON.stringify([[], []]);
 const watchSignals =
   (reader: StatsReader): Port<Operations['stats.watchSignals']> =>
   async ({ input: { place, thresholds, periodMs }, signal, ...call }) => {
-    const folders = await runtimeFolders(reader, place);
+    const folders = await runtimeFolders(reader, place, signal);
     let last = NOTHING_MET;
     let failing = false;
     while (!signal.aborted) {

@@ -21,12 +21,12 @@ const empty = (async (name: string) =>
     ImageFsInfo: { image_filesystems: [], container_filesystems: [] },
   })[name]) as unknown as RuntimeCall;
 
-async function node() {
+async function node(call = empty) {
   const root = await machineFiles('cgroup-v1', { [STAT]: 'total_inactive_file 0\n' });
   const rootDir = await temporaryFolder();
   const systemCgroups = { kubelet: '', runtime: '', misc: '' };
   const place = { nodeName: 'n', rootDir, podLogsDir: join(rootDir, 'logs'), podsCgroup: '/kubepods', systemCgroups };
-  const reader = new StatsReader({ root, call: empty });
+  const reader = new StatsReader({ root, call });
   const total = reader.memoryTotal();
   // At once, as the kernel changes it: nobody reads half of it.
   const leave = (mebibytes: number): void => {
@@ -88,6 +88,19 @@ describe('signals', () => {
     });
     const lost = { ...place, rootDir: '/nowhere/at/all' };
     await expect(perform(ports['stats.diskLayout'], { place: lost })).rejects.toThrow('failed to get device for dir');
+  });
+
+  test('a runtime that does not say where it keeps images is asked again, not taken for one that has no place', async () => {
+    const restarting = new Error('rpc error: code = Unavailable desc = it restarts');
+    const silent = (async (name: never, ...rest: [never, never]) => {
+      if (name === 'ImageFsInfo') throw restarting;
+      return empty(name, ...rest);
+    }) as RuntimeCall;
+    const { ports, place } = await node(silent);
+    await expect(perform(ports['stats.diskLayout'], { place })).rejects.toThrow('it restarts');
+    await expect(perform(ports['stats.observe'], { place, withPods: false })).rejects.toThrow('it restarts');
+    const watch = openStream(ports['stats.watchSignals'], { place, thresholds: [threshold], periodMs: 10 });
+    await expect(watch.ended).rejects.toThrow('it restarts');
   });
 
   test('what cannot be read is said once, and said again when it can', async () => {
