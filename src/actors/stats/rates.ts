@@ -2,7 +2,8 @@
  * From counters of CPU time to cores in use: the rate since somebody asked last.
  *
  * Invariants: a counter that went back (a new cgroup of the same name) has no rate; two questions in quick succession
- * give the same rate, once there is one, because a short window says little; what nobody asks for is forgotten.
+ * give the same rate, once there is one, because a short window says little; what nobody asks for is forgotten; a clock
+ * that was set back costs one rate.
  */
 
 /** The shortest window that gives a rate. */
@@ -18,6 +19,9 @@ interface Reading {
   readonly rate: bigint | null;
 }
 
+/** Too long ago, or of the future: the clock was set back. */
+const isStale = (windowMs: number): boolean => windowMs < 0 || windowMs > MAX_WINDOW_MS;
+
 export class Rates {
   #last = new Map<string, Reading>();
   readonly #minWindowMs: number;
@@ -30,22 +34,22 @@ export class Rates {
   note(key: string, atMs: number, usage: bigint): bigint | null {
     const before = this.#last.get(key);
     const windowMs = before === undefined ? 0 : atMs - before.atMs;
-    if (before?.rate != null && windowMs < this.#minWindowMs) return before.rate;
-    const isComparable = before !== undefined && windowMs > 0 && windowMs <= MAX_WINDOW_MS && usage >= before.usage;
+    if (before?.rate != null && windowMs >= 0 && windowMs < this.#minWindowMs) return before.rate;
+    const isComparable = before !== undefined && windowMs > 0 && !isStale(windowMs) && usage >= before.usage;
     const nanos = BigInt(Math.round(windowMs)) * NANOS_PER_MILLI;
     const rate = isComparable ? ((usage - before.usage) * NANOS_PER_SECOND) / nanos : null;
     this.#last.set(key, { atMs, usage, rate });
     return rate;
   }
 
-  /** Whether a first rate of this key is still to come. */
-  lacks(key: string): boolean {
+  /** Whether another reading of this key now would have no rate: a short look gives one first. */
+  lacks(key: string, nowMs: number): boolean {
     const before = this.#last.get(key);
-    return before?.rate == null;
+    return before?.rate == null || isStale(nowMs - before.atMs);
   }
 
-  /** Forgets everything that is older than the longest window. */
+  /** Forgets everything that no later reading can be compared with. */
   prune(nowMs: number): void {
-    for (const [key, { atMs }] of this.#last) if (nowMs - atMs > MAX_WINDOW_MS) this.#last.delete(key);
+    for (const [key, { atMs }] of this.#last) if (isStale(nowMs - atMs)) this.#last.delete(key);
   }
 }

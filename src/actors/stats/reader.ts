@@ -168,13 +168,15 @@ export class StatsReader {
     return { node, options, hierarchy, running, cgroups, rootFs, imageFs, containerFs };
   }
 
-  /** Cgroups that were never read are read twice, a moment apart. */
+  /** Cgroups that were not read lately are read twice, a moment apart. */
   async #firstRates({ hierarchy, node, cgroups }: Reading): Promise<void> {
     const containers = [...cgroups.values()].flatMap((pod) => [pod.cgroup, ...pod.containers.values()]);
-    const unknown = ['/', node.podsCgroup, ...containers].filter((each) => each !== '' && this.#rates.lacks(each));
-    if (unknown.length === 0) return;
-    for (const cgroup of unknown) this.#usage(hierarchy, cgroup, false);
-    await sleep(FIRST_WINDOW_MS);
+    const { kubelet, runtime, misc } = node.systemCgroups;
+    const atMs = this.now();
+    const counted = ['/', node.podsCgroup, kubelet, runtime, misc, ...containers]
+      .filter((cgroup) => cgroup !== '' && this.#rates.lacks(cgroup, atMs))
+      .filter((cgroup) => this.#usage(hierarchy, cgroup, false).cpu !== null);
+    if (counted.length > 0) await sleep(FIRST_WINDOW_MS);
   }
 
   #usage(hierarchy: Hierarchy, cgroup: string, withPressure: boolean): Usage {

@@ -259,3 +259,20 @@ test.each([
   expect(wanted.length).toBeGreaterThan(80);
   expect(wanted.filter((path) => !here.has(path))).toEqual([]);
 });
+
+test('everything that counts has a rate at once, also after a long silence and of the cgroups of the system', async () => {
+  let agoMs = 600_000;
+  const { reader, place } = await node('cgroup-v1', { now: () => Date.now() - agoMs });
+  const kubelet = '/kubepods/besteffort';
+  const rates = async () => {
+    const { node: stats, pods } = await reader.summary({
+      ...place,
+      systemCgroups: { ...place.systemCgroups, kubelet },
+    });
+    const all = [stats, ...stats.systemContainers!, ...pods, ...pods.flatMap(({ containers }) => containers)];
+    return all.map(({ cpu }) => typeof cpu?.usageNanoCores);
+  };
+  expect(await rates()).toEqual(Array.from({ length: 5 }, () => 'bigint'));
+  agoMs = 0;
+  expect(await rates()).toEqual(Array.from({ length: 5 }, () => 'bigint'));
+});
