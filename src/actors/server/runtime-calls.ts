@@ -7,7 +7,7 @@ import type { ExecSync } from './streaming/run.ts';
 const CHECKPOINT_TIMEOUT_MS = 120_000;
 const MS_PER_SECOND = 1_000;
 
-const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString('utf8');
+const decoded = (base64: string): Buffer => Buffer.from(base64, 'base64');
 
 export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
   return {

@@ -14,7 +14,11 @@ export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
 const TEXT = 'text/plain; charset=utf-8';
 
 /** A short answer of the kubelet itself. */
-export const text = (status: number, body: string): Answer => ({ status, headers: { 'content-type': TEXT }, body });
+export const text = (status: number, body: string | Buffer): Answer => ({
+  status,
+  headers: { 'content-type': TEXT },
+  body,
+});
 
 /** As Go's `http.Error`: text that no browser may take for anything else. */
 export const refusal = (status: number, body: string): Answer => ({
@@ -23,7 +27,7 @@ export const refusal = (status: number, body: string): Answer => ({
   body: `${body}\n`,
 });
 
-export const json = (body: string, status = 200): Answer => ({
+export const json = (body: string | Buffer, status = 200): Answer => ({
   status,
   headers: { 'content-type': 'application/json' },
   body,

@@ -8,7 +8,7 @@ import { isAnswer, podOf, runningContainer } from './targets.ts';
 export type ExecSync = (
   request: { readonly containerId: string; readonly command: readonly string[] },
   signal: AbortSignal,
-) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
+) => Promise<{ readonly exitCode: number; readonly stdout: Buffer; readonly stderr: Buffer }>;
 
 export function runEndpoints(view: NodeView, execSync: ExecSync): Endpoint[] {
   const common = { methods: ['POST'], subresources: ['proxy'] } as const;
@@ -33,10 +33,13 @@ async function run(view: NodeView, execSync: ExecSync, request: ApiRequest): Pro
       { containerId: container.id, command: cmd.split(' ') },
       request.signal,
     );
-    const output = stdout + stderr;
-    if (exitCode !== 0) return text(500, `command '${cmd}' exited with ${exitCode}: ${output}`);
-    return output === '' ? { status: 200, headers: {}, body: '' } : json(output);
+    if (exitCode !== 0) return failed(`command '${cmd}' exited with ${exitCode}: `, stderr);
+    const output = Buffer.concat([stdout, stderr]);
+    return output.length === 0 ? { status: 200, headers: {}, body: '' } : json(output);
   } catch (error) {
     return text(500, (error as Error).message);
   }
 }
+
+/** With the errors of the command as it wrote them, text or not. */
+const failed = (why: string, stderr: Buffer): Answer => text(500, Buffer.concat([Buffer.from(why), stderr]));
