@@ -30,7 +30,7 @@ export function recording() {
         Object.entries(labels).every(([key, text]) => String(sample.labels[key]) === text),
     )?.value;
   };
-  return { contexts, turn, value };
+  return { contexts, turn, value, recorder };
 }
 
 export const said = (to: string, event: object) => ({ k: 'message', from: 'x', to, event });

@@ -22,6 +22,7 @@ import { ImageWork } from './pods/image-work.ts';
 import { PodAdmission } from './pods/pod-admission.ts';
 import { PodStarts } from './pods/pod-starts.ts';
 import { PodWork } from './pods/pod-work.ts';
+import { ProbeWork } from './pods/probe-work.ts';
 import { Resizes } from './pods/resizes.ts';
 import {
   DEFAULT_BUCKETS,
@@ -46,7 +47,6 @@ const CGROUP_OPERATIONS: Readonly<Record<string, string>> = {
 };
 const PROBER_ADDRESS =
   /^(?<pod>kubelet\/pods\/pod-[^/]+)\/prober-(?<container>.+)-(?<kind>liveness|readiness|startup)\//;
-const PROBE_RESULTS: Readonly<Record<string, string>> = { success: 'successful', failure: 'failed' };
 
 export interface RecorderOptions {
   /** Bytes of the journal on disk. */
@@ -55,9 +55,9 @@ export interface RecorderOptions {
 
 export class Recorder {
   readonly registry = new Registry();
+  readonly #probes = new ProbeWork();
   /** What `/metrics/probes` serves. */
-  readonly probeRegistry = new Registry();
-  readonly probes = probeMetrics(this.probeRegistry);
+  readonly probeRegistry = this.#probes.registry;
   readonly #underWay = new Map<number, UnderWay>();
   /** Instances of containers whose end was counted, by pod uid. */
   readonly #ended = new Map<string, Set<string>>();
@@ -83,6 +83,7 @@ export class Recorder {
     new PodAdmission(this.registry),
     new PodStarts(this.registry),
     new PodWork(this.registry),
+    this.#probes,
     new Resizes(this.registry),
     new ResourceManagerWork(this.registry),
     new RuntimeSupport(this.registry),
@@ -124,12 +125,7 @@ export class Recorder {
     const address = this.#underWay.get(request)?.address ?? '';
     const { pod = '', container = '', kind = '' } = PROBER_ADDRESS.exec(address)?.groups ?? {};
     const context = this.#kernel && podContext(pod, this.#kernel);
-    if (!context) return;
-    const { namespace, name, uid } = context;
-    const probe_type = kind.charAt(0).toUpperCase() + kind.slice(1);
-    const labels = { container, namespace, pod: name, probe_type };
-    this.probes.total.inc({ ...labels, pod_uid: uid, result: PROBE_RESULTS[result] ?? 'unknown' });
-    this.probes.duration.observe(labels, durationMs / MS_PER_SECOND);
+    if (context) this.#probes.attempted(context, { container, kind, result, durationMs });
   }
 
   #requested({ id, name, class: operationClass, at, input }: EffectRecord, nowMs: number): void {
@@ -243,23 +239,5 @@ const gauges = (registry: Registry) => ({
     registry,
     'kubelet_graceful_shutdown_end_time_seconds',
     '[ALPHA] Last graceful shutdown end time since unix epoch in seconds',
-  ),
-});
-
-const PROBE_LABELS = ['container', 'namespace', 'pod', 'probe_type'] as const;
-
-const probeMetrics = (registry: Registry) => ({
-  total: counter(
-    registry,
-    'prober_probe_total',
-    '[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.',
-    [...PROBE_LABELS, 'pod_uid', 'result'],
-  ),
-  duration: histogram(
-    registry,
-    'prober_probe_duration_seconds',
-    '[ALPHA] Duration in seconds for a probe response.',
-    DEFAULT_BUCKETS,
-    PROBE_LABELS,
   ),
 });

@@ -1,0 +1,74 @@
+/**
+ * Probes of containers: results and durations of their attempts, for `/metrics/probes`.
+ *
+ * Owns a registry of its own. Invariant: what names a pod goes when the pod has ended or is gone.
+ */
+import { Registry } from 'prom-client';
+import type { KernelRecord } from '../../../../kernel/records.ts';
+import type { PodStatus } from '../../../../machines/api/pod.ts';
+import type { PodContext } from '../../../../machines/pods/pod/pod-policy.ts';
+import { counter, histogram } from '../instruments.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection } from '../projection.ts';
+
+const LABELS = ['container', 'namespace', 'pod', 'probe_type'] as const;
+type Labels = Readonly<Record<(typeof LABELS)[number], string>>;
+
+const RESULTS: Readonly<Record<string, string>> = { success: 'successful', failure: 'failed' };
+const UNKNOWN = 'unknown';
+
+interface Attempt {
+  readonly container: string;
+  readonly kind: string;
+  readonly result: string;
+  readonly durationMs: number;
+}
+
+type StatusMessage =
+  | { readonly type: 'status.changed'; readonly pod: { readonly uid: string }; readonly status: PodStatus }
+  | { readonly type: 'status.removed'; readonly uid: string };
+
+export class ProbeWork implements Projection {
+  readonly registry = new Registry();
+  readonly #total = counter(
+    this.registry,
+    'prober_probe_total',
+    '[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.',
+    [...LABELS, 'pod_uid', 'result'],
+  );
+  readonly #duration = histogram(
+    this.registry,
+    'prober_probe_duration_seconds',
+    '[ALPHA] Duration in seconds for a probe response.',
+    DEFAULT_BUCKETS,
+    LABELS,
+  );
+  /** By pod uid, the probes that were counted. */
+  readonly #counted = new Map<string, Map<string, Labels>>();
+
+  on(record: KernelRecord): void {
+    if (record.k !== 'message' || record.to !== 'kubelet/status') return;
+    const event = record.event as unknown as StatusMessage;
+    if (event.type === 'status.removed') this.#forget(event.uid);
+    if (event.type !== 'status.changed') return;
+    const { phase } = event.status;
+    if (phase === 'Succeeded' || phase === 'Failed') this.#forget(event.pod.uid);
+  }
+
+  /** Upstream measures no attempt that failed. */
+  attempted({ namespace, name, uid }: PodContext, { container, kind, result, durationMs }: Attempt): void {
+    const labels = { container, namespace, pod: name, probe_type: kind.charAt(0).toUpperCase() + kind.slice(1) };
+    const counted = this.#counted.get(uid) ?? new Map<string, Labels>();
+    this.#counted.set(uid, counted.set(`${container}/${kind}`, labels));
+    this.#total.inc({ ...labels, pod_uid: uid, result: RESULTS[result] ?? UNKNOWN });
+    if (result !== 'failure') this.#duration.observe(labels, durationMs / MS_PER_SECOND);
+  }
+
+  #forget(uid: string): void {
+    for (const labels of this.#counted.get(uid)?.values() ?? []) {
+      for (const result of [...Object.values(RESULTS), UNKNOWN])
+        this.#total.remove({ ...labels, pod_uid: uid, result });
+      this.#duration.remove(labels);
+    }
+    this.#counted.delete(uid);
+  }
+}
