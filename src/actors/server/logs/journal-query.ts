@@ -3,12 +3,11 @@
  *
  * Invariants: no shell is ever asked; everything ends within {@link QUERY_TIMEOUT_MS}.
  */
-import { spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';
 import { lstat, realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
-import { Readable } from 'node:stream';
-import { finished } from 'node:stream/promises';
+import { PassThrough, Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import { firstHeader } from '../http/accept.ts';
 import type { Answer } from '../http/answer.ts';
@@ -36,7 +35,11 @@ async function* answered(
   const native = await Promise.all(services.map((service) => isInJournal(service, signal)));
   const journaled = services.filter((_, at) => native[at]);
   const filed = services.filter((_, at) => !native[at]);
-  if (journaled.length > 0) yield* output(journalArguments(journaled, options), signal);
+  if (journaled.length > 0) {
+    const child = journalctl(journalArguments(journaled, options), signal);
+    yield* output(child, [child.stdout, child.stderr]);
+    if (child.pid === undefined && (options.boot ?? 0) === 0) yield '\nerror: journal output not available\n';
+  }
   if (filed.length === 0) return;
   if (Object.keys(options).length > 0) {
     yield `\noptions present and query resolved to log files for [${filed.join(' ')}]\ntry without specifying options\n`;
@@ -62,7 +65,8 @@ async function logFileOf(name: string, directory: string): Promise<string | null
 async function isInJournal(service: string, signal: AbortSignal): Promise<boolean> {
   const chunks: string[] = [];
   const argv = ['--output=short', '--lines=1', '--no-pager', `--unit=${service}`];
-  for await (const chunk of output(argv, signal)) chunks.push(String(chunk));
+  const child = journalctl(argv, signal);
+  for await (const chunk of output(child, [child.stdout])) chunks.push(String(chunk));
   const said = chunks.join('');
   return said.trim() !== '' && !said.includes('-- No entries --');
 }
@@ -85,17 +89,24 @@ function journalArguments(services: readonly string[], options: NodeLogQuery['op
 const journalTime = (text: string): string =>
   new Date(Number(nanoseconds(text)! / 1_000_000n)).toISOString().replace('T', ' ').slice(0, 19);
 
-/** What `journalctl` writes; nothing where there is none. */
-async function* output(argv: readonly string[], signal: AbortSignal): AsyncGenerator<Buffer> {
-  const child = spawn('journalctl', argv, { stdio: ['ignore', 'pipe', 'ignore'], signal });
-  const ended = finished(child.stdout).catch(() => {});
-  child.once('error', () => child.stdout.destroy());
+type Child = ChildProcessByStdio<null, Readable, Readable>;
+
+const journalctl = (argv: readonly string[], signal: AbortSignal): Child =>
+  spawn('journalctl', argv, { stdio: ['ignore', 'pipe', 'pipe'], signal });
+
+/** What it writes there, as it comes; nothing when it cannot be started, and no more when it took too long. */
+async function* output(child: Child, heard: readonly Readable[]): AsyncGenerator<Buffer> {
+  const said = new PassThrough();
+  child.once('error', () => {}).once('close', () => said.end());
+  for (const written of [child.stdout, child.stderr]) {
+    written.on('error', () => said.end());
+    if (heard.includes(written)) written.pipe(said, { end: false });
+    else written.resume();
+  }
   try {
-    yield* child.stdout as AsyncIterable<Buffer>;
-  } catch {
-    // Without a journal there is nothing to read; a query that took too long has given what it found.
+    yield* said as AsyncIterable<Buffer>;
   } finally {
     child.kill();
-    await ended;
+    for (const written of [child.stdout, child.stderr]) written.destroy();
   }
 }
