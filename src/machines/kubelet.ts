@@ -203,6 +203,7 @@ export const kubeletMachine = kubeletSetup.createMachine({
     flags: null,
     config: null,
     endpointNamed: false,
+    ownsCertificate: false,
     pullsByServiceAccount: false,
     requestTimeoutMs: 0,
     node: null,

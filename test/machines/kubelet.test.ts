@@ -256,6 +256,24 @@ describe('the lock file', () => {
 });
 
 describe('what the supervisor gives its subsystems', () => {
+  const OWN = { directory: '/var/lib/kubelet/pki', hostname: 'node-1' };
+  it.each<[string, Record<string, string | boolean>, object | null]>([
+    ['nothing', {}, OWN],
+    [
+      'a certificate in the place of its own, and a key elsewhere',
+      { tlsCertFile: '/var/lib/kubelet/pki/kubelet.crt', tlsPrivateKeyFile: '/etc/tls/node.key' },
+      null,
+    ],
+    ['a key alone', { tlsPrivateKeyFile: '/var/lib/kubelet/pki/kubelet.key' }, null],
+    ['that one is requested', { serverTLSBootstrap: true }, null],
+  ])('is a certificate of its own only where none is configured: %s', (_, fields, wanted) => {
+    const argv = ['--config=/etc/kubelet.yaml'];
+    const node = new BootNode({ argv, answers: { 'host.readConfiguration': { output: document(fields) } } });
+    const signed = node.boot().run(2_000).effects('server.selfSign');
+    expect(signed.map(({ input }) => input)).toEqual(wanted === null ? [] : [wanted]);
+    expect(node.effects('host.readable')).toHaveLength(signed.length);
+  });
+
   it('is the configuration of the file and what starting found out', () => {
     const fields = { staticPodPath: '/manifests', clusterDNS: ['10.0.0.10'], healthzPort: 1_024, maxPods: 7 };
     const node = boot({

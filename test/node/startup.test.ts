@@ -67,6 +67,17 @@ const FAILING: Readonly<Record<string, Failing>> = {
       'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: ' +
       `dial unix ${directory}/no.sock: connect: no such file or directory"`,
   },
+  'a key of its own without the certificate': {
+    flags: (directory) => {
+      mkdirSync(join(directory, 'pki'));
+      writeFileSync(join(directory, 'pki/kubelet.key'), 'mine');
+      return [`--cert-dir=${directory}/pki`];
+    },
+    phase: 'command.initializingTLS',
+    message: (directory) =>
+      `failed to construct kubelet dependencies: error reading ${directory}/pki/kubelet.crt, certificate and key must ` +
+      'be supplied as a pair',
+  },
   'reserved CPUs that the machine does not have': {
     configuration: 'reservedSystemCPUs: 0-999',
     phase: 'run.containerManager',

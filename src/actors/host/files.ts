@@ -1,6 +1,6 @@
 /** Plain files and folders of the node itself: reading one, making folders, and links to logs. */
 import { constants } from 'node:fs';
-import { chmod, lstat, mkdir, open, readlink, rename, stat, symlink } from 'node:fs/promises';
+import { access, chmod, lstat, mkdir, open, readlink, rename, stat, symlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
@@ -29,6 +29,16 @@ export const readTextFile: Port<Operations['host.readFile']> = async ({ input: {
     throw error;
   }
 };
+
+export const canRead = (path: string): Promise<boolean> =>
+  access(path, constants.R_OK).then(
+    () => true,
+    () => false,
+  );
+
+export const readable: Port<Operations['host.readable']> = async ({ input: { paths } }) => ({
+  readable: await Promise.all(paths.map(canRead)),
+});
 
 /** A folder that exists keeps its mode: its owner may have closed it further. One that is made has exactly the mode. */
 export const directoriesPort =

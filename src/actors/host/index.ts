@@ -7,7 +7,7 @@ import { mounter } from '../volume/mounter.ts';
 import { hostAddresses } from './addresses.ts';
 import { configurationPorts } from './configuration/configuration-watch.ts';
 import { fileSystem } from './file-system.ts';
-import { directoriesPort, makeSymlink, readTextFile } from './files.ts';
+import { directoriesPort, makeSymlink, readable, readTextFile } from './files.ts';
 import { keepIptables } from './kernel/iptables.ts';
 import { watchOom } from './kernel/kmsg.ts';
 import { limitPorts } from './kernel/limits.ts';
@@ -49,6 +49,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     ...sysctlPorts(root),
     'host.addresses': async () => ({ addresses: hostAddresses() }),
     'host.readFile': readTextFile,
+    'host.readable': readable,
     ...configurationPorts(vault),
     'host.makeDirectories': directoriesPort(mounts),
     'host.notify': notify,

@@ -8,7 +8,6 @@ import type { ServerInput } from './server.ts';
 
 /** Below the root directory. */
 export const LOCAL_SOCKET = 'statelet.sock';
-const CERTIFICATE = 'kubelet.crt';
 /** Where the certificate is kept that the API server has issued. */
 const ISSUED = 'kubelet-server-current.pem';
 
@@ -67,10 +66,9 @@ export function apiPort(context: KubeletContext): ServerInput {
     ...(tlsCurvePreferences.length === 0 ? {} : { curves: curveNames(tlsCurvePreferences) }),
     ...(isIssued || gatesOf(config!)('ReloadKubeletServerCertificateFile') ? {} : { isFixed: true }),
   };
-  const isOwn = tlsCertFile === `${certDir.replace(/\/+$/, '')}/${CERTIFICATE}`;
   return {
     served: { address, port, settings: apiSettings(context), secure: { tls, auth: authSettings(config!) } },
-    selfSign: isOwn ? { directory: certDir, hostname: node!.hostname } : null,
+    selfSign: context.ownsCertificate ? { directory: certDir, hostname: node!.hostname } : null,
   };
 }
 

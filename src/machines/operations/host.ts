@@ -169,6 +169,8 @@ export const hostOperations = {
   >(),
   /** `null` content: no such file. Larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
+  /** Which of these files can be opened for reading; nothing of them is read. */
+  'host.readable': query<{ paths: readonly string[] }, { readable: readonly boolean[] }>(),
   /** Reads and decodes one configuration file (YAML 1.1 or JSON); what cannot be read or decoded is an answer, too. */
   'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
   /** The `*.conf` files below a directory, decoded, in the order in which they apply. */

@@ -1,11 +1,13 @@
 /**
  * The command: from the arguments to a configuration, as `NewKubeletCommand` does before anything is touched.
  *
- * Steps: S006 to S031. The work is the config loader's; the supervisor only waits for its answer and says who we are.
+ * Steps: S006 to S031. The work is the config loader's; the supervisor waits for its answer, looks whether the
+ * certificate of its own is there with its key, and says who we are.
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
 import type { LoadedConfiguration } from './configuration/config-loader.ts';
 import { toMasked } from './configuration/index.ts';
+import { tlsPairError } from './configuration/validation/tls-options.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 /** Upstream's verbosity from which the whole configuration is said. */
@@ -31,7 +33,7 @@ export const command = kubeletSetup.createStateConfig({
         onDone: [
           {
             guard: ({ event }) => event.output.ok,
-            target: 'checkingPermissions',
+            target: 'choosingCertificate',
             actions: assign(({ event }) => (event.output.ok ? withoutGates(event.output.value) : {})),
           },
           {
@@ -46,6 +48,36 @@ export const command = kubeletSetup.createStateConfig({
           },
         ],
         onError: failing('command.loadingConfiguration'),
+      },
+    },
+    choosingCertificate: {
+      meta: { steps: 'S026' },
+      always: [
+        { guard: ({ context }) => context.ownsCertificate, target: 'initializingTLS' },
+        { target: 'checkingPermissions' },
+      ],
+    },
+    initializingTLS: {
+      meta: { steps: 'S026', waitsFor: 'a look at the certificate of its own' },
+      invoke: {
+        id: 'certificateFiles',
+        src: 'host.readable',
+        input: ({ context }) => ({ paths: [context.config!.tlsCertFile, context.config!.tlsPrivateKeyFile] }),
+        onDone: [
+          { guard: ({ event }) => new Set(event.output.readable).size === 1, target: 'checkingPermissions' },
+          {
+            target: '#kubelet.failed',
+            actions: assign({
+              failure: ({ context, event }) => {
+                const { tlsCertFile, tlsPrivateKeyFile } = context.config!;
+                const missing = event.output.readable[0] ? tlsPrivateKeyFile : tlsCertFile;
+                const message = `failed to construct kubelet dependencies: ${tlsPairError(missing)}`;
+                return { phase: 'command.initializingTLS', message, exitCode: 1 };
+              },
+            }),
+          },
+        ],
+        onError: failing('command.initializingTLS'),
       },
     },
     checkingPermissions: {

@@ -159,6 +159,7 @@ export const kubeletSetup = setup({
     ...pick(
       operations,
       'host.permissions',
+      'host.readable',
       'host.hostname',
       'host.addresses',
       'host.readFile',

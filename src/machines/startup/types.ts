@@ -58,6 +58,8 @@ export interface KubeletContext {
   readonly config: KubeletConfiguration | null;
   /** True when the runtime's endpoint came from a flag or a file. */
   readonly endpointNamed: boolean;
+  /** True when the node makes its serving certificate itself: none is configured, none requested. */
+  readonly ownsCertificate: boolean;
   /** Some plugin is given tokens of the pods' service accounts. */
   readonly pullsByServiceAccount: boolean;
   readonly requestTimeoutMs: number;

@@ -28,6 +28,13 @@ test('a file is read up to its limit', async () => {
   );
 });
 
+test('files that can be read are told from those that cannot', async () => {
+  const path = join(await temporaryFolder(), 'f');
+  writeFileSync(path, 'secret');
+  const paths = [path, join(path, 'none'), `${path}.none`];
+  expect(await perform(ports['host.readable'], { paths })).toEqual({ readable: [true, false, false] });
+});
+
 test('new folders have exactly their mode; one that exists keeps its own', async () => {
   const folder = await temporaryFolder();
   mkdirSync(join(folder, 'closed'));

@@ -1,6 +1,6 @@
 /** Handshakes, certificates of clients, and files that change while connections go on. */
 import { X509Certificate } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
@@ -168,6 +168,20 @@ describe('a node that was given no certificate', () => {
     expect([files.certFile, files.keyFile].map((file) => statSync(file).mode & 0o777)).toEqual([0o644, 0o600]);
     await selfSigned(directory, 'node1');
     expect(readFileSync(files.certFile, 'utf8')).toBe(text);
+    rmSync(directory, { recursive: true });
+  });
+
+  test.each([
+    ['kubelet.key', 'kubelet.crt'],
+    ['kubelet.crt', 'kubelet.key'],
+  ])('leaves %s alone when there is no %s', async (there, missing) => {
+    const directory = mkdtempSync(join(tmpdir(), 'statelet-pki-'));
+    writeFileSync(join(directory, there), 'mine');
+    await expect(selfSigned(directory, 'node1')).rejects.toThrow(
+      `error reading ${join(directory, missing)}, certificate and key must be supplied as a pair`,
+    );
+    expect(readdirSync(directory)).toEqual([there]);
+    expect(readFileSync(join(directory, there), 'utf8')).toBe('mine');
     rmSync(directory, { recursive: true });
   });
 });

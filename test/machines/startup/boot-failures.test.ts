@@ -70,6 +70,20 @@ const FATAL: Readonly<Record<string, Fatal>> = {
       'failed to validate kubelet configuration, error: invalid configuration: maxPods (--max-pods) -1 must not be a ' +
       'negative number, path: &TypeMeta{Kind:,APIVersion:,}',
   },
+  'a key of its own without the certificate': {
+    answers: { 'host.readable': ok({ readable: [false, true] }) },
+    phase: 'command.initializingTLS',
+    message:
+      'failed to construct kubelet dependencies: error reading /var/lib/kubelet/pki/kubelet.crt, certificate and key ' +
+      'must be supplied as a pair',
+  },
+  'a certificate of its own without the key': {
+    answers: { 'host.readable': ok({ readable: [true, false] }) },
+    phase: 'command.initializingTLS',
+    message:
+      'failed to construct kubelet dependencies: error reading /var/lib/kubelet/pki/kubelet.key, certificate and key ' +
+      'must be supplied as a pair',
+  },
   'cgroup v1 that the configuration refuses': {
     argv: ['--fail-cgroupv1=true'],
     answers: { 'host.cgroups': ok({ version: 1, controllers: ['cpu'], swapCounted: false }) },

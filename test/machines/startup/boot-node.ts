@@ -83,6 +83,7 @@ export const GROUPS = {
 export const HEALTHY: Answers = {
   'host.readConfiguration': ok(document()),
   'host.permissions': ok({ uid: 0 }),
+  'host.readable': ok({ readable: [false, false] }),
   'host.cgroups': ok({ version: 2, controllers: ['cpu', 'cpuset', 'memory', 'pids'], swapCounted: true }),
   'host.fileSystem': ok({ capacityBytes: '270000000000', availableBytes: '200000000000' }),
   ...GROUPS,

@@ -2,10 +2,14 @@
  * The certificate of a node that was given none: signed by an authority of its own, made once and kept.
  *
  * Files and contents are upstream's: `kubelet.crt` holds the certificate and its authority, `kubelet.key` the key, for
- * its owner alone. The authority's key is not kept: nothing else is ever signed by it.
+ * its owner alone. The authority's key is not kept: nothing else is ever signed by it. Half of a pair is somebody's, and
+ * stays.
  */
-import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { OperationError } from '../../../kernel/json.ts';
+import { tlsPairError } from '../../../machines/startup/configuration/validation/tls-options.ts';
+import { canRead } from '../../host/files.ts';
 
 const DIRECTORY_MODE = 0o755;
 const CERTIFICATE_MODE = 0o644;
@@ -16,22 +20,25 @@ export interface CertificateFiles {
   readonly keyFile: string;
 }
 
-/** The files below `directory`; made when one of them is missing. Rejects when they can be neither read nor written. */
+/** The files below `directory`; made when neither can be read. Rejects when only one can, or they cannot be written. */
 export async function selfSigned(directory: string, hostname: string): Promise<CertificateFiles> {
   const files = { certFile: join(directory, 'kubelet.crt'), keyFile: join(directory, 'kubelet.key') };
-  const there = await Promise.all([files.certFile, files.keyFile].map((file) => readFile(file).catch(() => null)));
-  if (there.every((content) => content !== null)) return files;
+  const { certFile, keyFile } = files;
+  const [hasCertificate, hasKey] = await Promise.all([certFile, keyFile].map(canRead));
+  if (hasCertificate && hasKey) return files;
+  if (hasCertificate || hasKey) throw new OperationError(tlsPairError(hasKey ? certFile : keyFile));
   await mkdir(directory, { recursive: true, mode: DIRECTORY_MODE });
   const { generate } = await import('./generate-certificate.ts');
   const { certificate, key } = await generate(hostname);
-  await replace(files.keyFile, key, KEY_MODE);
-  await replace(files.certFile, certificate, CERTIFICATE_MODE);
+  await prepare(keyFile, key, KEY_MODE);
+  await prepare(certFile, certificate, CERTIFICATE_MODE);
+  for (const file of [keyFile, certFile]) await rename(hidden(file), file);
   return files;
 }
 
-async function replace(path: string, content: string, mode: number): Promise<void> {
-  const hidden = `${path}.new`;
-  await writeFile(hidden, content, { mode });
-  await chmod(hidden, mode);
-  await rename(hidden, path);
+const hidden = (path: string): string => `${path}.new`;
+
+async function prepare(path: string, content: string, mode: number): Promise<void> {
+  await writeFile(hidden(path), content, { mode });
+  await chmod(hidden(path), mode);
 }

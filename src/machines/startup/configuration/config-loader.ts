@@ -41,6 +41,8 @@ export interface LoadedConfiguration {
   readonly gates: FeatureSettings;
   /** True when the runtime's endpoint was set by a flag or a file. */
   readonly endpointNamed: boolean;
+  /** True when the node makes its serving certificate itself. */
+  readonly ownsCertificate: boolean;
   readonly requestTimeoutMs: number;
 }
 
@@ -91,6 +93,7 @@ function answerOf(context: ConfigLoaderContext): ConfigLoaderAnswer {
       config,
       gates: resolution.gates,
       endpointNamed: endpointNamed(context),
+      ownsCertificate: resolution.ownsCertificate,
       requestTimeoutMs: millisecondsOf(config.runtimeRequestTimeout),
     },
   };

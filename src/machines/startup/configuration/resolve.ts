@@ -34,6 +34,8 @@ export interface Failure {
 interface Resolved {
   readonly kind: 'resolved';
   readonly configuration: KubeletConfiguration;
+  /** No certificate is configured and none is requested: the kubelet makes one. */
+  readonly ownsCertificate: boolean;
   /** Feature gates that are not at their default; ask with `isEnabled`. */
   readonly gates: FeatureSettings;
 }
@@ -125,7 +127,8 @@ function settle(configuration: KubeletConfiguration, flags: KubeletFlags, host: 
     const failure = commandFailed(unusable.error);
     return { ...failure, lines: [...unusable.before, ...failure.lines] };
   }
-  return { kind: 'resolved', configuration: withServingCertificate(configuration, flags), gates };
+  const effective = withServingCertificate(configuration, flags);
+  return { kind: 'resolved', configuration: effective, ownsCertificate: effective !== configuration, gates };
 }
 
 /** The same gate warning comes from every place that sets the gates; once is enough. */

@@ -79,3 +79,7 @@ export function tlsError(configuration: KubeletConfiguration): string | null {
   const isKnown = tlsMinVersion === '' || TLS_VERSIONS.some((known) => known === tlsMinVersion);
   return isKnown ? curvesError(tlsCurvePreferences) : `unknown tls version ${quote(tlsMinVersion)}`;
 }
+
+/** Of a pair of which only this file cannot be read. */
+export const tlsPairError = (path: string): string =>
+  `error reading ${path}, certificate and key must be supplied as a pair`;
