@@ -14,6 +14,8 @@
  *   alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
  *   O3 after a restart neither a PATCH nor an event tells what did not change.
+ *   O4 a Node that somebody deleted stays away until somebody makes it again or this agent starts anew; its status is
+ *   tried with each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 import type { Json } from '../../kernel/json.ts';
@@ -108,7 +110,7 @@ const s = setup({
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
-      return hasConditionNews(before, after) || holdsMore(before, after);
+      return context.node !== null && (hasConditionNews(before, after) || holdsMore(before, after));
     },
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },
@@ -181,7 +183,7 @@ function tellParts(enqueue: Enqueue, before: Node | null, node: Node): void {
 /** The Node as it is now: what others changed in it is kept, told, and corrected where it is ours. */
 const know = s.enqueueActions(({ context, event, enqueue }) => {
   const node = nodeIn(event, context.facts.nodeName);
-  if (node === null) return;
+  if (node === null) return enqueue.assign({ node });
   const before = context.node?.spec?.unschedulable ?? false;
   const after = node.spec?.unschedulable ?? false;
   if (before !== after) tell(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
@@ -245,9 +247,10 @@ const settle = s.assign((args) => {
   return { tries: 0, quietMs: context.reportFrequencyMs * (wasNews ? 0.5 + random(args) : 1) };
 });
 
-const failed = s.enqueueActions(({ event, enqueue }) => {
-  const { message } = (event as unknown as { error: PlainError }).error;
-  enqueue(line('error', ['Error updating node status, will retry', { err: message }]));
+const failed = s.enqueueActions(({ context, event, enqueue }) => {
+  const { code, message } = (event as unknown as { error: PlainError }).error;
+  const prefix = code === 'NotFound' ? `error getting node ${JSON.stringify(context.facts.nodeName)}: ` : '';
+  enqueue(line('error', ['Error updating node status, will retry', { err: `${prefix}${message}` }]));
 });
 
 export const nodeStatusMachine = s.createMachine({
@@ -325,7 +328,7 @@ export const nodeStatusMachine = s.createMachine({
       on: {
         'reflector.listed': { target: '.judging', actions: know },
         'reflector.changed': [
-          { guard: ({ event }) => event.change === 'DELETED', target: 'choosing' },
+          { guard: ({ event }) => event.change === 'DELETED', target: '.calm', actions: assign({ node: null }) },
           { target: '.judging', actions: know },
         ],
       },

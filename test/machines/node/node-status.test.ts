@@ -5,7 +5,7 @@ import { nodeStatusMachine } from '../../../src/machines/node/node-status.ts';
 import { NOTHING_REPORTED, type NodeFacts, type NodeReports } from '../../../src/machines/node/object/facts.ts';
 import { newNode } from '../../../src/machines/node/object/node.ts';
 import { nodeStatus } from '../../../src/machines/node/object/status.ts';
-import { fail, ok, runUnder } from '../../support/answering-world.ts';
+import { fail, late, ok, runUnder } from '../../support/answering-world.ts';
 
 const facts: NodeFacts = {
   nodeName: 'node1',
@@ -37,19 +37,17 @@ const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'allocati
 type Patch = { readonly status?: Record<string, unknown> };
 
 /** An API server that has one Node and merges what the tests look at. */
-function cluster(existing: Node | null = null) {
+function cluster(existing: Node | null, watchMs: number) {
   const patches: Patch[] = [];
   let refusals = 0;
   let node = existing;
   const merged = (patch: Patch): Node => {
-    const conditions = (node!.status?.conditions ?? []).map((condition) => ({
-      ...condition,
-      ...((patch.status?.conditions as { type: string }[] | undefined) ?? []).find(
-        ({ type }) => type === condition.type,
-      ),
-    }));
-    const { conditions: _merged, ...fields } = patch.status ?? {};
-    return { ...node!, status: { ...node!.status, ...fields, conditions } };
+    const { conditions: changed = [], ...fields } = patch.status ?? {};
+    const conditions = new Map((node!.status?.conditions ?? []).map((condition) => [condition.type, condition]));
+    for (const each of changed as NonNullable<NonNullable<Node['status']>['conditions']>) {
+      conditions.set(each.type, { ...conditions.get(each.type), ...each });
+    }
+    return { ...node!, status: { ...node!.status, ...fields, conditions: [...conditions.values()] } };
   };
   const answers = {
     'kube.create': ({ body }: { body: Node }) => {
@@ -59,20 +57,23 @@ function cluster(existing: Node | null = null) {
     },
     'kube.get': () => ok(node),
     'kube.patch': ({ body }: { body: Patch }) => {
+      if (node === null) return fail('nodes "node1" not found', 'NotFound');
       if (refusals-- > 0) return fail('etcdserver: leader changed');
       patches.push(body);
       node = merged(body);
       return ok(node);
     },
-    'kube.list': () => ok({ items: [node], resourceVersion: '5', continue: '' }),
-    'kube.watch': 'stream' as const,
+    'kube.list': () => ok({ items: node === null ? [] : [node], resourceVersion: '5', continue: '' }),
+    'kube.watch': () => (watchMs === 0 ? ('stream' as const) : late(watchMs, fail('too old', 'Expired'))),
     'cri.watchImages': 'stream' as const,
   };
-  return { answers, patches, refuse: (times: number) => void (refusals = times) };
+  const put = (now: Node | null) => void (node = now);
+  return { answers, patches, put, refuse: (times: number) => void (refusals = times) };
 }
 
-function start(existing: Node | null = null) {
-  const api = cluster(existing);
+/** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
+function start(existing: Node | null = null, watchMs = 0) {
+  const api = cluster(existing, watchMs);
   const run = runUnder(nodeStatusMachine, input, api.answers, siblings);
   const settle = (ms = 0) => run.time.advanceTo(run.time.now() + ms);
   settle();
@@ -182,13 +183,34 @@ test('tries a report five times and then waits for the next period', () => {
   );
 });
 
-test('registers again when somebody deleted the Node', () => {
+test('a Node that somebody deleted stays away: its status is tried with each period', () => {
   const run = start();
   run.tell(reported(READY));
   run.settle();
-  const gone = { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } };
-  const before = run.asked().filter((name) => name === 'kube.create').length;
-  run.say('kube.watch', gone);
+  run.put(null);
+  run.say('kube.watch', { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } });
+  run.tell(reported({ diskPressure: true }));
+  run.settle(10_000);
+  const problems = () => run.records().flatMap((record) => (record.k === 'log' ? [record.fields?.['err']] : []));
+  expect(problems().filter((err) => err === 'error getting node "node1": nodes "node1" not found')).toHaveLength(4);
+  expect(run.said().at(-1)).toBe('Unable to update node status');
+  run.settle(10_000);
+  expect(run.said().filter((text) => text === 'Unable to update node status')).toHaveLength(2);
+  expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
+  const again = { metadata: { name: 'node1', uid: 'u2', resourceVersion: '9' } };
+  run.put(again);
+  run.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object: again });
   run.settle();
-  expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(before + 1);
+  expect(run.patches.at(-1)!.status!.conditions).toContainEqual(expect.objectContaining({ type: 'Ready' }));
+  expect(run.divergence()).toBeNull();
+});
+
+test('a Node that was deleted while nobody watched stays away, too', () => {
+  const run = start(null, 5_000);
+  run.tell(reported(READY));
+  run.settle();
+  run.put(null);
+  run.settle(30_000);
+  expect(run.said()).toContain('Unable to update node status');
+  expect(run.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
 });
