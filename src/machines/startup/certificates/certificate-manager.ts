@@ -16,6 +16,7 @@
  *   T3 without an address (a name, where a gate says so) a serving certificate is not asked for.
  *   T4 a node ends for want of a certificate only while the server is known to answer: a server that is away needs no
  *      restart.
+ *   T5 a request for names that the node no longer has is not waited for.
  * Upstream: client-go util/certificate/certificate_manager.go, pkg/kubelet/certificate.
  */
 import { assign, line, now, sendParent } from '../../../kernel/xstate.ts';
@@ -47,16 +48,17 @@ import {
 /** From one certificate to the next request, as upstream. */
 const REST_MS = 1_000;
 
+/** In upstream's words, whether the time was over or the names were others. */
+const waitEnded = notSigned(
+  () => 'cannot watch on the certificate signing request: timed out waiting for the condition',
+);
+
 /** Looks at the request, then watches it from there. */
 const awaitingSignature = managerSetup.createStateConfig({
   meta: { waitsFor: 'the certificate signing request to be approved and signed' },
   initial: 'reading',
-  after: {
-    [SIGNED_TIMEOUT_MS]: {
-      target: 'backingOff',
-      actions: notSigned(() => 'cannot watch on the certificate signing request: timed out waiting for the condition'),
-    },
-  },
+  always: { guard: 'asksForOther', target: 'backingOff', actions: waitEnded },
+  after: { [SIGNED_TIMEOUT_MS]: { target: 'backingOff', actions: waitEnded } },
   states: {
     reading: {
       invoke: {
@@ -187,7 +189,7 @@ const rotation = managerSetup.createStateConfig({
       on: { 'certificate.namesChanged': { target: 'deciding', actions: takeNames } },
     },
     generating: {
-      entry: say('Rotating certificates'),
+      entry: [say('Rotating certificates'), assign({ requested: ({ context }) => context.template })],
       invoke: {
         id: 'generate',
         src: 'certificate.request',
@@ -299,6 +301,7 @@ export const certificateManagerMachine = managerSetup.createMachine({
     certificate: null,
     deadlineMs: 0,
     attempts: 0,
+    requested: null,
     key: null,
     request: '',
     csrName: '',

@@ -58,6 +58,8 @@ export interface Context extends CertificateManagerInput {
   readonly certificate: CertificateFacts | null;
   readonly deadlineMs: number;
   readonly attempts: number;
+  /** What the newest request asks for. */
+  readonly requested: CertificateTemplate | null;
   readonly key: { readonly $secret: string; readonly len: number } | null;
   readonly request: string;
   readonly csrName: string;
@@ -98,6 +100,8 @@ export const managerSetup = setup({
       template.ipAddresses.length === 0 &&
       (mayLackAddresses !== true || template.dnsNames.length === 0),
     lacksCertificate: ({ context }) => lackOf(context) !== '',
+    asksForOther: ({ context }) =>
+      lackOf(context) !== '' && JSON.stringify(context.requested) !== JSON.stringify(context.template),
     isDue: ({ context }) => context.deadlineMs <= context.nowMs,
     isLost: ({ context }) => context.nowMs >= context.validUntilMs + LOST_MS,
     isGuarded: ({ context }) => context.purpose === 'client' && !context.once,

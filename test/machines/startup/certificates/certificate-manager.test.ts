@@ -180,6 +180,33 @@ describe('a serving certificate', () => {
   });
 });
 
+describe('a serving certificate that is waited for', () => {
+  const wait = (names: CertificateNames) => {
+    const template = nodeTemplate('n1', { dnsNames: [], ipAddresses: [] });
+    const client = clientCertificateInput({ certDir: '/pki', nodeName: 'n1' }, false);
+    const input = { ...client, purpose: 'serving' as const, template };
+    const subject = runUnder(certificateManagerMachine, input, { ...world, 'kube.get': pending });
+    const names1 = { dnsNames: ['n1'], ipAddresses: ['192.0.2.1'] };
+    subject.tell({ type: 'certificate.namesChanged', ...names1 });
+    subject.time.advanceTo(START_MS + 1_000);
+    subject.tell({ type: 'certificate.namesChanged', ...names });
+    subject.time.advanceTo(START_MS + 10_000);
+    expect(subject.divergence()).toBeNull();
+    return subject
+      .records()
+      .flatMap((record) => (record.k === 'effect' && record.name === 'certificate.request' ? [record.input] : []));
+  };
+
+  it('is asked for anew when the names of the node are others, after one pause', () => {
+    const requests = wait({ dnsNames: ['n1'], ipAddresses: ['192.0.2.9'] });
+    expect(requests).toMatchObject([{ ipAddresses: ['192.0.2.1'] }, { ipAddresses: ['192.0.2.9'] }]);
+  });
+
+  it('is waited for while the names are the same', () => {
+    expect(wait({ dnsNames: ['n1'], ipAddresses: ['192.0.2.1'] })).toHaveLength(1);
+  });
+});
+
 describe('the policy', () => {
   const csr = (status: { readonly [key: string]: Json }): KubeObject => ({ metadata, status });
 
