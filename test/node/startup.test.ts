@@ -143,7 +143,7 @@ test('a service manager hears that the node is ready, that it lives, and that it
   const address = join(node.directory, 'notify');
   const manager = datagramReceiver(address);
   const heard: string[] = [];
-  await node.start([], { NOTIFY_SOCKET: address, WATCHDOG_USEC: '400000' });
+  await node.start([], { NOTIFY_SOCKET: address, WATCHDOG_USEC: '1200000' });
   const isFed = () => heard.filter((word) => word === 'WATCHDOG=1').length >= 5;
   while (!isFed() || !heard.includes('READY=1')) heard.push(await manager.next());
   expect(heard[0], 'before it is ready, as upstream says it').toBe('WATCHDOG=1');
@@ -151,7 +151,7 @@ test('a service manager hears that the node is ready, that it lives, and that it
   while (heard.at(-1) !== 'STOPPING=1') heard.push(await manager.next());
   expect(await stopped).toBe(0);
   expect(heard.filter((word) => word === 'READY=1')).toHaveLength(1);
-  expect(node.log).toContain('"Starting systemd watchdog with interval" interval="200ms"');
+  expect(node.log).toContain('"Starting systemd watchdog with interval" interval="600ms"');
   expect(node.statelet('replay', node.journal).code).toBe(0);
 });
 
@@ -159,7 +159,7 @@ test('a watchdog of another process is not fed', async () => {
   newNode();
   const address = join(node.directory, 'notify');
   const manager = datagramReceiver(address);
-  await node.start([], { NOTIFY_SOCKET: address, WATCHDOG_USEC: '400000', WATCHDOG_PID: '1' });
+  await node.start([], { NOTIFY_SOCKET: address, WATCHDOG_USEC: '1200000', WATCHDOG_PID: '1' });
   expect(await manager.next()).toBe('READY=1');
   await expect(manager.next(700)).rejects.toThrow('nothing was sent');
 });

@@ -21,6 +21,12 @@ import { PodWatcher } from './watch-pods.ts';
 const SANDBOX_TIMEOUT_FACTOR = 2;
 const CGROUP_DRIVERS = { SYSTEMD: 'systemd', CGROUPFS: 'cgroupfs' } as const;
 
+/** A number: a value that this version of the contract does not have. */
+function knownDriver(driver: keyof typeof CGROUP_DRIVERS | number): 'systemd' | 'cgroupfs' {
+  if (typeof driver !== 'number') return CGROUP_DRIVERS[driver];
+  throw new OperationError(`runtime returned an unknown cgroup driver ${driver}`);
+}
+
 export interface CriPorts {
   readonly ports: Ports<typeof criOperations>;
   /** Any call of the contract, for ports that serve what no machine decides by (statistics, streaming URLs). */
@@ -236,7 +242,7 @@ function runtimePorts(adapter: Adapter) {
     'cri.runtimeConfig': async (call) => {
       try {
         const { linux } = await client.call('RuntimeConfig', {}, adapter.limits(call));
-        return { cgroupDriver: linux ? (CGROUP_DRIVERS[linux.cgroup_driver] ?? null) : null };
+        return { cgroupDriver: linux ? knownDriver(linux.cgroup_driver) : null };
       } catch (error) {
         if (error instanceof OperationError && error.code === 'UNIMPLEMENTED') return { cgroupDriver: null };
         throw error;

@@ -9,7 +9,8 @@
  *   `runtime.watchStatus`.
  * Tells: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
  * Invariants: R1 the embedded runtime is used only where no endpoint was named and no socket exists. R2 what the
- * runtime says of its cgroup driver wins over the configuration. R3 a runtime that goes away later never ends the node.
+ * runtime says of its cgroup driver wins over the configuration; three failures to say it end the start. R3 a runtime
+ * that goes away later never ends the node.
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
@@ -43,6 +44,14 @@ const STATUS_PERIOD_MS = 5_000;
 const RUNTIME_CONFIG_RETRY_MS = 2_000;
 
 const messageOf = (error: unknown): string => (error as Error).message;
+const failure = (message: string) => ({ type: 'runtimeService.failed', message }) as const;
+const tellFailure = sendParent<
+  RuntimeServiceContext,
+  { readonly type: string; readonly error: unknown },
+  undefined,
+  ReturnType<typeof failure>,
+  RuntimeServiceEvent
+>(({ event }) => failure(messageOf(event.error)));
 
 export const runtimeServiceMachine = setup({
   types: {
@@ -77,7 +86,7 @@ export const runtimeServiceMachine = setup({
         src: 'runtime.exists',
         input: ({ context }) => ({ endpoint: context.endpoint }),
         onDone: [{ guard: ({ event }) => event.output.exists, target: 'connecting' }, { target: 'embedding' }],
-        onError: { target: 'failed', actions: sendParent(({ event }) => failure(messageOf(event.error))) },
+        onError: { target: 'failed', actions: tellFailure },
       },
     },
     embedding: {
@@ -96,7 +105,7 @@ export const runtimeServiceMachine = setup({
             facts: ({ context, event }) => ({ ...context.facts, endpoint: event.output.endpoint, embedded: true }),
           }),
         },
-        onError: { target: 'failed', actions: sendParent(({ event }) => failure(messageOf(event.error))) },
+        onError: { target: 'failed', actions: tellFailure },
       },
     },
     connecting: {
@@ -119,7 +128,7 @@ export const runtimeServiceMachine = setup({
             }),
           }),
         },
-        onError: { target: 'failed', actions: sendParent(({ event }) => failure(messageOf(event.error))) },
+        onError: { target: 'failed', actions: tellFailure },
       },
     },
     discoveringCgroupDriver: {
@@ -130,7 +139,7 @@ export const runtimeServiceMachine = setup({
         waitingForSecond: { after: { runtimeConfigRetry: 'second' } },
         second: { invoke: runtimeConfigAttempt('waitingForThird') },
         waitingForThird: { after: { runtimeConfigRetry: 'third' } },
-        third: { invoke: runtimeConfigAttempt('given') },
+        third: { invoke: runtimeConfigAttempt('#runtimeService.failed') },
         given: { type: 'final' },
       },
       onDone: 'learningAbilities',
@@ -196,10 +205,8 @@ const abilitiesOf = (handlers: readonly RuntimeHandler[]): RuntimeFacts['handler
     ]),
   );
 
-const failure = (message: string) => ({ type: 'runtimeService.failed', message }) as const;
-
 /** One try of RuntimeConfig. A runtime without it answers `null`, and the configuration's driver stays. */
-function runtimeConfigAttempt(otherwise: 'waitingForSecond' | 'waitingForThird' | 'given') {
+function runtimeConfigAttempt(otherwise: 'waitingForSecond' | 'waitingForThird' | '#runtimeService.failed') {
   return {
     id: 'runtimeConfig',
     src: 'cri.runtimeConfig' as const,
@@ -216,6 +223,9 @@ function runtimeConfigAttempt(otherwise: 'waitingForSecond' | 'waitingForThird' 
         facts: ({ context, event }) => ({ ...context.facts, cgroupDriver: event.output.cgroupDriver }),
       }),
     },
-    onError: otherwise,
+    onError: {
+      target: otherwise,
+      ...(otherwise.startsWith('#') ? { actions: tellFailure } : {}),
+    },
   };
 }

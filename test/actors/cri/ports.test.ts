@@ -107,6 +107,11 @@ test.each([
   expect(await ports['cri.runtimeConfig'](call({}))).toEqual({ cgroupDriver });
 });
 
+test('a cgroup driver that the contract does not have is refused', async () => {
+  const { ports } = await portsOn({ RuntimeConfig: () => ({ linux: { cgroup_driver: 100 as never } }) });
+  await expect(ports['cri.runtimeConfig'](call({}))).rejects.toThrow('runtime returned an unknown cgroup driver 100');
+});
+
 test('a runtime without RuntimeConfig does not tell; one that fails, fails', async () => {
   const { fake, ports } = await portsOn({});
   expect(await ports['cri.runtimeConfig'](call({}))).toEqual({ cgroupDriver: null });

@@ -50,10 +50,19 @@ describe('the runtime service', () => {
     ]);
   });
 
-  it('asks three times for the cgroup driver, two seconds apart, and goes on without it', () => {
-    const run = start(true, { 'cri.runtimeConfig': fail('unavailable', 'UNAVAILABLE') });
-    run.time.advanceTo(run.time.now() + 4_000);
+  it('asks three times for the cgroup driver, two seconds apart, and fails with what the runtime said last', () => {
+    const message = 'rpc error: code = Unavailable desc = starting';
+    const run = start(true, { 'cri.runtimeConfig': fail(message, 'UNAVAILABLE') });
+    run.time.advanceTo(run.time.now() + 3_900);
+    expect(run.told()).toEqual([]);
+    run.time.advanceTo(run.time.now() + 100);
     expect(run.asked().filter((name) => name === 'cri.runtimeConfig')).toHaveLength(3);
+    expect(run.told()).toEqual([{ to: 'parent', type: 'runtimeService.failed', message }]);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('goes on with the configured driver when the runtime does not name one', () => {
+    const run = start(true, { 'cri.runtimeConfig': ok({ cgroupDriver: null }) });
     expect(run.told()).toMatchObject([{ type: 'runtimeService.ready', runtime: { cgroupDriver: null } }]);
   });
 

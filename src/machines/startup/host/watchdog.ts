@@ -44,25 +44,29 @@ const MICROSECONDS = 1_000;
 const NANOSECONDS = 1_000_000;
 /** Upstream's least time without a look at pods after which the sync loop counts as stuck. */
 const STUCK_MS = 300_000;
+/** Upstream's limit: a time that is not longer than this cannot be kept. */
+const SHORTEST_MS = 1_000;
 /** Upstream's tries of one word to the service manager. */
 const TRIES = 2;
 const STUCK = 'checker syncloop failed: sync Loop took longer than expected';
 
 const isNumber = (text: string): boolean => /^[+-]?\d+$/.test(text);
-const notNumber = (name: string, text: string): Answer<never> => ({
-  ok: false,
-  message: `error converting ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`,
-});
+const refused = (message: string): Answer<never> => ({ ok: false, message: `configure watchdog${message}` });
+const notNumber = (name: string, text: string): Answer<never> =>
+  refused(`: error converting ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`);
+const durationOf = (ms: number): string => formatDuration(BigInt(Math.round(ms * NANOSECONDS)));
 
 /** Half of the time that the service manager gives, in milliseconds; 0 where it gives none to this process. */
 export function watchdogInterval({ usec, pid, ownPid }: WatchdogSettings): Answer<number> {
   if (usec === '') return { ok: true, value: 0 };
   if (!isNumber(usec)) return notNumber('WATCHDOG_USEC', usec);
-  if (Number(usec) <= 0) return { ok: false, message: 'error WATCHDOG_USEC must be a positive number' };
-  const interval = { ok: true, value: Number(usec) / MICROSECONDS / 2 } as const;
-  if (pid === '') return interval;
-  if (!isNumber(pid)) return notNumber('WATCHDOG_PID', pid);
-  return Number(pid) === ownPid ? interval : { ok: true, value: 0 };
+  if (Number(usec) <= 0) return refused(': error WATCHDOG_USEC must be a positive number');
+  if (pid !== '' && !isNumber(pid)) return notNumber('WATCHDOG_PID', pid);
+  if (pid !== '' && Number(pid) !== ownPid) return { ok: true, value: 0 };
+  const givenMs = Number(usec) / MICROSECONDS;
+  return givenMs > SHORTEST_MS
+    ? { ok: true, value: givenMs / 2 }
+    : refused(` timeout too small: ${durationOf(givenMs)}`);
 }
 
 export const watchdogMachine = setup({
@@ -88,7 +92,7 @@ export const watchdogMachine = setup({
           target: 'judging',
           actions: assign(({ event }) => {
             const interval = watchdogInterval(event.output);
-            return interval.ok ? { intervalMs: interval.value } : { error: `configure watchdog: ${interval.message}` };
+            return interval.ok ? { intervalMs: interval.value } : { error: interval.message };
           }),
         },
         onError: { target: 'judging', actions: assign({ error: ({ event }) => (event.error as Error).message }) },
@@ -112,7 +116,7 @@ export const watchdogMachine = setup({
       entry: [
         line('info', ({ context }) => [
           'Starting systemd watchdog with interval',
-          { interval: formatDuration(BigInt(Math.round(context.intervalMs * NANOSECONDS))) },
+          { interval: durationOf(context.intervalMs) },
         ]),
         sendParent({ type: 'watchdog.ready' }),
       ],

@@ -14,19 +14,21 @@ describe('the settings', () => {
     ['30000000', '', 15_000],
     ['30000000', '42', 15_000],
     ['30000000', '43', 0],
-    ['1000000', '', 500],
-    ['1', '', 0.0005],
+    ['1000001', '', 500.0005],
+    ['1', '43', 0],
   ])('WATCHDOG_USEC=%j WATCHDOG_PID=%j: each %d ms', (usec, pid, ms) => {
     expect(watchdogInterval(settings(usec, pid))).toEqual({ ok: true, value: ms });
   });
 
   it.each<[string, string, string]>([
-    ['soon', '', 'error converting WATCHDOG_USEC: strconv.Atoi: parsing "soon": invalid syntax'],
-    ['0', '', 'error WATCHDOG_USEC must be a positive number'],
-    ['-5', '', 'error WATCHDOG_USEC must be a positive number'],
-    ['1000000', 'me', 'error converting WATCHDOG_PID: strconv.Atoi: parsing "me": invalid syntax'],
+    ['soon', '', ': error converting WATCHDOG_USEC: strconv.Atoi: parsing "soon": invalid syntax'],
+    ['0', '', ': error WATCHDOG_USEC must be a positive number'],
+    ['-5', '', ': error WATCHDOG_USEC must be a positive number'],
+    ['1000000', 'me', ': error converting WATCHDOG_PID: strconv.Atoi: parsing "me": invalid syntax'],
+    ['1000000', '', ' timeout too small: 1s'],
+    ['1500', '42', ' timeout too small: 1.5ms'],
   ])('WATCHDOG_USEC=%j WATCHDOG_PID=%j are refused', (usec, pid, message) => {
-    expect(watchdogInterval(settings(usec, pid))).toEqual({ ok: false, message });
+    expect(watchdogInterval(settings(usec, pid))).toEqual({ ok: false, message: `configure watchdog${message}` });
   });
 });
 
