@@ -16,6 +16,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
+import { errnoOf } from './beneath.ts';
+import { reasonOf } from './go-error.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 
 /** Between two tries for the lock, and between two looks for a contender: hand-over may take this long. */
@@ -57,7 +59,7 @@ const isHeldByAnother = (path: string): OperationError =>
 
 async function lockBySystemCall({ input, signal }: LockCall, system: SystemCalls): Promise<number> {
   for (;;) {
-    const fd = openSync(input.path, constants.O_CREAT | constants.O_RDWR, 0o600);
+    const fd = opened(input.path);
     try {
       while (!system.tryLock(fd)) {
         if (!input.wait) throw isHeldByAnother(input.path);
@@ -72,9 +74,17 @@ async function lockBySystemCall({ input, signal }: LockCall, system: SystemCalls
   }
 }
 
-function isSameFile(opened: Stats, path: string): boolean {
+function opened(path: string): number {
+  try {
+    return openSync(path, constants.O_CREAT | constants.O_RDWR, 0o600);
+  } catch (error) {
+    throw new OperationError(reasonOf(error), { code: errnoOf(error) });
+  }
+}
+
+function isSameFile(own: Stats, path: string): boolean {
   const found = statSync(path, { throwIfNoEntry: false });
-  return found?.ino === opened.ino && found.dev === opened.dev;
+  return found?.ino === own.ino && found.dev === own.dev;
 }
 
 /** The child holds the lock until its standard input ends, which is when this process does. */

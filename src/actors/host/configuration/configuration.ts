@@ -11,6 +11,7 @@ import { LineCounter, parseAllDocuments } from 'yaml';
 import { type Json, toPlainError } from '../../../kernel/json.ts';
 import { isObject } from '../../../machines/startup/configuration/decode.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/startup/configuration/source.ts';
+import { reasonOf } from '../go-error.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';
 import { decodeJson } from './json-document.ts';
 import { explain } from './yaml-errors.ts';
@@ -24,15 +25,6 @@ const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
 const PROTOBUF_PREFIX = 'k8s\0';
-
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EISDIR: 'is a directory',
-  ELOOP: 'too many levels of symbolic links',
-  ENAMETOOLONG: 'file name too long',
-  ENOENT: 'no such file or directory',
-  ENOTDIR: 'not a directory',
-};
 
 /** Reads one file; a relative path starts at the working directory. */
 export async function readConfiguration(path: string): Promise<ConfigurationSource> {
@@ -80,11 +72,6 @@ async function readSource(path: string): Promise<ConfigurationSource> {
     return { kind: 'unreadable', path, message: `read ${path}: more than ${MAX_CONFIGURATION_BYTES} bytes` };
   }
   return decodeSource(path, bytes);
-}
-
-function reasonOf(error: unknown): string {
-  const { code = '', message } = toPlainError(error);
-  return REASONS[code] ?? message;
 }
 
 /** Decodes the content of a file. */
