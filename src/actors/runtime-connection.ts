@@ -11,6 +11,7 @@ import { OperationError } from '../kernel/json.ts';
 import type { InputOf, Ports } from '../kernel/operation.ts';
 import { criOperations } from '../machines/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../machines/operations/runtime.ts';
+import { parseEndpoint } from '../machines/startup/configuration/values/endpoint.ts';
 import type { CriOptions } from './cri/adapter.ts';
 import type { RuntimeClient } from './cri/client.ts';
 import { type CriPorts, criPorts } from './cri/ports.ts';
@@ -28,14 +29,11 @@ export interface RuntimeConnection {
   close(options: { stopContainers: boolean }): Promise<void>;
 }
 
-/** `unix:///run/x.sock` or `/run/x.sock`; other protocols are refused with upstream's texts. */
+/** Other protocols are refused with upstream's texts. */
 function socketPath(endpoint: string): string {
-  const match = /^([a-z]+):\/\/(.*)$/i.exec(endpoint);
-  if (!match) return endpoint;
-  const [, protocol, path] = match as unknown as [string, string, string];
-  if (protocol === 'tcp') throw new OperationError('only support unix socket endpoint', { code: 'INVALID_ARGUMENT' });
-  if (protocol === 'unix') return path;
-  throw new OperationError(`protocol ${JSON.stringify(protocol)} not supported`, { code: 'INVALID_ARGUMENT' });
+  const { error, ...parsed } = { path: '', ...parseEndpoint(endpoint) };
+  if (error === undefined) return parsed.path;
+  throw new OperationError(error, { code: 'INVALID_ARGUMENT' });
 }
 
 const optionsOf = (
@@ -72,7 +70,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntim
       return { endpoint: embedded.endpoint };
     },
     'runtime.connect': async ({ input, signal }) => {
-      if (/^unix:\/\/[^/]/.test(input.endpoint)) throw missingAddress(input.endpoint);
+      if (socketPath(input.endpoint) === '') throw missingAddress(input.endpoint);
       const opened = criPorts(optionsOf(input, vault, onSeen));
       const version = await validated(opened, input.endpoint, signal);
       connection?.close();
@@ -107,7 +105,7 @@ function isUsableSocket(path: string): boolean {
   }
 }
 
-/** What follows `unix://` up to a slash is a host, which a socket does not have. */
+/** Without a path there is no socket: what follows `unix://` up to a slash is a host. */
 const missingAddress = (endpoint: string): OperationError =>
   new OperationError(
     `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ` +

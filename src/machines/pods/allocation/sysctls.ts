@@ -24,16 +24,33 @@ const SAFE: readonly Safe[] = [
   { name: 'net.ipv4.tcp_wmem', kernel: [4, 15] },
 ];
 
-type Namespace = 'ipc' | 'net';
+type Namespace = 'IPC' | 'Net';
 
-/** Prefixes of everything that the kernel keeps by namespace. */
-const NAMESPACES: readonly (readonly [prefix: string, namespace: Namespace])[] = [
-  ['kernel.shm', 'ipc'],
-  ['kernel.msg', 'ipc'],
-  ['kernel.sem', 'ipc'],
-  ['fs.mqueue.', 'ipc'],
-  ['net.', 'net'],
+/** What the kernel keeps by namespace, by name; the shortest two stand for the patterns that begin with them. */
+const IPC_NAMES = [
+  'kernel.sem',
+  'kernel.shm',
+  'kernel.shmall',
+  'kernel.shmmax',
+  'kernel.shmmni',
+  'kernel.shm_rmid_forced',
+  'kernel.msg',
+  'kernel.msgmax',
+  'kernel.msgmnb',
+  'kernel.msgmni',
 ];
+
+/** The namespace that keeps a setting, or all that begin with this; `null`: none is known to. */
+function namespaceOf(name: string): Namespace | null {
+  if (IPC_NAMES.includes(name) || name.startsWith('fs.mqueue.')) return 'IPC';
+  return name.startsWith('net.') ? 'Net' : null;
+}
+
+/** What a node's owner names, up to its `*`; `isKnown`: some namespace keeps it. */
+export function sysctlPattern(pattern: string): { readonly name: string; readonly isKnown: boolean } {
+  const [name = ''] = dotted(pattern).split('*', 1);
+  return { name, isKnown: namespaceOf(name) !== null };
+}
 
 export interface SysctlSettings {
   readonly kernelVersion: string;
@@ -49,20 +66,23 @@ export function forbiddenSysctl(
 ): string | null {
   for (const name of names.map(dotted)) {
     const quoted = JSON.stringify(name);
-    if (!isAllowed(name, settings)) return `forbidden sysctl: ${quoted} not allowlisted`;
-    const namespace = NAMESPACES.find(([prefix]) => name.startsWith(prefix))?.[1];
-    const isOfHost = (namespace === 'ipc' && pod.hostIPC) || (namespace === 'net' && pod.hostNetwork);
+    const allowed = allowedBy(name, settings);
+    if (allowed === null) return `forbidden sysctl: ${quoted} not allowlisted`;
+    const namespace = namespaceOf(allowed);
+    const isOfHost = (namespace === 'IPC' && pod.hostIPC) || (namespace === 'Net' && pod.hostNetwork);
     if (isOfHost) return `forbidden sysctl: ${quoted} not allowed with host ${namespace} enabled`;
   }
   return null;
 }
 
-function isAllowed(name: string, { kernelVersion, allowedUnsafe }: SysctlSettings): boolean {
+/** The name, or the beginning of names, that allows it. */
+function allowedBy(name: string, { kernelVersion, allowedUnsafe }: SysctlSettings): string | null {
   const safe = SAFE.find((each) => each.name === name);
-  if (safe && (safe.kernel === undefined || isAtLeast(kernelVersion, safe.kernel))) return true;
-  return allowedUnsafe
-    .map(dotted)
-    .some((each) => (each.endsWith('*') ? name.startsWith(each.slice(0, -1)) : each === name));
+  if (safe && (safe.kernel === undefined || isAtLeast(kernelVersion, safe.kernel))) return name;
+  const patterns = allowedUnsafe.map(dotted);
+  if (patterns.includes(name)) return name;
+  const prefixes = patterns.filter((each) => each.endsWith('*')).map((each) => each.slice(0, -1));
+  return prefixes.find((prefix) => name.startsWith(prefix)) ?? null;
 }
 
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {

@@ -22,18 +22,22 @@ export interface FeatureDecision {
 
 export function decideFeatures(settings: FeatureSettings): FeatureDecision {
   const names = Object.keys(settings).toSorted(byBytes);
-  const refused = names.flatMap((name) => refusal(name, settings[name] === true));
+  const refused = refusals(names, settings);
   const changed = changes(settings, names);
   const errors = refused.length > 0 ? refused : brokenDependencies(changed);
   return { changed, warnings: names.flatMap((name) => warning(name, settings)), error: joined(errors) };
 }
 
-function refusal(name: string, wanted: boolean): string[] {
-  if (Object.hasOwn(FEATURE_GROUPS, name)) return [];
-  const gate = gateOf(name);
-  if (gate === undefined) return [`unrecognized feature gate: ${name}`];
-  if (gate.locked !== true || gate.enabled === wanted) return [];
-  return [`cannot set feature gate ${name} to ${wanted}, feature is locked to ${gate.enabled}`];
+/** Those up to the first gate that nobody knows. */
+function refusals(names: readonly string[], settings: FeatureSettings): string[] {
+  const refused: string[] = [];
+  for (const name of names.filter((each) => !Object.hasOwn(FEATURE_GROUPS, each))) {
+    const gate = gateOf(name);
+    if (gate === undefined) return [...refused, `unrecognized feature gate: ${name}`];
+    if (gate.locked !== true || gate.enabled === settings[name]) continue;
+    refused.push(`cannot set feature gate ${name} to ${settings[name]}, feature is locked to ${gate.enabled}`);
+  }
+  return refused;
 }
 
 function changes(settings: FeatureSettings, names: readonly string[]): FeatureSettings {

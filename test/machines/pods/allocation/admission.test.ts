@@ -230,12 +230,13 @@ describe('kernel settings', () => {
     ['net/ipv4/tcp_syncookies', own, null],
     ['net.ipv4.tcp_fin_timeout', own, 'forbidden sysctl: "net.ipv4.tcp_fin_timeout" not allowlisted'],
     ['kernel.msgmax', own, null],
-    ['kernel.msgmax', { ...own, hostIPC: true }, 'forbidden sysctl: "kernel.msgmax" not allowed with host ipc enabled'],
+    ['kernel.msgmax', { ...own, hostIPC: true }, 'forbidden sysctl: "kernel.msgmax" not allowed with host IPC enabled'],
     [
       'net.ipv4.tcp_syncookies',
       { ...own, hostNetwork: true },
-      'forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host net enabled',
+      'forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host Net enabled',
     ],
+    ['kernel.msgx', { ...own, hostIPC: true }, 'forbidden sysctl: "kernel.msgx" not allowed with host IPC enabled'],
     ['net.core.somaxconn', own, null],
     ['vm.swappiness', own, 'forbidden sysctl: "vm.swappiness" not allowlisted'],
     // CVE-2020-8558: with it, what listens on loopback is reached by neighbours.

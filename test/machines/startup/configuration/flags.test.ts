@@ -177,5 +177,10 @@ describe('help and version', () => {
     const line = parseCommandLine(['--version'], VERSION);
     expect(line).toMatchObject({ kind: 'version', text: 'Kubernetes v1.36.2+statelet.0.1.0' });
     expect(parseCommandLine(['--version=raw'], VERSION)).toMatchObject({ text: 'raw version' });
+    expect(parseCommandLine(['--version=v1.36.2-rc.1'], VERSION)).toMatchObject({ kind: 'run' });
+    expect(parseCommandLine(['--version=vfoo'], VERSION)).toMatchObject({
+      error:
+        'failed to parse kubelet flag: invalid argument "vfoo" for "--version" flag: could not parse "vfoo" as version',
+    });
   });
 });

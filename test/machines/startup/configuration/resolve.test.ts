@@ -99,6 +99,21 @@ describe('feature gates', () => {
   });
 });
 
+describe('the folder of pod logs', () => {
+  it.each([
+    ['a/b', ['must be absolute path']],
+    ['../x', ['must be absolute path']],
+    ['a//b', ['must be absolute path', 'must be normalized']],
+    ['/a/../b', ['must be normalized']],
+    ['/a/', ['must be normalized']],
+    ['/', []],
+  ])('%s of a drop-in: %j', (podLogsDir, reasons) => {
+    const { resolution } = resolve([], files('', `podLogsDir: ${podLogsDir}\n`));
+    const said = resolution.kind === 'failed' ? resolution.error : '';
+    expect([...said.matchAll(/must be (?:absolute path|normalized)/g)].map(String)).toEqual(reasons);
+  });
+});
+
 describe('precedence', () => {
   const given = files(
     'maxPods: 10\nkubeReserved: {cpu: 100m}\nregistryBurst: 0\n',

@@ -16,6 +16,10 @@ function refusalOf(body: string): string | null {
 const RUN = 'failed to run Kubelet: ';
 const CREATE = `${RUN}failed to create kubelet: `;
 const CURVES = 'failed to construct kubelet dependencies: curve preference ';
+const GATES = 'failed to merge global and in-flight KubeletConfiguration while setting defaults, error: ';
+const invalid = (...reasons: readonly string[]): string =>
+  'failed to validate kubelet configuration, error: ' +
+  `[${reasons.map((each) => `invalid configuration: ${each}`).join(', ')}], path: &TypeMeta{Kind:,APIVersion:,}`;
 const STATIC = 'cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n';
 
 describe('logging and tracing', () => {
@@ -86,10 +90,36 @@ describe('settings that parts refuse', () => {
     ],
     ['tlsCurvePreferences: [29, 0]', `${CURVES}0 is out of range (must be 1-65535)`],
     ['tlsCurvePreferences: [29, 23, 29]', 'failed to construct kubelet dependencies: duplicate curve preference 29'],
-    ['tlsCurvePreferences: [1]', `${CURVES}1 is not supported by the current OpenSSL version`],
+    ['tlsCurvePreferences: [1]', `${CURVES}1 is not supported by the current Go version`],
     [
       'allowedUnsafeSysctls: [kernel.semaphore]',
       `${CREATE}the sysctls "kernel.semaphore" are not known to be namespaced`,
+    ],
+    ...['kernel.shmfoo', 'kernel.msgx', 'net', 'fs.mqueue'].map((name) => [
+      `allowedUnsafeSysctls: [${name}]`,
+      `${CREATE}the sysctls "${name}" are not known to be namespaced`,
+    ]),
+    ...['kernel.', 'kernel.shm_', 'net'].map((name) => [
+      `allowedUnsafeSysctls: ["${name}*"]`,
+      `${CREATE}the sysctls "${name}" are not known to be namespaced`,
+    ]),
+    ['allowedUnsafeSysctls: [fs/file.max]', `${CREATE}the sysctls "fs.file/max" are not known to be namespaced`],
+    ['containerRuntimeEndpoint: "http:foo"', `${RUN}protocol "http" not supported`],
+    ['containerRuntimeEndpoint: "npipe:x"', `${RUN}protocol "npipe" not supported`],
+    ['imageServiceEndpoint: "TCP:x"', `${RUN}only support unix socket endpoint`],
+    [
+      'reservedMemory: [{numaNode: 0, limits: {cpu: "0"}}, {numaNode: 0, limits: {cpu: "0"}}]',
+      invalid(
+        'the limit type "cpu" for NUMA node 0 is not supported, only [memory hugepages-<HugePageSize>] is accepted',
+        'reserved memory may not be zero for NUMA node 0 and resource "cpu"',
+        'the reserved memory has a duplicate value for NUMA node 0 and resource "cpu"',
+      ),
+    ],
+    ['featureGates: {Zero: true, Nope: true}', `${GATES}unrecognized feature gate: Nope`],
+    [
+      'featureGates: {Nope: true, KubeletTracing: false}',
+      `${GATES}[cannot set feature gate KubeletTracing to false, feature is locked to true, ` +
+        'unrecognized feature gate: Nope]',
     ],
     [
       'allowedUnsafeSysctls: [Net.core]',
@@ -105,6 +135,9 @@ describe('settings that parts refuse', () => {
     'evictionMinimumReclaim: {nodefs.available: 5%}',
     'containerLogMaxSize: "-1"',
     'tlsCurvePreferences: [4588, 29, 23]',
+    'containerRuntimeEndpoint: "UNIX:///run/x.sock"',
+    'containerRuntimeEndpoint: "unix:/run/x.sock"',
+    'allowedUnsafeSysctls: [kernel.shm_rmid_forced, kernel.msgmni, "fs.mqueue.*", net.ipv4.conf.eth0/1.arp_filter]',
     'allowedUnsafeSysctls: [kernel.sem, "kernel.sem*", net/core/somaxconn, "net.*", "kernel.shm*"]',
   ])('takes %j', (body) => {
     expect(refusalOf(body)).toBeNull();

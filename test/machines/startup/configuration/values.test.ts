@@ -7,6 +7,7 @@ import {
   millisecondsOf,
   parseDuration,
 } from '../../../../src/machines/startup/configuration/values/duration.ts';
+import { parseEndpoint } from '../../../../src/machines/startup/configuration/values/endpoint.ts';
 import { quote } from '../../../../src/machines/startup/configuration/values/go-text.ts';
 import { isIpAddress, parseIp } from '../../../../src/machines/startup/configuration/values/ip.ts';
 import { cleanPath, directoryOf, joinPath } from '../../../../src/machines/startup/configuration/values/paths.ts';
@@ -16,6 +17,51 @@ import {
   parseQuantity,
   unitsOf,
 } from '../../../../src/machines/startup/configuration/values/quantity.ts';
+import { versionError } from '../../../../src/machines/startup/configuration/values/version.ts';
+
+describe('endpoints', () => {
+  it.each([
+    ['/run/x.sock', '/run/x.sock'],
+    ['unix:///run/x.sock', '/run/x.sock'],
+    ['unix:/run/x.sock', '/run/x.sock'],
+    ['UNIX:///run/x.sock', '/run/x.sock'],
+    ['unix://host/run/x.sock', '/run/x.sock'],
+    ['unix:///run/x.sock?a#b', '/run/x.sock'],
+    ['unix://x.sock', ''],
+    ['unix:x.sock', ''],
+    ['x.sock', ''],
+  ])('%s is the socket %j', (endpoint, path) => {
+    expect(parseEndpoint(endpoint)).toEqual({ path });
+  });
+
+  it.each([
+    ['tcp://127.0.0.1:1', 'only support unix socket endpoint'],
+    ['HTTP:foo', 'protocol "http" not supported'],
+    ['npipe:////./pipe/x', 'protocol "npipe" not supported'],
+    ['localhost:1', 'protocol "localhost" not supported'],
+  ])('%s: %s', (endpoint, error) => {
+    expect(parseEndpoint(endpoint)).toEqual({ error });
+  });
+});
+
+describe('versions', () => {
+  const mismatch = (text: string) => `version "${text}" must match major/minor/patch of default version "v1.36.2"`;
+  it.each([
+    ['v1.36.2', null],
+    ['v1.36.2-rc.1', null],
+    ['v1.36.2+x', null],
+    ['v1.36.2-rc.1+x.2', null],
+    ['v1.36.3', mismatch('v1.36.3')],
+    ['v1.36.20', mismatch('v1.36.20')],
+    ['vfoo', 'could not parse "vfoo" as version'],
+    ['v1.36', 'illegal version string "v1.36"'],
+    ['v1.036.2', 'illegal zero-prefixed version component "036" in "v1.036.2"'],
+    ['v1.36.2-01', 'illegal zero-prefixed version component "01" in "v1.36.2-01"'],
+    ['v1.36.2_x', 'could not parse pre-release/metadata (_x) in version "v1.36.2_x"'],
+  ])('%s: %s', (text, error) => {
+    expect(versionError(text, 'v1.36.2')).toBe(error);
+  });
+});
 
 describe('durations', () => {
   it.each([

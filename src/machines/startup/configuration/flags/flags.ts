@@ -8,6 +8,7 @@ import type { Json } from '../../../../kernel/json.ts';
 import type { JsonObject } from '../decode.ts';
 import type { StringMap } from '../types.ts';
 import { parseBool, quote } from '../values/go-text.ts';
+import { versionError } from '../values/version.ts';
 import type { FlagSpec } from './flag-spec.ts';
 import { FLAGS } from './flag-table.ts';
 import { FLAG_READERS, type FlagKind } from './flag-values.ts';
@@ -206,8 +207,7 @@ function storeVersion(text: string, reading: Reading, { version }: VersionText):
     return null;
   }
   if (text.startsWith('v')) {
-    if (text === version) return null;
-    return `version ${quote(text)} must match major/minor/patch of default version ${quote(version)}`;
+    return versionError(text, version);
   }
   const parsed = parseBool(text);
   if (parsed.error !== undefined) return parsed.error;

@@ -6,10 +6,12 @@
  * decides is judged; the rest belongs to the part that knows the host.
  */
 
+import { sysctlPattern } from '../../../pods/allocation/sysctls.ts';
 import { decideFeatures, isEnabled } from '../feature-gates.ts';
 import type { KubeletFlags } from '../flags/flags.ts';
 import type { KubeletConfiguration } from '../types.ts';
 import { nanosecondsOf } from '../values/duration.ts';
+import { parseEndpoint } from '../values/endpoint.ts';
 import { parseBool, parseDecimal, quote } from '../values/go-text.ts';
 import { parseQuantity } from '../values/quantity.ts';
 import { goMap } from './cpu-manager-options.ts';
@@ -27,7 +29,6 @@ type Check = (
 
 const SUPPORTED_TOPOLOGY_OPTIONS = ['prefer-closest-numa-nodes', 'max-allowable-numa-nodes'];
 const FEWEST_NUMA_NODES = 8;
-const NAMESPACED_SYSCTLS = ['kernel.shm', 'kernel.msg', 'fs.mqueue.', 'net.'];
 const LONGEST_SYSCTL = 253;
 const SYSCTL_PATTERN = String.raw`([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`;
 const SYSCTL = new RegExp(`^${SYSCTL_PATTERN}$`);
@@ -36,12 +37,10 @@ const NANO = 1_000_000_000n;
 const lockFile: Check = (_configuration, { exitOnLockContention, lockFile: path }) =>
   exitOnLockContention && path === '' ? 'cannot exit on lock file contention: no lock file specified' : null;
 
-/** `unix://` and a path, or a bare path. */
 const endpoints: Check = ({ containerRuntimeEndpoint, imageServiceEndpoint }) => {
   for (const endpoint of [containerRuntimeEndpoint, imageServiceEndpoint]) {
-    const protocol = /^([a-zA-Z][a-zA-Z0-9+.-]*):\/\//.exec(endpoint)?.[1] ?? 'unix';
-    if (protocol === 'tcp') return 'only support unix socket endpoint';
-    if (protocol !== 'unix') return `protocol ${quote(protocol)} not supported`;
+    const { error } = parseEndpoint(endpoint);
+    if (error !== undefined) return error;
   }
   return null;
 };
@@ -128,9 +127,8 @@ const unsafeSysctls: Check = ({ allowedUnsafeSysctls }) => {
     if (name.length > LONGEST_SYSCTL || !SYSCTL.test(name)) {
       return `sysctl ${quote(name)} must have at most ${LONGEST_SYSCTL} characters and match regex ${SYSCTL_PATTERN}`;
     }
-    const dotted = name.replaceAll('/', '.').replace(/\*$/, '');
-    const isKnown = dotted === 'kernel.sem' || NAMESPACED_SYSCTLS.some((prefix) => dotted.startsWith(prefix));
-    if (!isKnown) return `the sysctls ${quote(name.replaceAll('/', '.'))} are not known to be namespaced`;
+    const pattern = sysctlPattern(name);
+    if (!pattern.isKnown) return `the sysctls ${quote(pattern.name)} are not known to be namespaced`;
   }
   return null;
 };

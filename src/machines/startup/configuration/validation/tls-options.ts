@@ -67,7 +67,7 @@ function curvesError(ids: readonly number[]): string | null {
   for (const [at, id] of ids.entries()) {
     if (id <= 0 || id > LARGEST_CURVE) return `curve preference ${id} is out of range (must be 1-${LARGEST_CURVE})`;
     if (ids.indexOf(id) < at) return `duplicate curve preference ${id}`;
-    if (CURVES[id] === undefined) return `curve preference ${id} is not supported by the current OpenSSL version`;
+    if (CURVES[id] === undefined) return `curve preference ${id} is not supported by the current Go version`;
   }
   return null;
 }

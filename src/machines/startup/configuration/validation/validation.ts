@@ -12,6 +12,7 @@ import { parseCpuSet } from '../values/cpu-set.ts';
 import { nanosecondsOf, secondsOf } from '../values/duration.ts';
 import { aggregate, quote, quoteList } from '../values/go-text.ts';
 import { isValidTaint, printTaint } from '../values/labels.ts';
+import { cleanPath } from '../values/paths.ts';
 import type { ConfigurationHost, Rule } from './rule.ts';
 import { allocatableErrors } from './validation-allocatable.ts';
 import { showHiddenMetricsErrors, tracingErrors } from './validation-components.ts';
@@ -188,16 +189,17 @@ const reservedCpus: Rule = (c) => {
 const reservedMemory: Rule = ({ reservedMemory: reservations }) => {
   const seen = new Set<string>();
   return reservations.flatMap(({ numaNode, limits: amounts }) =>
-    Object.entries(amounts).map(([resource, amount]) => {
+    Object.entries(amounts).flatMap(([resource, amount]) => {
       const where = `for NUMA node ${numaNode} and resource ${quote(resource)}`;
-      if (!isMemoryResource(resource)) {
-        const accepted = 'only [memory hugepages-<HugePageSize>] is accepted';
-        return `the limit type ${quote(resource)} for NUMA node ${numaNode} is not supported, ${accepted}`;
-      }
-      if (amount === '0') return `reserved memory may not be zero ${where}`;
-      if (seen.has(where)) return `the reserved memory has a duplicate value ${where}`;
+      const isRepeated = seen.has(where);
       seen.add(where);
-      return false;
+      return [
+        !isMemoryResource(resource) &&
+          `the limit type ${quote(resource)} for NUMA node ${numaNode} is not supported, ` +
+            'only [memory hugepages-<HugePageSize>] is accepted',
+        amount === '0' && `reserved memory may not be zero ${where}`,
+        isRepeated && `the reserved memory has a duplicate value ${where}`,
+      ];
     }),
   );
 };
@@ -242,12 +244,10 @@ const runtimeAndLogs: Rule = (c, gates) => [
 
 const podLogs: Rule = ({ podLogsDir }) => {
   const name = `pod logs path ${quote(podLogsDir)}`;
-  const parts = podLogsDir.slice(1).split('/');
   return [
     podLogsDir === '' && 'podLogsDir was not specified',
     !podLogsDir.startsWith('/') && `${name} must be absolute path`,
-    (podLogsDir === '' || (podLogsDir !== '/' && parts.some((part) => ['', '.', '..'].includes(part)))) &&
-      `${name} must be normalized`,
+    cleanPath(podLogsDir) !== podLogsDir && `${name} must be normalized`,
     /[^\0-\x7f]/.test(podLogsDir) && `${name} mut contains ASCII characters only`,
   ];
 };
