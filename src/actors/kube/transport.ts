@@ -1,19 +1,20 @@
 /**
  * The connections to one API server, shared by all clients of one identity.
  *
- * HTTP/2 where the server has it: one connection carries every watch. Decides: when connections are given up (rotated
- * certificates, `closeConnections`). Invariant: an answer that was refused as unauthorized is asked for once more with
- * credentials that were read anew.
+ * HTTP/2 where the server has it: a connection carries a hundred watches. Decides: when connections are given up
+ * (rotated certificates, `closeConnections`; one that died in silence: `lost-connections.ts`). Invariant: an answer that
+ * was refused as unauthorized is asked for once more with credentials that were read anew.
  */
 import { Agent, type Dispatcher, ProxyAgent, request as send } from 'undici';
 import { CredentialSource, type Credentials } from './credentials.ts';
 import { requestError } from './errors.ts';
 import { cancelStreamsGivenUp } from './given-up.ts';
 import type { Kubeconfig } from './kubeconfig.ts';
+import { endLostConnections } from './lost-connections.ts';
 
 const CONNECT_TIMEOUT_MS = 30_000;
-/** As Go's transport: a connection on which nothing was heard for this long is tested, and given up. */
-const PING_PERIOD_MS = 30_000;
+/** Of the system: a connection without HTTP/2 that died in silence is found by it. */
+const TCP_KEEP_ALIVE_MS = 30_000;
 /** Idle connections are closed before load balancers in between forget them. */
 const KEEP_ALIVE_MS = 90_000;
 const UNAUTHORIZED = 401;
@@ -32,6 +33,7 @@ export interface TransportRequest {
 export type TransportAnswer = Dispatcher.ResponseData;
 
 cancelStreamsGivenUp();
+endLostConnections();
 
 /** What becomes of the connections of one identity. */
 type TransportSeen =
@@ -98,8 +100,8 @@ export class Transport {
     void this.agent?.dispatcher.close();
     this.seen({ kind: 'opened', pluginCertificate });
     const { proxyUrl } = this.config;
-    const common = { allowH2: true, keepAliveTimeout: KEEP_ALIVE_MS, h2Options: { pingInterval: PING_PERIOD_MS } };
-    const connect = { ...tls, timeout: CONNECT_TIMEOUT_MS, keepAliveInitialDelay: PING_PERIOD_MS };
+    const common = { allowH2: true, keepAliveTimeout: KEEP_ALIVE_MS, h2Options: { pingInterval: 0 } };
+    const connect = { ...tls, timeout: CONNECT_TIMEOUT_MS, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
     const dispatcher = proxyUrl
       ? new ProxyAgent({ ...common, uri: proxyUrl, requestTls: connect })
       : new Agent({ ...common, connect });

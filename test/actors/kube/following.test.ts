@@ -3,7 +3,7 @@
  * happens, what the reflector told is in the end what the server has, and nothing was told twice or lost.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type ReflectorReport, reflectorMachine } from '../../../src/machines/kube/reflector.ts';
 import { leaseMachine } from '../../../src/machines/node/lease.ts';
 import type { FaultKind } from '../../fakes/api-server/faults.ts';
@@ -183,11 +183,28 @@ describe('a reflector', () => {
 });
 
 describe('a connection on which nothing passes any more', () => {
-  it('is found by the lease, and every watch goes on over another one', async () => {
+  async function connectThroughRelay(more: Parameters<typeof settings>[1]): Promise<void> {
     relay = await startRelay(Number(new URL(server.url).port));
     const kubeconfig = await server.kubeconfig('relayed');
     writeFileSync(kubeconfig, readFileSync(kubeconfig, 'utf8').replace(server.url, `https://127.0.0.1:${relay.port}`));
-    await node.ask('kube.connect', settings(kubeconfig, { heartbeatTimeoutMs: 300 }));
+    await node.ask('kube.connect', settings(kubeconfig, more));
+  }
+
+  it('is found by its pings when it carries only watches, and every watch goes on over another one', async () => {
+    vi.stubEnv('HTTP2_READ_IDLE_TIMEOUT_SECONDS', '1');
+    vi.stubEnv('HTTP2_PING_TIMEOUT_SECONDS', '1');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    await connectThroughRelay({});
+    const world = follow();
+    const watches = () => server.load.watches;
+    await until(() => watches() === 1, watches);
+    relay!.freeze();
+    create('behind-the-wall');
+    await settled(world);
+  });
+
+  it('is found by the lease, and every watch goes on over another one', async () => {
+    await connectThroughRelay({ heartbeatTimeoutMs: 300 });
     const world = follow();
     const lease = start(leaseMachine, { nodeName: 'n1', durationSeconds: 1 });
     const renewals = () =>
@@ -197,7 +214,7 @@ describe('a connection on which nothing passes any more', () => {
       () => server.load,
     );
 
-    relay.freeze();
+    relay!.freeze();
     const before = renewals();
     create('behind-the-wall');
     await settled(world);
