@@ -1,8 +1,8 @@
 /**
  * `host.watchManifestUrl`: asks a URL for static pods every `periodMs`, and speaks when the answer changed.
  *
- * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error that takes nothing back; the
- * body is one Pod or a list of Pods, as YAML or JSON.
+ * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error, and no pods; the body is one
+ * Pod or a list of Pods, as YAML or JSON.
  * Invariants: one request at a time; what is emitted is never twice the same; values of headers leave only here.
  */
 import { createHash } from 'node:crypto';
@@ -54,7 +54,7 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
       throw new Error(`${url}: ${response.status} ${response.statusText}`.trimEnd());
     }
     const bytes = await bodyOf(response);
-    if (bytes.length === 0) throw new Error(`zero-length data received from ${url}`);
+    if (bytes.length === 0) return { manifests: [], error: `zero-length data received from ${url}` };
     const pods = podsIn(decodeDocument(bytes));
     return { manifests: pods.map((value) => manifestOf(url, nodeName, value)), error: '' };
   } catch (error) {

@@ -6,7 +6,8 @@
  * Hears: `manifests.fetched` of the stream, `config.wanted`.
  * Asks: `host.watchManifestUrl`. Tells `syncLoop` `config.pods` and `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
- *   H1 what cannot be fetched takes nothing back, and does not make the source ready.
+ *   H1 what cannot be fetched takes nothing back, and does not make the source ready; nor does an answer of which one
+ *      pod is invalid. An empty answer does both, though it is an error.
  *   H2 an error is said once, and once more when it is gone.
  *   H3 the values of headers are handles here.
  */
@@ -43,7 +44,7 @@ interface Context extends HttpSourceInput {
 
 export interface ManifestsFetched {
   readonly type: 'manifests.fetched';
-  /** `null`: nothing could be fetched, or the answer was empty; what was fetched before stays. */
+  /** `null`: nothing could be fetched; what was fetched before stays. */
   readonly manifests: readonly Manifest[] | null;
   /** Empty when all is well. */
   readonly error: string;
@@ -73,7 +74,7 @@ const take = s.enqueueActions((args) => {
     );
     enqueue.assign({ error });
   }
-  if (event.manifests === null) return;
+  if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
   for (const message of differences(SOURCE, context.told, pods, goneFrom(context.told, pods))) {

@@ -103,6 +103,8 @@ function withToleration(tolerations: readonly Toleration[], wanted: Toleration):
 export interface MergedManifests {
   readonly pods: readonly Pod[];
   readonly errors: readonly ManifestError[];
+  /** Each file is a pod that could run by itself. */
+  readonly isValid: boolean;
 }
 
 /** The pods of all files, and what is wrong with the files that gave none. */
@@ -115,15 +117,15 @@ export function mergeManifests(
   const pods: Pod[] = [];
   const errors: ManifestError[] = [];
   const owners = new Map<string, string>();
-  for (const manifest of manifests) {
-    const { file } = manifest;
-    const result = staticPod(manifest, nodeName, hasApiServer, rule);
+  const results = manifests.map((manifest) => staticPod(manifest, nodeName, hasApiServer, rule));
+  for (const [index, result] of results.entries()) {
+    const { file } = manifests[index]!;
     const problem =
       result.errors === undefined ? claim(result.pod, file, owners) : `invalid pod: ${aggregate(result.errors)}`;
     if (result.errors === undefined && problem === null) pods.push(result.pod);
     if (problem !== null) errors.push({ file, message: `Can't process manifest file "${file}": ${problem}` });
   }
-  return { pods, errors };
+  return { pods, errors, isValid: results.every((result) => result.errors === undefined) };
 }
 
 /** Takes name and uid for this file, or says which file has them. */

@@ -74,13 +74,19 @@ describe('host.watchManifestUrl', () => {
     expect(JSON.stringify(said)).not.toContain('s3cret');
   });
 
+  it('takes an empty answer for no pods, and says that it is wrong', async () => {
+    answer = (_, response) => response.end();
+    follow();
+    await until(() => said.length === 1);
+    expect(said).toEqual([{ manifests: [], error: `zero-length data received from ${url}` }]);
+  });
+
   it.each<[string, Answer, RegExp]>([
     [
       'an answer that is no success',
       (_, response) => void response.writeHead(503).end('no'),
       /: 503 Service Unavailable$/,
     ],
-    ['an empty answer', (_, response) => void response.end(), /^zero-length data received from http/],
     ['no YAML', (_, response) => void response.end('{"a":'), /./],
     ['a list that is none', (_, response) => void response.end('{"kind":"List","items":3}'), /items: must be a list/],
     ['a number', (_, response) => void response.end('7'), /not a Pod or a PodList/],

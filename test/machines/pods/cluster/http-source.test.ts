@@ -45,6 +45,36 @@ describe('httpSource', () => {
     expect(node.logs('The pods of the URL are read again')).toHaveLength(1);
   });
 
+  const invalid = manifest({ uid: 'u2', name: 'two', spec: { containers: [] } });
+  it.each([
+    ['its pod', [{ ...invalid, uid: 'u1' }]],
+    ['another pod', [manifest({ uid: 'u3', name: 'three' }), invalid]],
+  ])('keeps what runs while %s is invalid', (_, manifests) => {
+    prepare().world.setFetched([manifest({ uid: 'u1' })]);
+    node.boot().until('Running', running('u1'));
+    node.world.setFetched(manifests);
+    node.run(120_000);
+    expect(node.phase('u1')).toBe('Running');
+    expect(node.logs('Failed to read pods from URL')).toHaveLength(1);
+    node.world.setFetched([manifest({ uid: 'u3', name: 'three' })]);
+    node.until('the next', () => running('u3')() && node.podState('u1') === undefined);
+  });
+
+  it('runs the first of two pods of one name', () => {
+    prepare().world.setFetched([manifest({ uid: 'u1', name: 'one' }), manifest({ uid: 'u2', name: 'one' })]);
+    node.boot().until('Running', running('u1'));
+    expect(node.podState('u2')).toBeUndefined();
+  });
+
+  it('whose answer is empty ends what it gave, and has been heard', () => {
+    prepare().world.setFetched([manifest({ uid: 'u1' })]);
+    node.boot().until('Running', running('u1'));
+    const error = `zero-length data received from ${url}`;
+    node.world.setFetched([], error);
+    node.until('gone', () => node.podState('u1') === undefined);
+    expect(node.logs('Failed to read pods from URL')).toEqual([{ url, error }]);
+  });
+
   it('that never gave anything holds back the end of pods that nobody wants', () => {
     prepare().world.setFetched(null, 'connection refused');
     node.world.runtime.runSandbox({
