@@ -210,6 +210,16 @@ describe('a critical pod', () => {
     expect(node.status('high')?.conditions?.filter(({ type }) => type.startsWith('PodResize'))).toEqual([]);
   });
 
+  it('comes as soon as another critical one has ended that itself waited for its room', () => {
+    boot();
+    tell('ADD', asking('low', { cpu: '1500m' }));
+    node.until('Running', running('low'));
+    tell('ADD', asking('high', { cpu: '1800m', priority: 2_000_000_000 }));
+    tell('ADD', asking('higher', { cpu: '1800m', priority: 2_000_001_000 }));
+    node.until('Running', running('higher'), 50_000);
+    expect(node.phase('high')).toBe('Failed');
+  });
+
   it('that is static and has no room at all is refused in the words for that', () => {
     boot();
     const containers = [{ name: 'app', image: 'app:1', resources: { requests: { cpu: '64' } } }];
