@@ -4,6 +4,7 @@
  */
 import type { EventRecorded } from '../messages.ts';
 import { fnv1a32 } from '../spec/hash.ts';
+import { noneRecent, type Recent, recentOf, withRecent } from './recent.ts';
 
 /** As upstream's spam filter: tokens by source and object. */
 const SPAM_BURST = 25;
@@ -11,42 +12,34 @@ const SPAM_REFILL_MS = 300_000;
 /** As upstream's aggregation: from this many different messages under one reason on, they are told as one. */
 const SIMILAR_MAX = 10;
 const SIMILAR_WINDOW_MS = 600_000;
-/** Objects and reasons with counters; far more than a node has pods that say something at one time. */
-const COUNTERS_MAX = 256;
 
-interface Tokens {
-  readonly left: number;
-  readonly atMs: number;
-}
-
-interface Similar {
-  /** Hashes of different messages under one object and reason. */
-  readonly messages: readonly string[];
-  readonly atMs: number;
-}
-
-/** Equal events so far. */
-interface Counter {
-  /** Of the Event object in the API server. */
-  readonly name: string;
-  readonly count: number;
-  readonly firstMs: number;
-}
-
-/** By key, newest last. A list, for an object with hundreds of changing names is slow to copy. */
-type Table<Value> = readonly (readonly [key: string, value: Value])[];
+/** Tuples, for each checkpoint has thousands of them. */
+type Tokens = readonly [left: number, atMs: number];
+/** Hashes of different messages under one object and reason. */
+type Similar = readonly [atMs: number, ...messages: readonly string[]];
+/** Equal events so far. `serial` and `firstMs` are in the name of the Event object. */
+type Counter = readonly [count: number, firstMs: number, serial: number];
 
 export interface Correlation {
-  readonly tokens: Table<Tokens>;
-  readonly similar: Table<Similar>;
-  readonly counters: Table<Counter>;
+  readonly tokens: Recent<Tokens>;
+  readonly similar: Recent<Similar>;
+  readonly counters: Recent<Counter>;
   /** Makes names of two events of one millisecond different. */
   readonly serial: number;
 }
 
-export const nothingSaid: Correlation = { tokens: [], similar: [], counters: [], serial: 0 };
+export const nothingSaid: Correlation = {
+  tokens: noneRecent,
+  similar: noneRecent,
+  counters: noneRecent,
+  serial: 0,
+};
 
-export interface Correlated extends Counter {
+export interface Correlated {
+  /** Of the Event object in the API server. */
+  readonly name: string;
+  readonly count: number;
+  readonly firstMs: number;
   readonly correlation: Correlation;
   /** Of the series. */
   readonly key: string;
@@ -56,23 +49,14 @@ export interface Correlated extends Counter {
 }
 
 function spend(tokens: Tokens | undefined, nowMs: number): { readonly isSpam: boolean; readonly tokens: Tokens } {
-  const { left, atMs } = tokens ?? { left: SPAM_BURST, atMs: nowMs };
+  const [left, atMs] = tokens ?? [SPAM_BURST, nowMs];
   const refilled = Math.min(SPAM_BURST, left + (nowMs - atMs) / SPAM_REFILL_MS);
   const isSpam = refilled < 1;
-  return { isSpam, tokens: { left: isSpam ? refilled : refilled - 1, atMs: nowMs } };
+  return { isSpam, tokens: [isSpam ? refilled : refilled - 1, nowMs] };
 }
 
 /** A short hash keeps the counters small; two that collide share a counter, no more. */
 const hashOf = (text: string): string => fnv1a32(text).toString(36);
-
-const valueOf = <Value>(table: Table<Value>, key: string): Value | undefined =>
-  table.find(([known]) => known === key)?.[1];
-
-/** Sets one value; the oldest goes when there are too many. */
-function put<Value>(table: Table<Value>, key: string, value: Value): Table<Value> {
-  const others = table.filter(([known]) => known !== key);
-  return [...others.slice(-COUNTERS_MAX + 1), [key, value]];
-}
 
 /** Of the name of any object (RFC 1123). */
 const NAME_MAX = 253;
@@ -97,27 +81,28 @@ function uuidOf(text: string): string {
 export function correlate(before: Correlation, event: EventRecorded, nowMs: number): Correlated {
   const { ref, reason, eventType, message } = event;
   const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
-  const spent = spend(valueOf(before.tokens, object), nowMs);
+  const spent = spend(recentOf(before.tokens, object), nowMs);
   const group = hashOf(`${object}/${eventType}/${reason}`);
-  const known = valueOf(before.similar, group);
-  const fresh = known && nowMs - known.atMs < SIMILAR_WINDOW_MS ? known.messages : [];
+  const [similarMs, ...known] = recentOf(before.similar, group) ?? [nowMs];
+  const fresh = nowMs - similarMs < SIMILAR_WINDOW_MS ? known : [];
   const hash = hashOf(message);
   const messages = fresh.includes(hash) ? fresh : [...fresh, hash].slice(-SIMILAR_MAX);
   const isCombined = messages.length >= SIMILAR_MAX;
   const key = isCombined ? group : `${group}-${hashOf(`${ref.fieldPath ?? ''}/${message}`)}`;
-  const serial = before.serial + 1;
-  const last = valueOf(before.counters, key) ?? { name: nameOf(ref.name, nowMs, serial), count: 0, firstMs: nowMs };
-  const counter = { ...last, count: last.count + 1 };
+  const [told, firstMs, serial] = recentOf(before.counters, key) ?? [0, nowMs, before.serial + 1];
+  const count = told + 1;
   return {
-    ...counter,
+    name: nameOf(ref.name, firstMs, serial),
+    count,
+    firstMs,
     key,
     message: isCombined ? `(combined from similar events): ${message}` : message,
     isSpam: spent.isSpam,
     correlation: {
-      tokens: put(before.tokens, object, spent.tokens),
-      similar: put(before.similar, group, { messages, atMs: nowMs }),
-      counters: put(before.counters, key, counter),
-      serial,
+      tokens: withRecent(before.tokens, object, spent.tokens),
+      similar: withRecent(before.similar, group, [nowMs, ...messages]),
+      counters: withRecent(before.counters, key, [count, firstMs, serial]),
+      serial: before.serial + 1,
     },
   };
 }

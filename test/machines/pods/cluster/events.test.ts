@@ -95,6 +95,16 @@ describe('eventWriter', () => {
     expect(counted()[0]!.path).toBe(`default/events/${created()[0]!.body.metadata.name}`);
   });
 
+  it('of many pods that say the same again and again is counted up, too', () => {
+    const { node } = booted();
+    const [before, reasons] = [created().length, ['Scheduled', 'Pulled', 'Created', 'BackOff']];
+    for (let round = 0; round < 3; round++) {
+      for (let i = 0; i < 70; i++) for (const reason of reasons) say('no', reason, `p${i}`);
+      node.run(1_000);
+    }
+    expect([created().length - before, counted().length]).toEqual([280, 560]);
+  });
+
   it('that happens many times during one call is written once more', () => {
     const { node } = booted();
     for (let i = 0; i < 20; i++) say('no');
