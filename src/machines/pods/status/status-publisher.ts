@@ -11,10 +11,12 @@
  *   U3 the object is deleted only when it is being deleted, has a terminal phase, and the node has nothing of it left.
  *   U4 what somebody else wrote over the pod's own fields is written back.
  *   U5 what the API server took but did not keep (a field newer than it, or behind a gate) is not asked for again.
+ *   U6 what the API server refused, or wants to be asked later, waits; what it did not answer goes out with the next
+ *      news of the pod.
  */
 import { now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
 import type { PodStatus } from '../../api/pod.ts';
-import { pauseMs, WRITE_BACK_OFF } from '../../back-off.ts';
+import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../back-off.ts';
 import { kubeOperations } from '../../operations/kube.ts';
 import type { SeenPod } from '../api-messages.ts';
 import type { Ended, PodRef, StatusMessage } from '../messages.ts';
@@ -46,6 +48,10 @@ interface Context extends PodRef {
   readonly untilMs: number;
 }
 
+type CallError = PlainError & { readonly retryAfterMs?: number };
+const errorOf = (event: unknown): CallError => (event as { error: CallError }).error;
+const isUnanswered = ({ retriable, retryAfterMs }: CallError): boolean => retriable && retryAfterMs === undefined;
+
 const s = setup({
   types: { input: {} as PublisherInput, context: {} as Context, events: {} as StatusMessage | Ended },
   actors: pick(kubeOperations, 'kube.patch', 'kube.delete'),
@@ -59,9 +65,11 @@ const s = setup({
       stage !== 'sync' &&
       isReclaimed &&
       isTerminalPhase(own?.phase),
-    isGone: ({ event }) => (event as unknown as { error: PlainError }).error.code === 'NotFound',
-    isGoneOrAnother: ({ event }) =>
-      ['NotFound', 'Conflict'].includes((event as unknown as { error: PlainError }).error.code ?? ''),
+    isGone: ({ event }) => errorOf(event).code === 'NotFound',
+    isGoneOrAnother: ({ event }) => ['NotFound', 'Conflict'].includes(errorOf(event).code ?? ''),
+    isUnanswered: ({ event }) => isUnanswered(errorOf(event)),
+    isNews: ({ context, event }) =>
+      event.type === 'status.observed' && event.seen?.resourceVersion !== context.seen?.resourceVersion,
   },
   delays: {
     patience: (args) => Math.max(0, dueMs(args.context) - now(args)),
@@ -127,9 +135,9 @@ const noteWritten = s.assign(({ context, event }) => {
 });
 
 const noteFailure = s.assign((args) => {
-  const { error } = args.event as unknown as { error: PlainError & { readonly retryAfterMs?: number } };
+  const error = errorOf(args.event);
   const { failures } = args.context;
-  const own = pauseMs(WRITE_BACK_OFF, failures, random(args));
+  const own = pauseMs(isUnanswered(error) ? STATUS_BACK_OFF : WRITE_BACK_OFF, failures, random(args));
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error.retryAfterMs ?? 0) };
 });
 
@@ -216,6 +224,7 @@ export const statusPublisherMachine = s.createMachine({
         onError: [
           // The watch says what there is instead, or has said it.
           { guard: 'isGone', target: 'deciding', actions: noteGone },
+          { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
           { target: 'backingOff', actions: noteFailure },
         ],
       },
@@ -232,11 +241,20 @@ export const statusPublisherMachine = s.createMachine({
         onDone: { target: 'deciding', actions: noteDeleted },
         onError: [
           { guard: 'isGoneOrAnother', target: 'deciding', actions: noteDeleted },
+          { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
           { target: 'backingOff', actions: noteFailure },
         ],
       },
     },
-    /** The API server refused or did not answer: waits. */
+    /** The API server may be back with any change: that one is not held up by how long it was away. */
+    unanswered: {
+      after: { backOff: 'deciding' },
+      on: {
+        'status.changed': { target: 'deciding', actions: take },
+        'status.observed': { guard: 'isNews', target: 'deciding', actions: take },
+      },
+    },
+    /** The API server refused, or said when it wants to be asked: waits. */
     backingOff: { after: { backOff: 'deciding' } },
   },
 });

@@ -99,6 +99,61 @@ describe('what waits for others', () => {
   });
 });
 
+describe('what the API server did not take', () => {
+  const AWAY = { name: 'RequestError', message: 'connection refused', code: 'ECONNREFUSED', retriable: true };
+  const REFUSED = { name: 'StatusError', message: 'no', code: 'Forbidden', retriable: false };
+  const BUSY = { name: 'StatusError', message: 'no', code: 'TooManyRequests', retriable: true, retryAfterMs: 300_000 };
+
+  /** It has failed for ten minutes. */
+  function failing(error: typeof AWAY) {
+    const patches: unknown[] = [];
+    const world = runUnder(statusPublisherMachine, REF, {
+      'kube.patch': ({ body }: { body: unknown }) => {
+        patches.push(body);
+        return { error };
+      },
+    });
+    world.tell(seen({}));
+    world.tell(changed({ phase: 'Running' }));
+    world.time.advanceTo(world.time.now() + 600_000);
+    const before = patches.length;
+    const after = (ms: number): number => {
+      world.time.advanceTo(world.time.now() + ms);
+      return patches.length - before;
+    };
+    return { world, after };
+  }
+
+  test('for it was away goes out again each ten seconds at most', () => {
+    const { world, after } = failing(AWAY);
+    expect(after(100_000)).toBeGreaterThanOrEqual(10);
+    expect(world.divergence()).toBeNull();
+  });
+
+  test.each([
+    ['the pod changes', changed({ phase: 'Failed' })],
+    ['the API server says something new of it', seen({}, { resourceVersion: '2' })],
+  ])('for it was away goes out at once when %s', (_, news) => {
+    const { world, after } = failing(AWAY);
+    after(1_000);
+    const before = after(0);
+    world.tell(news);
+    expect(after(1) - before).toBe(1);
+    world.tell(seen({}, { resourceVersion: news.type === 'status.observed' ? '2' : '1' }));
+    expect(after(1) - before).toBe(1);
+  });
+
+  test.each([
+    ['it refused', REFUSED],
+    ['it is busy', BUSY],
+  ])('for %s waits, whatever comes', (_, error) => {
+    const { world, after } = failing(error);
+    world.tell(changed({ phase: 'Failed' }));
+    world.tell(seen({}, { resourceVersion: '2' }));
+    expect(after(1)).toBe(0);
+  });
+});
+
 test('a pod that is seen again while the patch of the one before finds nothing is written', () => {
   const uids: (string | undefined)[] = [];
   const answers = [late(100, fail('pods "web" not found', 'NotFound')), ok({ metadata: { uid: 'u2' }, status: {} })];
