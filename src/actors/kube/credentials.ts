@@ -2,8 +2,10 @@
  * Who this node is for the API server at this moment: certificates and tokens change on disk while the node runs.
  *
  * Owns: what was read last, and when. Invariant: what `current` answers is at most {@link REREAD_MS} older than the
- * files, and fresh after `expire`; only while they cannot be read it is what they said last.
+ * files, and fresh after `expire`; only while they cannot be read, or the key is not that of the certificate, it is
+ * what they said last.
  */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import type { Kubeconfig, Pem } from './kubeconfig.ts';
 
@@ -59,7 +61,7 @@ export class CredentialSource {
       this.readAtMs = performance.now();
       return this.read;
     } catch (error) {
-      // A file that is being replaced is not there for a moment: what was good may still be.
+      // Of files that are being replaced one is not there, or is newer: what was good may still be.
       if (this.read) return this.read;
       throw error;
     }
@@ -71,6 +73,7 @@ export class CredentialSource {
     const rotated = rotatedPair(this.certificateFile);
     const cert = fromPlugin.cert ?? rotated ?? this.own(user.certificate);
     const key = fromPlugin.key ?? rotated ?? this.own(user.key);
+    if (cert && key) checkPair(cert, key);
     const authority = bytesOf(ca);
     const tls = {
       ...(authority ? { ca: authority } : {}),
@@ -79,7 +82,7 @@ export class CredentialSource {
       ...(insecure ? { rejectUnauthorized: false } : {}),
     };
     const headers = { ...this.headers(), ...fromPlugin.headers };
-    return { tls, headers, identity: identityOf(cert, authority), pluginCertificate: fromPlugin.cert ?? null };
+    return { tls, headers, identity: identityOf(cert, key, authority), pluginCertificate: fromPlugin.cert ?? null };
   }
 
   /** A certificate that is still being asked for is none. */
@@ -121,6 +124,11 @@ async function loadPluginUser(path: string): Promise<PluginUser> {
 function rotatedPair(file: string | null): Buffer | undefined {
   if (file === null || !statSync(file, { throwIfNoEntry: false })) return undefined;
   return readFileSync(file);
+}
+
+function checkPair(cert: string | Buffer, key: string | Buffer): void {
+  if (new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) return;
+  throw new Error('tls: private key does not match public key');
 }
 
 function bytesOf(pem: Pem | undefined): Buffer | undefined {

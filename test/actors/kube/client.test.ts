@@ -1,8 +1,4 @@
-/** The clients of the API server against the test API server: limits, faults, credentials that change, exactness. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
-import { join } from 'node:path';
+/** The clients of the API server against the test API server: limits, faults, exactness. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isSecretHandle } from '../../../src/kernel/journal/index.ts';
@@ -280,87 +276,8 @@ describe('what may not be seen, and what must stay exact', () => {
 const reviveRaw = (_key: string, value: unknown, { source }: { source?: string } = {}): unknown =>
   typeof value === 'number' ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(source!) : value;
 
-describe('credentials', () => {
+describe('a server that is away', () => {
   beforeEach(() => start());
-
-  it('reads a token from disk again when the server refuses the old one', async () => {
-    const directory = mkdtempSync(join(server.directory, 'token-'));
-    const tokenFile = join(directory, 'token');
-    writeFileSync(tokenFile, 'old\n');
-    server.users.tokens.set('old', { name: 'robot', groups: [] });
-    await node.ask('kube.connect', settings(await server.kubeconfig('robot', { tokenFile })));
-    server.create(pod('a'));
-    await node.ask('kube.get', pods('a'));
-    server.users.tokens.delete('old');
-    server.users.tokens.set('new', { name: 'robot', groups: [] });
-    writeFileSync(tokenFile, 'new\n');
-    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
-    rmSync(tokenFile);
-    await node.ask('kube.closeConnections', {});
-    await expect(node.ask('kube.get', pods('a'))).resolves.toMatchObject({ metadata: { name: 'a' } });
-  });
-
-  it('says what the server says when nothing helps', async () => {
-    await node.ask('kube.connect', settings(await server.kubeconfig('nobody', { token: 'wrong' })));
-    await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({
-      message: 'Unauthorized',
-      code: 'Unauthorized',
-    });
-  });
-
-  it('speaks with a rotated certificate after connections were closed', async () => {
-    const rotated = join(server.directory, 'current.pem');
-    const kubeconfig = await server.kubeconfig('old');
-    await node.ask('kube.connect', settings(kubeconfig, { certificateFile: rotated }));
-    await node.ask('kube.list', pods());
-    const { cert, key } = await server.authority.issue({ commonName: 'system:node:new', usages: ['client auth'] });
-    writeFileSync(rotated, cert + key);
-    await node.ask('kube.closeConnections', {});
-    await node.ask('kube.list', pods());
-    expect(server.requests.map(({ user }) => user)).toEqual(['old', 'system:node:new']);
-  });
-
-  it('asks an exec plugin', async () => {
-    server.users.tokens.set('from-plugin', { name: 'plugin', groups: [] });
-    const kubeconfig = await server.kubeconfig('plugin', { token: 'unused' });
-    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { users: { user: unknown }[] };
-    const answer = JSON.stringify({
-      apiVersion: 'client.authentication.k8s.io/v1',
-      kind: 'ExecCredential',
-      status: { token: 'from-plugin' },
-    });
-    const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: 'printf', args: ['%s', answer] };
-    config.users[0]!.user = { exec };
-    writeFileSync(kubeconfig, JSON.stringify(config));
-    await node.ask('kube.connect', settings(kubeconfig));
-    await node.ask('kube.list', pods());
-    expect(server.requests.at(-1)?.user).toBe('plugin');
-  });
-
-  it('goes through the proxy that the kubeconfig names', async () => {
-    const asked: string[] = [];
-    const proxy = createServer().on('connect', ({ url = '' }, near) => {
-      asked.push(url);
-      const far = connect(Number(url.split(':')[1]), '127.0.0.1', () => {
-        near.write('HTTP/1.1 200 Connection Established\r\n\r\n');
-        far.pipe(near).pipe(far);
-      });
-      near.on('close', () => far.destroy());
-      far.on('error', () => near.destroy());
-    });
-    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-    const kubeconfig = await server.kubeconfig('proxied');
-    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { clusters: { cluster: Record<string, string> }[] };
-    config.clusters[0]!.cluster['proxy-url'] = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
-    writeFileSync(kubeconfig, JSON.stringify(config));
-    await node.ask('kube.connect', settings(kubeconfig));
-    await expect(node.ask('kube.list', pods())).resolves.toMatchObject({ items: [] });
-    expect(asked).toEqual([new URL(server.url).host]);
-    expect(server.requests.at(-1)?.user).toBe('proxied');
-    await node.connection.close();
-    proxy.closeAllConnections();
-    await new Promise((resolve) => proxy.close(resolve));
-  });
 
   it('says in upstream words that nobody answers, and goes on when somebody does', async () => {
     await server.stop();
