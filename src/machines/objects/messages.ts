@@ -38,6 +38,11 @@ export interface NodeLabels {
   readonly labels: Readonly<Record<string, string>>;
 }
 
+/** To the actor of an object that is asked for again and again: somebody needs it as it is from now on. */
+export interface ObjectRefresh {
+  readonly type: 'object.refresh';
+}
+
 /** An object's actor to its parent. */
 export type ObjectObserved = {
   readonly type: 'object.observed';

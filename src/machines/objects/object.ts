@@ -3,12 +3,13 @@
  *
  * Decides: how it is followed, by the strategy of the configuration; what of a change is news.
  * Owns: the version that was last told.
- * Hears: its reflector.
+ * Hears: its reflector; `object.refresh` of `objects`.
  * Asks: `kube.get`, or its reflector's list and watch. Tells `objects` `object.observed`.
  * Invariants:
  *   O1 what did not change is not told.
- *   O2 an immutable object that was found is not asked for again.
+ *   O2 an immutable object that was found is not asked for again, but for a refresh.
  *   O3 an object that cannot be read is told as unknown, never as missing; what was known of it stays.
+ *   O4 a refresh is answered by a call that began after it, also with what did not change.
  */
 import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
@@ -18,7 +19,7 @@ import { type KubeObject, kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
 import { configObjectFrom } from './from-api.ts';
 import { idOf } from './keys.ts';
-import type { ObjectObserved, ObjectState } from './messages.ts';
+import type { ObjectObserved, ObjectRefresh, ObjectState } from './messages.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
 
@@ -37,16 +38,19 @@ interface Context extends ObjectInput {
   /** Of what was last told; `null`: nothing was. Empty: that it is missing. */
   readonly version: string | null;
   readonly isImmutable: boolean;
+  /** What the call under way answers is too old for somebody. */
+  readonly isOverdue: boolean;
   readonly failures: number;
   readonly untilMs: number;
 }
 
 const s = setup({
-  types: { input: {} as ObjectInput, context: {} as Context, events: {} as ReflectorReport | Ended },
+  types: { input: {} as ObjectInput, context: {} as Context, events: {} as ReflectorReport | ObjectRefresh | Ended },
   actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
   guards: {
     watches: ({ context }) => context.strategy === 'Watch',
     isImmutable: ({ context }) => context.isImmutable,
+    isOverdue: ({ context }) => context.isOverdue,
     isUnsaid: ({ context }) => context.version === null,
     isMissing: ({ event }) => errorOf(event).code === 'NotFound',
   },
@@ -84,7 +88,15 @@ const takeAnswer = s.enqueueActions(({ context, event, enqueue }) => {
   tell(enqueue, context, (event as unknown as { output: KubeObject }).output);
 });
 
-const noteMissing = s.enqueueActions(({ context, enqueue }) => tell(enqueue, context, null));
+const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
+  const { failures } = args.context;
+  return { failures: failures + 1, untilMs: now(args) + pauseMs(READ_BACK_OFF, failures, random(args)) };
+};
+
+const noteMissing = s.enqueueActions((args) => {
+  tell(args.enqueue, args.context, null);
+  args.enqueue.assign(pauseOf(args));
+});
 
 const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
   const { kind } = idOf(context.key);
@@ -95,8 +107,7 @@ const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { message } = errorOf(event);
-  const pause = pauseMs(READ_BACK_OFF, context.failures, random(args));
-  enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
+  enqueue.assign(pauseOf(args));
   if (context.version === null) tellParent(enqueue, context.key, { state: 'unknown', message });
 });
 
@@ -114,8 +125,9 @@ function collectionOf(key: string) {
 
 export const objectMachine = s.createMachine({
   id: 'object',
-  context: ({ input }) => ({ ...input, version: null, isImmutable: false, failures: 0, untilMs: 0 }),
+  context: ({ input }) => ({ ...input, version: null, isImmutable: false, isOverdue: false, failures: 0, untilMs: 0 }),
   initial: 'choosing',
+  on: { 'object.refresh': { target: '.getting', actions: s.assign({ version: null }) } },
   states: {
     choosing: { always: [{ guard: 'watches', target: 'watching' }, { target: 'getting' }] },
     watching: {
@@ -141,13 +153,19 @@ export const objectMachine = s.createMachine({
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
     getting: {
+      entry: s.assign({ isOverdue: false }),
+      on: { 'object.refresh': { actions: s.assign({ version: null, isOverdue: true }) } },
       invoke: {
         id: 'get',
         src: 'kube.get',
         input: ({ context: { key } }) => ({ ...collectionOf(key), name: idOf(key).name }),
-        onDone: { target: 'resting', actions: takeAnswer },
+        onDone: [
+          { guard: 'isOverdue', target: 'getting', reenter: true },
+          { target: 'resting', actions: takeAnswer },
+        ],
         onError: [
-          { guard: 'isMissing', target: 'resting', actions: noteMissing },
+          { guard: 'isOverdue', target: 'getting', reenter: true },
+          { guard: 'isMissing', target: 'backingOff', actions: noteMissing },
           { target: 'backingOff', actions: noteFailure },
         ],
       },
@@ -157,8 +175,9 @@ export const objectMachine = s.createMachine({
       always: { guard: 'isImmutable', target: 'settled' },
       after: { period: 'getting' },
     },
+    /** It was not there, or could not be read. */
     backingOff: { after: { retry: 'getting' } },
-    /** It can never change again. */
+    /** It can never change again; one of the same name may take its place. */
     settled: {},
   },
 });

@@ -1,19 +1,22 @@
 /**
  * The objects of the API server that pods use: one actor each, for as long as some pod uses it.
  *
- * Decides: which objects are followed. Owns: who wants what, and what is known under each key.
+ * Decides: which objects are followed. Owns: who wants what, what is known under each key, and who waits for it to be
+ *   asked for anew.
  * Hears: `objects.wanted`, `objects.released` of `pods`; `node.labels` of `nodeStatus`; `object.observed` of its
  *   actors.
  * Asks: nothing; its actors do. Tells `pods` `object.found`, and `objects.started` when it lost who wants what.
  * Invariants:
  *   J1 an object is followed exactly as long as one pod wants it.
- *   J2 who wants an object is told what is known of it at once, and every change after that.
+ *   J2 who wants an object is told what is known of it at once, and every change after that; where objects are not
+ *      watched it is asked for anew first.
  *   J3 an object that became unreadable takes nothing back from those who have it.
  */
 import { type AnyActorRef, line, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { Ended } from '../pods/messages.ts';
 import { claimMachine } from './claim.ts';
+import { versionOf } from './from-api.ts';
 import { idOf } from './keys.ts';
 import type {
   NodeLabels,
@@ -43,6 +46,8 @@ interface Context {
   readonly wants: Readonly<Record<string, readonly string[]>>;
   /** By key, what is known; absent: nothing yet. */
   readonly known: Readonly<Record<string, ObjectState>>;
+  /** By key, the uids that were told nothing of it yet, for what is known may be too old. */
+  readonly awaited: Readonly<Record<string, readonly string[]>>;
   /** Ids of the actors that are there. */
   readonly actors: readonly string[];
   /** Of this node; `null`: not known yet. */
@@ -69,7 +74,7 @@ const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceA
 const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
 
 /** Starts what is wanted by somebody and stops what is wanted by nobody. */
-function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Partial<Context> {
+function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Omit<Context, 'strategy' | 'labels'> {
   const keys = keysOf(wants);
   const actors = new Set([...keys].map(actorOf));
   for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
@@ -83,9 +88,15 @@ function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Pa
     const before = [...keysOf(context.wants)].filter((key) => sharedOf(key) === id).toSorted();
     if (wanted.length > 0 && wanted.join() !== before.join()) want(enqueue, id, wanted);
   }
-  const known = Object.fromEntries(Object.entries(context.known).filter(([key]) => keys.has(key)));
-  return { wants, actors: [...actors], known };
+  const [known, awaited] = [context.known, context.awaited].map((table) =>
+    Object.fromEntries(Object.entries(table).filter(([key]) => keys.has(key))),
+  ) as [Context['known'], Context['awaited']];
+  return { wants, actors: [...actors], known, awaited };
 }
+
+/** What is known of it is as old as a period may be. */
+const isAged = ({ strategy, known }: Context, key: string): boolean =>
+  strategy !== 'Watch' && known[key] !== undefined && /^(ConfigMap|Secret)$/.test(idOf(key).kind);
 
 const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly string[]): void =>
   enqueue.sendTo<AnyActorRef>(id, { type: `${id}.wanted`, keys });
@@ -101,11 +112,18 @@ function start(enqueue: Enqueue, { strategy, labels }: Context, key: string): vo
 const take = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'objects.wanted') return;
   const { uid, keys } = event;
-  enqueue.assign(follow(enqueue, context, { ...context.wants, [uid]: keys }));
+  const before = context.wants[uid] ?? [];
+  const followed = follow(enqueue, context, { ...context.wants, [uid]: keys });
+  const awaited: Record<string, readonly string[]> = { ...followed.awaited };
   for (const key of keys) {
-    const state = context.known[key];
+    if (!before.includes(key) && isAged(context, key)) {
+      awaited[key] = [...(awaited[key] ?? []), uid];
+      enqueue.sendTo<AnyActorRef>(actorOf(key), { type: 'object.refresh' });
+    }
+    const state = awaited[key]?.includes(uid) ? undefined : context.known[key];
     if (state) enqueue.sendTo(to('pods'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
   }
+  enqueue.assign({ ...followed, awaited });
 });
 
 const release = s.enqueueActions(({ context, event, enqueue }) => {
@@ -117,9 +135,16 @@ const release = s.enqueueActions(({ context, event, enqueue }) => {
 const observe = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'object.observed') return;
   const { type: _, key, ...state } = event;
-  if (state.state === 'unknown' && context.known[key] && context.known[key].state !== 'unknown') return;
-  enqueue.assign({ known: { ...context.known, [key]: state } });
-  const uids = Object.entries(context.wants).flatMap(([uid, keys]) => (keys.includes(key) ? [uid] : []));
+  const { [key]: waiting = [], ...awaited } = context.awaited;
+  const known = context.known[key];
+  const isKept = state.state === 'unknown' && known !== undefined && known.state !== 'unknown';
+  const isNews = !isKept && (waiting.length === 0 || known === undefined || versionOf(state) !== versionOf(known));
+  if (!isKept) enqueue.assign({ known: { ...context.known, [key]: state } });
+  if (state.state !== 'unknown') enqueue.assign({ awaited });
+  const uids = Object.entries(context.wants).flatMap(([uid, keys]) =>
+    keys.includes(key) && (isNews || waiting.includes(uid)) ? [uid] : [],
+  );
+  if (uids.length === 0) return;
   enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
 });
 
@@ -158,6 +183,7 @@ export const objectsMachine = s.createMachine({
     strategy: input.apiServer?.changeDetection ?? 'Watch',
     wants: {},
     known: {},
+    awaited: {},
     actors: [],
     labels: null,
   }),

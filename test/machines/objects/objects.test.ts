@@ -1,0 +1,88 @@
+/** Objects that are not watched: what pods that come later get of them, and what that costs. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { Refusal } from '../../fakes/api-server/errors.ts';
+import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
+
+let cluster: ClusterNode;
+
+const configMap = (name: string, data: Record<string, string>) =>
+  cluster.kube.create({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name }, data });
+const isRunning = (name: string) => () => cluster.kube.pod(name)?.status?.phase === 'Running';
+const messages = () =>
+  cluster.node.logs('Event occurred').map(({ reason, message }) => `${String(reason)}: ${String(message)}`);
+const of = (name: string) => ({ volumes: [{ name: 'v', configMap: { name } }] });
+const effects = (name: string): string[] =>
+  cluster.node.sink.records.flatMap((record) =>
+    record.k === 'effect' && record.name === name ? [JSON.stringify(record.input)] : [],
+  );
+const setUps = () => effects('volume.setUp');
+const asks = () => effects('kube.get').filter((input) => input.includes('configmaps')).length;
+
+afterEach(() => {
+  expect(cluster.node.crashes()).toEqual([]);
+  cluster.node.assertReplays();
+});
+
+describe.each(['Cache', 'Get'] as const)('a ConfigMap that is not watched, by the strategy %s', (changeDetection) => {
+  function booted(): ClusterNode {
+    cluster = clusterNode({ apiServer: { changeDetection } });
+    cluster.node.boot().run(1_000);
+    return cluster;
+  }
+
+  it('is asked for anew for a new pod, and told to it also when it is as before', () => {
+    const { node, kube } = booted();
+    configMap('settings', { a: '1' });
+    kube.createPod('one', of('settings'));
+    node.until('Running', isRunning('one'));
+    kube.createPod('two', of('settings'));
+    node.until('Running', isRunning('two'), 10_000);
+    expect(asks()).toBe(2);
+    kube.patch('configmaps', 'settings', { data: { a: '2' } });
+    const before = setUps().length;
+    kube.createPod('three', of('settings'));
+    node.until('Running', isRunning('three'), 10_000);
+    expect(asks()).toBe(3);
+    const since = setUps().slice(before);
+    expect(since.length).toBeGreaterThan(0);
+    expect(since.join()).not.toContain('"text":"1"');
+  });
+
+  it('is asked for twice at most for many pods at once', () => {
+    const { node, kube } = booted();
+    configMap('settings', { a: '1' });
+    kube.createPod('first', of('settings'));
+    node.until('Running', isRunning('first'));
+    const before = asks();
+    const names = Array.from({ length: 10 }, (_, index) => `p${index}`);
+    for (const name of names) kube.createPod(name, of('settings'));
+    node.until('Running', () => names.every((name) => isRunning(name)()), 60_000);
+    expect(asks() - before).toBeLessThanOrEqual(2);
+  });
+
+  it('keeps a new pod waiting while it cannot be read, and no other', () => {
+    const { node, kube } = booted();
+    configMap('settings', { a: '1' });
+    kube.createPod('one', of('settings'));
+    node.until('Running', isRunning('one'));
+    kube.refuse = (verb, path) =>
+      verb === 'get' && path.includes('configmaps')
+        ? new Refusal('no', { code: 500, reason: 'InternalError' })
+        : undefined;
+    kube.createPod('two', of('settings'));
+    node.run(10_000);
+    expect(isRunning('two')()).toBe(false);
+    expect(messages()).toContain('FailedMount: MountVolume.SetUp failed for volume "v" : no');
+    kube.refuse = () => undefined;
+    node.until('Running', isRunning('two'), 60_000);
+    expect(isRunning('one')()).toBe(true);
+  });
+
+  it('that is missing is found soon after it came', () => {
+    const { node, kube } = booted();
+    kube.createPod('web', of('late'));
+    node.run(5_000);
+    configMap('late', { a: '1' });
+    node.until('Running', isRunning('web'), 20_000);
+  });
+});
