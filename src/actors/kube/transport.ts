@@ -6,6 +6,7 @@
  * was refused as unauthorized is asked for once more with credentials that were read anew.
  */
 import { Agent, type Dispatcher, ProxyAgent, request as send } from 'undici';
+import { environmentProxy } from '../environment-proxy.ts';
 import { CredentialSource, type Credentials } from './credentials.ts';
 import { requestError } from './errors.ts';
 import { cancelStreamsGivenUp } from './given-up.ts';
@@ -99,7 +100,7 @@ export class Transport {
     if (this.agent) this.seen({ kind: 'closed' });
     void this.agent?.dispatcher.close();
     this.seen({ kind: 'opened', pluginCertificate });
-    const { proxyUrl } = this.config;
+    const proxyUrl = this.config.proxyUrl ?? environmentProxy(this.server);
     const common = { allowH2: true, keepAliveTimeout: KEEP_ALIVE_MS, h2Options: { pingInterval: 0 } };
     const connect = { ...tls, timeout: CONNECT_TIMEOUT_MS, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
     const dispatcher = proxyUrl

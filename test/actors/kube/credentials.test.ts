@@ -1,9 +1,9 @@
 /** Who the node is for the API server, while that changes, and the proxies on the way there. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
 import { bench, pod, pods, settings } from './support.ts';
 
@@ -99,10 +99,14 @@ describe('credentials', () => {
     await node.ask('kube.list', pods());
     expect(server.requests.at(-1)?.user).toBe('plugin');
   });
+});
 
-  it('goes through the proxy that the kubeconfig names', async () => {
-    const asked: string[] = [];
-    const proxy = createServer().on('connect', ({ url = '' }, near) => {
+describe('a proxy on the way', () => {
+  let proxy: Server;
+  let asked: string[];
+  beforeEach(async () => {
+    asked = [];
+    proxy = createServer().on('connect', ({ url = '' }, near) => {
       asked.push(url);
       const far = connect(Number(url.split(':')[1]), '127.0.0.1', () => {
         near.write('HTTP/1.1 200 Connection Established\r\n\r\n');
@@ -112,16 +116,35 @@ describe('credentials', () => {
       far.on('error', () => near.destroy());
     });
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-    const kubeconfig = await server.kubeconfig('proxied');
-    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { clusters: { cluster: Record<string, string> }[] };
-    config.clusters[0]!.cluster['proxy-url'] = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
-    writeFileSync(kubeconfig, JSON.stringify(config));
-    await node.ask('kube.connect', settings(kubeconfig));
-    await expect(node.ask('kube.list', pods())).resolves.toMatchObject({ items: [] });
-    expect(asked).toEqual([new URL(server.url).host]);
-    expect(server.requests.at(-1)?.user).toBe('proxied');
+  });
+  afterEach(async () => {
+    vi.unstubAllEnvs();
     await node.connection.close();
     proxy.closeAllConnections();
     await new Promise((resolve) => proxy.close(resolve));
+  });
+
+  const place = () => `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  async function ask(cluster: Record<string, string>): Promise<void> {
+    const kubeconfig = await server.kubeconfig('proxied');
+    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { clusters: { cluster: Record<string, string> }[] };
+    Object.assign(config.clusters[0]!.cluster, cluster);
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    await node.ask('kube.connect', settings(kubeconfig));
+    await expect(node.ask('kube.list', pods())).resolves.toMatchObject({ items: [] });
+    expect(server.requests.at(-1)?.user).toBe('proxied');
+  }
+
+  it('is the one that the kubeconfig names', async () => {
+    vi.stubEnv('HTTPS_PROXY', 'http://127.0.0.1:1');
+    await ask({ 'proxy-url': place() });
+    expect(asked).toEqual([new URL(server.url).host]);
+  });
+
+  it('is the one of the environment where the kubeconfig names none', async () => {
+    vi.stubEnv('HTTPS_PROXY', place());
+    const host = `api.invalid:${new URL(server.url).port}`;
+    await ask({ server: `https://${host}`, 'tls-server-name': 'localhost' });
+    expect(asked).toEqual([host]);
   });
 });

@@ -1,0 +1,54 @@
+/**
+ * Which proxy the environment names for a URL, as Go's http.ProxyFromEnvironment decides it.
+ *
+ * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in small letters. `NO_PROXY` is a list of names (with what is
+ * below them; only that with a dot or `*.` in front), addresses and networks, each with a port or without; `*` is all.
+ * This machine itself is never behind a proxy.
+ */
+import { BlockList, isIP } from 'node:net';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:': '443' };
+
+export function environmentProxy(url: string, environment: Environment = process.env): string | undefined {
+  const { protocol, hostname, port } = new URL(url);
+  const said = (name: string): string => environment[name] || environment[name.toLowerCase()] || '';
+  const proxy = said(protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY');
+  const host = hostname.replace(/^\[|\]$/g, '').toLowerCase();
+  if (proxy === '' || isThisMachine(host)) return undefined;
+  const exceptions = said('NO_PROXY')
+    .split(',')
+    .map((entry) => entry.trim().toLowerCase())
+    .filter((entry) => entry !== '');
+  if (exceptions.some((entry) => isMeant(entry, host, port || (DEFAULT_PORTS[protocol] ?? '')))) return undefined;
+  return /^[a-z0-9]+:\/\//i.test(proxy) ? proxy : `http://${proxy}`;
+}
+
+const isThisMachine = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\.[\d.]+$/.test(host);
+
+function isMeant(entry: string, host: string, port: string): boolean {
+  if (entry === '*') return true;
+  if (entry.includes('/')) return isInside(entry, host);
+  const { name, ofPort } = split(entry);
+  if (ofPort !== undefined && ofPort !== port) return false;
+  if (isIP(name) !== 0) return name === host;
+  const domain = name.replace(/^\*/, '');
+  return domain.startsWith('.') ? host.endsWith(domain) : host === domain || host.endsWith(`.${domain}`);
+}
+
+function split(entry: string): { readonly name: string; readonly ofPort?: string | undefined } {
+  if (isIP(entry) !== 0) return { name: entry };
+  const [, bracketed, plain, ofPort] = /^(?:\[(.+)\]|([^:]*))(?::(\d+))?$/.exec(entry) ?? [];
+  return { name: bracketed ?? plain ?? entry, ofPort };
+}
+
+function isInside(network: string, host: string): boolean {
+  const [address = '', bits] = network.split('/');
+  if (isIP(host) === 0 || isIP(address) !== isIP(host)) return false;
+  const [family, prefix] = [isIP(host) === 4 ? 'ipv4' : 'ipv6', Number(bits)] as const;
+  if (!/^\d+$/.test(bits ?? '') || prefix > (family === 'ipv4' ? 32 : 128)) return false;
+  const list = new BlockList();
+  list.addSubnet(address, prefix, family);
+  return list.check(host, family);
+}
