@@ -57,13 +57,16 @@ const adoptStrangers = (enqueue: Enqueue, context: PodContext): Partial<PodConte
   return { containers: { ...context.containers, ...Object.fromEntries(records) } };
 };
 
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
 export const noteContainer = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'container.changed') return;
   const record = context.containers[event.name];
-  if (!record || (!event.look && JSON.stringify(record.view) === JSON.stringify(event.view))) return;
+  const isNews = event.look || record?.begins === true || !isSame(record?.view, event.view);
+  if (!record || !isNews) return;
   const wish = event.view.phase === 'waiting' ? null : record.wish;
-  const containers = { ...context.containers, [event.name]: { ...record, view: event.view, wish } };
+  const containers = { ...context.containers, [event.name]: { ...record, view: event.view, wish, begins: false } };
   const nowMs = now(args);
   settle(enqueue, context, event.look ? { containers, actedAtMs: nowMs } : { containers }, nowMs);
   if (event.look) enqueue.raise({ type: 'look' });
@@ -92,13 +95,14 @@ export const permit = s.enqueueActions((args) => {
   const actuated = { ...context.actuated };
   for (const member of members) {
     const { name } = member.container;
-    containers[name] = { ...containers[name]!, wish: null };
-    if (context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
     const answer = permission(context, member);
+    containers[name] = { ...containers[name]!, wish: null, begins: !('error' in answer) };
+    if (context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
     if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
     else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
   }
   const initialised = context.initialised || isRegularTurn(members);
+  if (context.resize !== null) enqueue.sendTo(to('memory'), { type: 'memory.resized', uid: context.uid, actuated });
   enqueue.assign({
     containers,
     initialised,

@@ -69,6 +69,8 @@ export interface ContainerRecord {
   readonly view: ContainerView;
   /** It waits for its turn to be created. */
   readonly wish: ContainerWish | null;
+  /** It was told to begin and has not said yet what came of it. */
+  readonly begins?: boolean;
   /** It has asked for its image before others were passed that come first: it asks again then. */
   readonly isEarly?: boolean;
 }

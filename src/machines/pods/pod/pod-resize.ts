@@ -38,6 +38,26 @@ const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === tr
 const changes = (context: PodContext): readonly ContainerChange[] =>
   changesOf(context.pod!, context.actuated!).filter(({ name }) => isRunning(context, name));
 
+/** On its way with what was given before: only an instance that runs can be told, or stopped to begin anew. */
+function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
+  const state = factsOf(runtime, name)?.state;
+  const { view, begins } = containers[name] ?? {};
+  if (view?.phase === 'running') return state !== 'running';
+  if (view?.phase === 'stopping' || view?.phase === 'ended') return false;
+  return view?.phase === 'starting' || begins === true || state === 'created' || state === 'running';
+}
+
+const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
+  !changesOf(context.pod!, context.actuated!).some(({ name }) => isBeginning(context, name));
+
+/** It is under way for all to see. */
+const announce = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const { error } = context.resize ?? { error: '' };
+  const resize = { target: context.allocation!, steps: [], anew: alreadyTold(context), error };
+  settle(enqueue, context, { resize }, now(args));
+});
+
 /** Containers that begin anew are stopped; the others are told one after the other. */
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
@@ -148,7 +168,15 @@ const failing = { target: 'failing', actions: [failed, fromCall, complain('Canno
 export const resizing = s.createStateConfig({
   initial: 'idle',
   states: {
-    idle: { always: { guard: 'mustResize', target: 'beginning' } },
+    idle: { always: { guard: 'mustResize', target: 'awaiting' } },
+    /** Waits until every container that it is about runs or does not. */
+    awaiting: {
+      entry: announce,
+      always: [
+        { guard: 'isKilled', target: 'idle' },
+        { guard: noneBegins, target: 'beginning' },
+      ],
+    },
     beginning: {
       entry: begin,
       always: [{ guard: takesNoMemory, target: 'stepping' }, { target: 'stopping' }],
@@ -226,15 +254,15 @@ export const resizing = s.createStateConfig({
     settling: {
       entry: lookNow,
       always: [
-        { guard: 'isResizedAnew', target: 'beginning' },
+        { guard: 'isResizedAnew', target: 'awaiting' },
         { guard: 'isResized', target: 'idle', actions: complete },
       ],
     },
     failing: {
-      after: { wait: 'beginning' },
+      after: { wait: 'awaiting' },
       always: [
-        { guard: ({ context }) => context.kill !== null, target: 'idle' },
-        { guard: 'isResizedAnew', target: 'beginning' },
+        { guard: 'isKilled', target: 'idle' },
+        { guard: 'isResizedAnew', target: 'awaiting' },
       ],
     },
   },

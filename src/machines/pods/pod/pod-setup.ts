@@ -111,6 +111,7 @@ export const podSetup = setup({
     isUnclaimed: ({ context }) => context.pod === null,
     isDeleted: ({ context }) => context.pod?.metadata.deletionTimestamp !== undefined,
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
+    isKilled: ({ context }) => context.kill !== null,
     isOver: ({ context }) => isOver(context),
     hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
     mustRestartAll: ({ context }) => mustRestartAll(context),
@@ -135,7 +136,11 @@ export const podSetup = setup({
       !isUnadmitted(context),
     isUnadmitted: ({ context }) => isUnadmitted(context),
     mustResize: ({ context }) =>
-      context.kill === null && context.stage === 'sync' && sandboxPlan(context) === 'use' && !isResized(context),
+      context.kill === null &&
+      context.stage === 'sync' &&
+      context.allocation !== null &&
+      sandboxPlan(context) === 'use' &&
+      !isResized(context),
     isResized: ({ context }) =>
       context.kill !== null ||
       (isResized(context) && (context.resize?.anew ?? []).every((name) => isSeenToRun(context, name))),
