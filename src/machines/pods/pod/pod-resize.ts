@@ -206,6 +206,7 @@ export const resizing = s.createStateConfig({
     /** One step after the other. */
     stepping: {
       always: [
+        { guard: 'isKilled', target: 'idle' },
         { guard: isNext('group'), target: 'holding' },
         { guard: isNext('sandbox'), target: 'sandbox' },
         { guard: isNext('container'), target: 'telling' },
@@ -254,6 +255,7 @@ export const resizing = s.createStateConfig({
     settling: {
       entry: lookNow,
       always: [
+        { guard: 'isKilled', target: 'idle' },
         { guard: 'isResizedAnew', target: 'awaiting' },
         { guard: 'isResized', target: 'idle', actions: complete },
       ],

@@ -142,10 +142,8 @@ export const podSetup = setup({
       sandboxPlan(context) === 'use' &&
       !isResized(context),
     isResized: ({ context }) =>
-      context.kill !== null ||
-      (isResized(context) && (context.resize?.anew ?? []).every((name) => isSeenToRun(context, name))),
-    isResizedAnew: ({ context }) =>
-      context.kill === null && JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
+      isResized(context) && (context.resize?.anew ?? []).every((name) => isSeenToRun(context, name)),
+    isResizedAnew: ({ context }) => JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
     hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,

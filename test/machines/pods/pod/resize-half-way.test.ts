@@ -1,7 +1,7 @@
 /** A resize that meets a container on its way, or an agent that begins: proves R2 and R3 of `pod-resize.ts`. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, Pod } from '../../../../src/machines/api/pod.ts';
-import { apiPod, bootCountingNode, tellPods } from '../../../support/counting-node.ts';
+import { apiPod, bootCountingNode, removePod, tellPods } from '../../../support/counting-node.ts';
 import type { PodsNode } from '../../../support/pods-node.ts';
 
 let node: PodsNode;
@@ -123,4 +123,16 @@ describe('a container that is on its way with what was given before', () => {
     expect(node.world.runtime.started).toEqual(['p/c#0', 'p/c#1', 'p/c#2']);
     expect(isUnderWay()).toBe(false);
   });
+});
+
+it('a resize of a pod that is killed meanwhile is never called done', () => {
+  node.world.runtime.programs.set('c', [{ stopsMs: 20_000 }]);
+  tellPods(node, 'ADD', of(1, [anew('c', '32Mi')]));
+  node.until('Running', isRunning);
+  tellPods(node, 'UPDATE', of(2, [anew('c', '64Mi')]));
+  node.run(3_000);
+  removePod(node, 'p');
+  node.run(40_000);
+  expect(node.world.runtime.started).toEqual(['p/c#0']);
+  expect(resizeEvents()).toEqual(['ResizeStarted']);
 });
