@@ -55,6 +55,8 @@ export interface Context {
   /** The runtime keeps a pod's groups to those of its specification. */
   readonly strictGroups: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
+  /** What pods were given that are over and still wanted: they stay taken, and hold nothing. */
+  readonly over: Readonly<Record<string, Grant>>;
   readonly rejections: Readonly<Record<string, Rejection>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
   /** Those that the Node may be right for once it is known. */
@@ -95,6 +97,7 @@ type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 export type Books = {
   -readonly [Key in
     | 'grants'
+    | 'over'
     | 'rejections'
     | 'waiting'
     | 'unjudged'
@@ -113,8 +116,8 @@ export interface Work {
 export const keeping = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
-    const { grants, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
-    const books: Books = { grants, rejections, waiting, unjudged, recalled, resizes, arranging, talks };
+    const { grants, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
+    const books: Books = { grants, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks };
     work({ args, books });
     const demand = demandOf(books.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
@@ -126,6 +129,21 @@ export const keeping = (work: (w: Work) => void) =>
     if (shared !== before.shared) reply({ args, books }, { type: 'allocation.shared', shared });
     enqueue.assign({ ...books, demand });
   });
+
+/** What is remembered, of pods that go on and of those that are over. */
+export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
+  const [active, over] = [false, true].map((ended) =>
+    Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === ended)),
+  );
+  return { grants: active!, over: over!, recalled: Object.keys(active!) };
+}
+
+/** It is over, and holds nothing of the node any more: also for the next agent. */
+export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
+  const grant: Grant = { demand, allocation, ended: true };
+  w.books.over = { ...w.books.over, [uid]: grant };
+  w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant });
+}
 
 export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 

@@ -31,6 +31,8 @@ import {
   candidates,
   isSame,
   keeping,
+  noteEnd,
+  recalledOf,
   reply,
   tellEvent,
   viewOf,
@@ -63,6 +65,7 @@ const judge = keeping((w) => {
   const { uid } = event.request;
   const rejection = w.books.rejections[uid];
   if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
+  else if (w.books.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.books.over[uid].allocation });
   else if (w.books.grants[uid]) keep(w, event);
   else if (!w.books.waiting[uid] && !w.books.arranging[uid]) take(w, event);
 });
@@ -248,14 +251,18 @@ const free = keeping((w) => {
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
   const { uid } = event;
   const { grants, waiting, arranging } = w.books;
-  const counted = grants[uid] ?? waiting[uid] ?? arranging[uid];
+  const held = grants[uid];
+  const counted = held ?? waiting[uid] ?? arranging[uid];
   w.books.grants = without(w.books.grants, uid);
   w.books.waiting = without(w.books.waiting, uid);
   w.books.unjudged = without(w.books.unjudged, uid);
   w.books.resizes = without(w.books.resizes, uid);
   if (arranging[uid] !== undefined) w.args.enqueue.stopChild(arranging[uid].talk);
   w.books.arranging = without(w.books.arranging, uid);
-  if (event.type === 'allocation.released') w.books.rejections = without(w.books.rejections, uid);
+  if (event.type === 'allocation.released') {
+    w.books.rejections = without(w.books.rejections, uid);
+    w.books.over = without(w.books.over, uid);
+  } else if (held !== undefined) noteEnd(w, uid, held);
   if (counted === undefined) return;
   admitWaiting(w, uid);
   retry(w);
@@ -284,9 +291,10 @@ const forgetOthers = keeping((w) => {
   const { event } = w.args;
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);
-  const remembered = [...Object.keys(w.books.grants), ...Object.keys(w.books.rejections)];
+  const remembered = [w.books.grants, w.books.over, w.books.rejections].flatMap((table) => Object.keys(table));
   for (const uid of remembered.filter((each) => !known.has(each))) {
     w.books.grants = without(w.books.grants, uid);
+    w.books.over = without(w.books.over, uid);
     w.books.rejections = without(w.books.rejections, uid);
     w.args.enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
   }
@@ -318,8 +326,10 @@ const judgeEarly = keeping((w) => {
 /** What was known before; what was decided since counts more. */
 const remember = keeping(({ args: { event }, books }) => {
   if (event.type !== 'memory.loaded') return;
-  books.recalled = [...new Set([...books.recalled, ...Object.keys(event.state.grants ?? {})])];
-  books.grants = { ...event.state.grants, ...books.grants };
+  const { grants, over, recalled } = recalledOf(event.state);
+  books.recalled = [...new Set([...books.recalled, ...recalled])];
+  books.grants = { ...grants, ...books.grants };
+  books.over = { ...over, ...books.over };
   books.rejections = { ...event.state.rejections, ...books.rejections };
 });
 
@@ -333,11 +343,10 @@ export const allocationMachine = s.createMachine({
     isShuttingDown: false,
     isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
-    grants: softState?.grants ?? {},
+    ...recalledOf(softState ?? {}),
     rejections: softState?.rejections ?? {},
     waiting: {},
     unjudged: {},
-    recalled: Object.keys(softState?.grants ?? {}),
     resizes: {},
     arranging: {},
     devices: {},

@@ -11,6 +11,8 @@ import type { PodShares } from './resource-grants.ts';
 export interface Grant extends Holding {
   readonly demand: PodDemand;
   readonly allocation: Allocation;
+  /** The pod is over: it holds nothing any more. */
+  readonly ended?: true;
 }
 
 export type AllocationMessage =

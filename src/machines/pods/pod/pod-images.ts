@@ -12,9 +12,11 @@ import { belated, impossibility, isReached, nextAttempt } from './pod-turns.ts';
 /** It will not be pulled for a pod that cannot run here, and not before the pod's secrets are known. */
 const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impossibility(context) !== null;
 
+const isEnding = ({ kill, stage }: PodContext): boolean => kill !== null || stage !== 'sync';
+
 /** Each time somebody asks, as upstream does each time it looks after the pod. */
 export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
-  if (event.type !== 'container.imageWanted' || isTooEarly(context)) return;
+  if (event.type !== 'container.imageWanted' || isTooEarly(context) || isEnding(context)) return;
   const { name: container, image, policy, ref } = event;
   if (!isReached(context, container)) return enqueue.assign({ containers: marked(context, [container], true) });
   const { secrets, missing } = pullSecrets(context);

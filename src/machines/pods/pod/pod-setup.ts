@@ -39,7 +39,7 @@ import {
   type PodContext,
   type PodInput,
 } from './pod-policy.ts';
-import { isOver, statusOf } from './pod-status.ts';
+import { isOver, isOverInApi, statusOf } from './pod-status.ts';
 import {
   belated,
   hasOnlySidecars,
@@ -118,7 +118,8 @@ export const podSetup = setup({
     hasNoneToRemove: ({ context }) => context.looked && !hasToRemove(context),
     noneToRestartRuns: ({ context }) =>
       Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isGoing(view)),
-    isOverAndStill: ({ context }) => isOver(context) && !anyAlive(context) && !anyReadySandbox(context),
+    isOverAndStill: ({ context }) =>
+      (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => impossibility(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
     /** A sandbox that vanished is replaced, too: what ran in order before runs in order again. */

@@ -14,6 +14,10 @@ import type { PodContext } from './pod-policy.ts';
 
 export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
 
+/** The API server has it as over, also where nothing is left of it here. */
+export const isOverInApi = ({ pod }: PodContext): boolean =>
+  pod !== null && !isStaticPod(pod) && isTerminalPhase(pod.status?.phase);
+
 export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   const { pod, node, containers, memory, stage, rejection, kill, runtime } = context;
   if (pod === null) return null;
