@@ -1,17 +1,18 @@
 /**
  * The garbage collector of containers: instances that ended and sandboxes that were replaced.
  *
- * Decides: what is too much by `containerGc` of the settings. Owns: by pod what is dead, as the pods' actors say it.
+ * Decides: what is old enough to count, and too much, by `containerGc` of the settings. Owns: by pod what is dead, as the pods' actors say it.
  * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers. Asks:
  *   `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
  * Invariants:
  *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
-import { line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { operations } from '../operations/index.ts';
 import { type DeadContainer, type Ended, eventRecorded, type GarbageChanged, type GarbagePurge } from './messages.ts';
+import { milliseconds } from './runtime-facts.ts';
 
 /** As upstream: once a minute. */
 const CONTAINER_GC_MS = 60_000;
@@ -58,6 +59,15 @@ function groupsOf(pods: Pods): DeadContainer[][] {
   );
 }
 
+/** Without what is too young to count yet. */
+function ofAge(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
+  if (minAgeMs === 0) return pods;
+  const isOldEnough = ({ createdAt }: DeadContainer): boolean => milliseconds(createdAt) <= nowMs - minAgeMs;
+  return Object.fromEntries(
+    Object.entries(pods).map(([uid, each]) => [uid, { ...each, dead: each.dead.filter(isOldEnough) }]),
+  );
+}
+
 /** Beyond the limit of each container first; then, where there is a limit for the node, the oldest of all. */
 export function victimsOf(pods: Pods, policy: Policy): Victim[] {
   const groups = groupsOf(pods);
@@ -100,7 +110,6 @@ const s = setup({
     hasLinks: ({ context }) => context.containerLogsDir !== '',
     isContainer: ({ context }) => context.queue[0]?.kind === 'container',
   },
-  delays: { period: ({ context }) => Math.max(CONTAINER_GC_MS, context.policy.minAgeMs) },
 });
 
 const note = s.assign(({ context, event }) => {
@@ -113,10 +122,15 @@ const note = s.assign(({ context, event }) => {
 
 const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
 
-const beginPurge = s.assign(({ context }) => ({
+const counted = (args: { readonly context: Context; readonly system: unknown }): Pods =>
+  ofAge(args.context.pods, args.context.policy, now(args));
+
+const collect = s.assign({ queue: (args) => victimsOf(counted(args), args.context.policy) });
+
+const beginPurge = s.assign({
   purging: true,
-  queue: purgeVictimsOf(context.pods, context.policy),
-}));
+  queue: (args) => purgeVictimsOf(counted(args), args.context.policy),
+});
 
 const answer = s.enqueueActions(({ enqueue }) => {
   enqueue.assign({ purging: false });
@@ -166,14 +180,7 @@ export const containerGcMachine = s.createMachine({
       },
     },
     idle: { always: { guard: 'hasVictims', target: 'waiting' } },
-    waiting: {
-      after: {
-        period: {
-          target: 'next',
-          actions: s.assign({ queue: ({ context }) => victimsOf(context.pods, context.policy) }),
-        },
-      },
-    },
+    waiting: { after: { [CONTAINER_GC_MS]: { target: 'next', actions: collect } } },
     next: {
       always: [
         { guard: ({ context }) => context.purging && context.queue.length === 0, target: 'settling', actions: answer },
@@ -213,6 +220,6 @@ export const containerGcMachine = s.createMachine({
       },
     },
     /** Waits for the pods to see what was removed. */
-    settling: { after: { period: 'idle' } },
+    settling: { after: { [CONTAINER_GC_MS]: 'idle' } },
   },
 });

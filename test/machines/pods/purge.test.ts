@@ -33,6 +33,29 @@ test('of pods that are over every dead container goes, of the others what is bey
   expect(run.divergence()).toBeNull();
 });
 
+test('what is younger than the settings say does not count, and is looked at again each minute', () => {
+  const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
+  const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 1, maxContainers: -1 };
+  const run = runUnder(containerGcMachine, { ...settings, containerGc }, answers, ['pods']);
+  const ago = (ms: number): string => `${run.time.now() - ms}000000`;
+  const removed = () =>
+    inputsOf(run, 'cri.removeContainer').map((input) => (input as { containerId: string }).containerId);
+  const looping = [
+    dead('old', ago(700_000)),
+    dead('older', ago(800_000)),
+    dead('young', ago(500_000)),
+    dead('new', ago(1)),
+  ];
+  run.tell({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
+  run.time.advanceTo(run.time.now() + 61_000);
+  expect(removed()).toEqual(['older']);
+  const left = looping.filter(({ id }) => id !== 'older');
+  run.tell({ type: 'garbage.changed', uid: 'looping', dead: left, sandboxes: [], over: false });
+  run.time.advanceTo(run.time.now() + 180_000);
+  expect(removed()).toEqual(['older', 'old']);
+  expect(run.divergence()).toBeNull();
+});
+
 test('a collector that has nothing to do answers, too', () => {
   const run = runUnder(containerGcMachine, settings, {}, ['pods', 'eviction']);
   run.tell(PURGE);
