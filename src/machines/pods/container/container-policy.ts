@@ -119,6 +119,14 @@ export const isAsWanted = ({ kind, facts, wanted }: Pick<ContainerContext, 'kind
 export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
   facts?.state === 'exited' && restartCount > facts.restartCount;
 
+/** What the newest instance may have left behind was not read yet by this agent. */
+export const hasLastWords = ({ facts, ended }: Pick<ContainerContext, 'facts' | 'ended'>): boolean =>
+  facts !== null && facts.id !== ended?.id && (facts.messageFile !== '' || facts.messageLog !== '');
+
+/** The runtime has made the instance that is to come next; one of a sandbox that was replaced is not that. */
+export const isCreated = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
+  facts?.state === 'created' && facts.restartCount >= restartCount;
+
 /** The runtime shows the end of the instance that it worked on. */
 export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>): boolean =>
   facts?.state === 'exited' && facts.id === id;
@@ -148,8 +156,9 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
 /** Its own end asks that all containers of its pod begin anew: that is for the pod to see. */
 export const asksForAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
   kind !== 'ephemeral' &&
+  facts?.state === 'exited' &&
   (stop === null || stop.after === 'exit') &&
-  restartsAll({ name, restartPolicyRules: wanted.restartPolicyRules }, facts?.exitCode ?? UNKNOWN_EXIT_CODE);
+  restartsAll({ name, restartPolicyRules: wanted.restartPolicyRules }, facts.exitCode);
 
 /** An instance whose start failed has ended, but it never ran. */
 const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;

@@ -34,10 +34,12 @@ import {
   type ContainerStop,
   forgiven,
   hasExited,
+  hasLastWords,
   hookMessage,
   isAliveInstance,
   isAsWanted,
   isBetween,
+  isCreated,
   isLost,
   mayRestart,
   nextInstance as nextInstanceOf,
@@ -96,9 +98,13 @@ export const containerSetup = setup({
     isDormant: ({ context }) => context.dormant && !isAliveInstance(context),
     isAsWanted: ({ context }) => isAsWanted(context),
     isAlive: ({ context }) => isAliveInstance(context),
-    isCreated: ({ context }) => context.facts?.state === 'created',
+    isCreated: ({ context }) => isCreated(context),
     isBetween: ({ context }) => isBetween(context),
+    /** Its end was decided before, and nobody has ordered anything else since. */
+    goesOn: ({ context }) => isBetween(context) && context.stop === null,
+    hasUnread: ({ context }) => isBetween(context) && hasLastWords(context),
     isUnknown: ({ context }) => context.facts?.state === 'unknown',
+    hasBecomeUnknown: ({ context }) => context.facts?.state === 'unknown' && context.facts.id === context.id,
     isOver: ({ context }) => context.facts?.state === 'exited',
     hasExited: ({ context }) => hasExited(context),
     isLost: ({ context, event }) => event.type === 'container.observed' && isLost(context, event.facts),
@@ -107,6 +113,9 @@ export const containerSetup = setup({
     startsAtOnce: ({ context }) => startsAtOnce(context),
     asksForAll: ({ context }) => asksForAll(context),
     isReset: ({ event }) => event.type === 'container.stop' && event.after === 'reset',
+    /** All begin anew, or what was made for it belongs to a sandbox that is replaced. */
+    mustBeginAnew: ({ context, event }) =>
+      event.type === 'container.stop' && (event.after === 'reset' || (event.after === 'restart' && isCreated(context))),
     hasPostStart: ({ context }) => context.wanted.postStart !== null,
     hasPreStop: ({ context }) => context.wanted.preStop !== null && (context.stop?.graceSeconds ?? 0) > 0,
     postStartExecs: ({ context }) => context.wanted.postStart?.kind === 'exec',
@@ -134,8 +143,7 @@ export const containerSetup = setup({
     isRedefined: ({ context, event }) =>
       event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
     isItsTurn: ({ context }) => context.stop?.awaitsTurn !== true,
-    saidSomething: ({ context }) =>
-      (context.facts?.messageFile ?? '') !== '' || (context.facts?.messageLog ?? '') !== '',
+    saidSomething: ({ context }) => hasLastWords(context),
   },
   delays: {
     wait: (args) => Math.max(0, args.context.untilMs - now(args)),
@@ -263,7 +271,7 @@ export const sayImage = s.enqueueActions(({ context: { image }, enqueue }) => {
 
 export const noteMessage = s.assign(({ context, event }) => {
   const { message } = (event as unknown as { output: { message: string } }).output;
-  return { ended: { id: context.id, message } };
+  return { ended: { id: context.facts?.id ?? '', message } };
 });
 
 export const forgive = s.assign(({ context }) => forgiven(context));

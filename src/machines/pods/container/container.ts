@@ -78,7 +78,7 @@ const waiting = s.createStateConfig({
     ],
     'container.stop': [
       { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
-      { guard: 'isReset', target: '#container.waiting', reenter: true, actions: beginAnew },
+      { guard: 'mustBeginAnew', target: '#container.waiting', reenter: true, actions: beginAnew },
     ],
   },
   states: {
@@ -195,6 +195,7 @@ const running = s.createStateConfig({
   entry: { type: 'tell', params: { phase: 'running' } },
   always: [
     { guard: 'hasExited', target: 'exited' },
+    { guard: 'hasBecomeUnknown', target: 'stopping', actions: replaceUnknown },
     { guard: 'isReplaced', target: 'stopping', actions: replace },
   ],
   on: {
@@ -232,6 +233,7 @@ const exited = s.createStateConfig({
     },
     decided: {
       always: [
+        { guard: 'goesOn', target: '#container.waiting.between' },
         { guard: 'asksForAll', target: 'asking' },
         { guard: 'mayStartAgain', target: '#container.waiting', actions: anotherStart },
         { guard: 'mayRestart', target: '#container.waiting.between', actions: [nextInstance, 'remember'] },
@@ -309,6 +311,7 @@ export const containerMachine = s.createMachine({
         { guard: 'isAsWanted', target: 'running', actions: take },
         { guard: 'isUnknown', target: 'stopping', actions: replaceUnknown },
         { guard: 'isAlive', target: 'stopping', actions: [take, replace] },
+        { guard: 'hasUnread', target: 'exited', actions: { type: 'tell', params: { phase: 'waiting' } } },
         { guard: 'isBetween', target: 'waiting.between' },
         { guard: 'isOver', target: 'exited' },
         { target: 'waiting' },

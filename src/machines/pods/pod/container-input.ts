@@ -40,7 +40,10 @@ function isInitialisedPast({ initialised, pod, runtime }: PodContext, { kind, co
   return initialised || later.some((name) => hasBegunInSandbox(runtime, name));
 }
 
-/** Of a sandbox that was replaced before: what runs in order has to run again in the one that is there now. */
+/**
+ * Of a sandbox that was replaced before: what runs in order has to run again in the one that is there now, and what was
+ * created never runs.
+ */
 function memoryOf(
   { runtime, memory }: PodContext,
   { kind, container: { name } }: Member,
@@ -48,8 +51,8 @@ function memoryOf(
 ): ContainerMemory | null {
   const known = memory[name] ?? null;
   const isInOrder = kind === 'init' || kind === 'sidecar';
-  if (!isInOrder || facts?.state !== 'exited' || !anyReadySandbox({ runtime }) || hasBegunInSandbox(runtime, name))
-    return known;
+  const isPast = facts?.state === 'created' || (isInOrder && facts?.state === 'exited');
+  if (!isPast || !anyReadySandbox({ runtime }) || hasBegunInSandbox(runtime, name)) return known;
   const restartCount = facts.restartCount + 1;
   return (known?.restartCount ?? 0) >= restartCount ? known : { restartCount, backoffMs: 0, backoffUntilMs: 0 };
 }

@@ -1,0 +1,93 @@
+/** Instances that somebody else began, lost or left behind: what a container makes of them. */
+import { afterEach, expect, it } from 'vitest';
+import { nodeWith, type PodsNode } from '../../../support/pods-node.ts';
+
+let node: PodsNode;
+const status = () => node.status('u1')?.containerStatuses?.[0];
+const isRunning = () => node.phase('u1') === 'Running';
+
+afterEach(() => {
+  expect(node.crashes()).toEqual([]);
+  node.assertReplays();
+});
+
+it('one that the runtime lost has not ended in a way that asks for all containers to begin anew', () => {
+  const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'NotIn', values: [0] } }];
+  node = nodeWith({
+    uid: 'u1',
+    containers: [{ name: 'app', image: 'app:1', restartPolicy: 'Always', restartPolicyRules }],
+  });
+  node.boot().until('Running', isRunning);
+  node.run(20_000);
+  node.world.runtime.removeContainer(node.world.runtime.running('app')!.id);
+  node.run(60_000);
+  expect(node.world.runtime.started).toEqual(['web-node/app#0', 'web-node/app#1']);
+});
+
+/** The machine went down between create and start; like containerd, the runtime does not end what never ran. */
+function createdInDeadSandbox() {
+  node = nodeWith({ uid: 'u1' });
+  const { runtime } = node.world;
+  node.world.fault = (name) => (name === 'cri.startContainer' ? { hangs: true } : undefined);
+  node.boot().until('the start', () => node.world.callsOf('cri.startContainer').length === 1);
+  node.run(10);
+  const end = runtime.exit.bind(runtime);
+  runtime.exit = (instance, code) => (instance.state === 'CONTAINER_CREATED' ? undefined : end(instance, code));
+  const [created] = [...runtime.containers.values()];
+  created!.sandbox.state = 'SANDBOX_NOTREADY';
+  return created!;
+}
+
+it('one that was created in a sandbox which died is not started; the next one has the next number', () => {
+  const created = createdInDeadSandbox();
+  const started: unknown[] = [];
+  node.world.fault = (name, input) => {
+    if (name === 'cri.startContainer') started.push((input as { containerId: string }).containerId);
+    return undefined;
+  };
+  node = node.restart();
+  node.until('Running', () => status()?.state?.running !== undefined);
+  expect(started).not.toContain(created.id);
+  expect(status()).toMatchObject({ restartCount: 1 });
+});
+
+it('one that was created in a sandbox which another agent replaced is not started either', () => {
+  createdInDeadSandbox();
+  node.world.fault = (name) => (name === 'cri.createContainer' ? { hangs: true } : undefined);
+  node = node.restart();
+  node.until('a sandbox', () => node.world.callsOf('cri.createContainer').length === 2);
+  node.run(10);
+  node.world.fault = () => undefined;
+  node = node.restart();
+  node.until('Running', () => status()?.state?.running !== undefined);
+  expect(node.world.runtime.started).toEqual(['web-node/app#1']);
+});
+
+it('one that waits for its next start is shown with its last words by the next agent, too', () => {
+  node = nodeWith({ uid: 'u1' });
+  node.world.runtime.programs.set('app', [{ runsMs: 1_000, exitCode: 3 }]);
+  node.boot().until('a crash loop', () => {
+    const mounts = node.world.runtime.running('app')?.config.mounts ?? [];
+    const file = mounts.find(({ container_path }) => container_path === '/dev/termination-log')?.host_path;
+    if (file !== undefined) node.world.messages.set(file, 'no space for my hat');
+    return node.world.runtime.started.length === 3 && status()?.state?.waiting?.reason === 'CrashLoopBackOff';
+  });
+  node.run(2_000);
+  const before = status();
+  expect(before?.lastState?.terminated?.message).toBe('no space for my hat');
+  node = node.restart();
+  node.run(5_000);
+  expect(status()).toEqual(before);
+  expect(node.world.runtime.started).toHaveLength(3);
+});
+
+it('one of which the runtime does not know any more how it is says so when it is killed', () => {
+  node = nodeWith({ uid: 'u1' });
+  node.boot().until('Running', isRunning);
+  node.run(20_000);
+  const instance = node.world.runtime.running('app')!;
+  Object.assign(instance, { state: 'CONTAINER_UNKNOWN' });
+  node.world.runtime['changed'](instance.sandbox);
+  node.run(1_000);
+  expect(node.events()).toContain('Killing: Container is in "unknown" state, try killing it before restart');
+});
