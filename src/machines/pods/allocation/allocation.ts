@@ -135,10 +135,13 @@ function talk(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInp
 
 function grant(w: Work, { request: { uid, demand }, allocation }: Wish, holding: Holding): void {
   const given: Grant = { demand, allocation, ...holding };
+  const held = w.books.grants[uid];
+  const before = held === undefined ? {} : { before: held.allocation };
   w.books.grants = { ...w.books.grants, [uid]: given };
   w.books.resizes = without(w.books.resizes, uid);
   w.args.enqueue.sendTo(to('memory'), { type: 'memory.allocated', uid, grant: given });
-  reply(w, { type: 'allocation.granted', uid, allocation, ...podShares(w.args.context.settings, w.books.grants, uid) });
+  const shares = podShares(w.args.context.settings, w.books.grants, uid);
+  reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
   tellHealth(w, uid, given, w.args.context.devices);
 }
 

@@ -38,8 +38,13 @@ export type AllocationMessage =
     };
 
 export type AllocationReport =
-  /** It may run with these resources. */
-  | ({ readonly type: 'allocation.granted'; readonly uid: string; readonly allocation: Allocation } & PodShares)
+  /** It may run with these resources. `before`: what it had of them until now. */
+  | ({
+      readonly type: 'allocation.granted';
+      readonly uid: string;
+      readonly allocation: Allocation;
+      readonly before?: Allocation;
+    } & PodShares)
   | { readonly type: 'allocation.refused'; readonly uid: string; readonly rejection: Rejection }
   /** It keeps what it has; what it wants has to wait, or cannot be. */
   | ({

@@ -5,10 +5,10 @@ import { nodeRef } from '../../node/events.ts';
 import type { UserMapping } from '../../operations/users.ts';
 import { type EventText, killMessages, podEvents, podMessages, podReasons } from '../../reasons.ts';
 import { withAllocation } from '../allocation/request.ts';
-import { retryDelay, runsInOrder } from '../container/container-policy.ts';
+import { isCreated, retryDelay, runsInOrder } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { eventRecorded } from '../messages.ts';
-import { hasBegunInSandbox } from '../runtime-facts.ts';
+import { factsOf, hasBegunInSandbox } from '../runtime-facts.ts';
 import { claimRefusal, podDns } from '../spec/index.ts';
 import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
@@ -96,8 +96,10 @@ export const permit = s.enqueueActions((args) => {
   for (const member of members) {
     const { name } = member.container;
     const answer = permission(context, member);
+    const restartCount = containers[name]?.wish?.restartCount ?? 0;
+    const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
     containers[name] = { ...containers[name]!, wish: null, begins: !('error' in answer) };
-    if (context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
+    if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
     if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
     else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
   }

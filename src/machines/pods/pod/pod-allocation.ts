@@ -43,12 +43,13 @@ export const takeGrant = s.enqueueActions((args) => {
   if (event.type !== 'allocation.granted' || context.asked === null) return;
   const { allocation } = event;
   const pod = withAllocation(context.asked, allocation);
-  const isOther = context.allocation !== null && !isSame(context.allocation, allocation);
+  const had = context.allocation ?? event.before ?? allocation;
+  const isOther = !isSame(had, allocation);
   if (isOther) {
     const text = podEvents.resizeStarted(resizeSummary(pod));
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
-  const actuated = context.actuated ?? allocation;
+  const actuated = context.actuated ?? had;
   settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
 

@@ -55,13 +55,14 @@ const announce = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
   const resize = { target: context.allocation!, steps: [], anew: alreadyTold(context), error };
+  enqueue.sendTo(to('memory'), { type: 'memory.resized', uid: context.uid, actuated: context.actuated });
   settle(enqueue, context, { resize }, now(args));
 });
 
 /** Containers that begin anew are stopped; the others are told one after the other. */
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const { uid, pod, actuated, allocation, node } = context;
+  const { pod, actuated, allocation, node } = context;
   if (pod === null || actuated === null || allocation === null) return;
   const running = changes(context);
   const steps = resizeSteps(pod, actuated, node, running).filter(({ kind }) => kind !== 'group' || hasGroups(context));
@@ -70,7 +71,6 @@ const begin = s.enqueueActions((args) => {
   const anew = [...told, ...toStop];
   const stopped = toStop.map((name) => factsOf(context.runtime, name)?.id ?? '');
   const { error } = context.resize ?? { error: '' };
-  enqueue.sendTo(to('memory'), { type: 'memory.resized', uid, actuated });
   settle(enqueue, context, { resize: { target: allocation, steps, anew, stopped, error } }, now(args));
   const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
   for (const name of toStop) {

@@ -57,6 +57,28 @@ describe('an agent that begins while a resize is half done', () => {
     expect(isUnderWay()).toBe(false);
   });
 
+  it('tells the running container what was asked for while there was none', () => {
+    tellPods(node, 'ADD', of(1, [cpu('100m')]));
+    node.until('Running', isRunning);
+    node.run(3_000);
+    restartWith(of(2, [cpu('200m')]));
+    node.run(5_000);
+    expect(sharesTold()).toEqual(['204']);
+    expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
+  });
+
+  it('remembers what a container has whose hook was waited for', () => {
+    node.world.commands.set('slow', { takesMs: 30_000, exitCode: 0 });
+    const hooked = { lifecycle: { postStart: { exec: { command: ['slow'] } } } };
+    tellPods(node, 'ADD', of(1, [cpu('100m', hooked)]));
+    node.until('started', () => node.world.runtime.started.length === 1);
+    tellPods(node, 'UPDATE', of(2, [cpu('200m', hooked)]));
+    node.run(5_000);
+    restartWith(of(2, [cpu('200m', hooked)]));
+    node.run(40_000);
+    expect(sharesTold()).toEqual(['204']);
+  });
+
   it('lets alone what has begun anew already', () => {
     node.world.runtime.programs.set('c', [{ stopsMs: 25_000 }]);
     tellPods(node, 'ADD', of(1, [anew('a', '32Mi'), anew('c', '32Mi')]));
@@ -97,6 +119,17 @@ describe('a container that is on its way with what was given before', () => {
     expect(isRunning()).toBe(true);
     expect(sharesTold()).toEqual(['204']);
     expect(resizeEvents()).toEqual(['ResizeStarted', 'ResizeCompleted']);
+  });
+
+  it('is told when it runs, where an agent before had created it', () => {
+    node.world.fault = (name) => (name === 'cri.startContainer' ? { hangs: true } : undefined);
+    tellPods(node, 'ADD', of(1, [cpu('100m')]));
+    node.until('start', () => node.world.callsOf('cri.startContainer').length === 1);
+    node.run(3_000);
+    restartWith(of(2, [cpu('200m')]));
+    node.run(20_000);
+    expect(node.world.callsOf('cri.createContainer')).toHaveLength(1);
+    expect(sharesTold()).toEqual(['204']);
   });
 
   it('is not waited for once it has failed to begin: the next instance has what is given now', () => {
