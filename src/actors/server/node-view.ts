@@ -54,8 +54,9 @@ export interface PodEnding {
 export const isWanted = (known: NodePod): known is WantedPod => known.pod !== null && known.ending?.isOrphan !== true;
 
 /** The wanted pod of this name; the later one while two have it. */
-export const podNamed = ({ pods }: Pick<NodeView, 'pods'>, namespace: string, name: string): WantedPod | undefined =>
-  pods()
+export const podNamed = (view: Pick<NodeView, 'pods'>, namespace: string, name: string): WantedPod | undefined =>
+  view
+    .pods()
     .filter(isWanted)
     .findLast((known) => known.name === name && known.namespace === namespace);
 
