@@ -93,8 +93,8 @@ const subsystems = {
     ...context.settings,
     ...(context.input.runOnce ? { follower: 'syncLoop' } : {}),
   })),
-  allocation: subsystem('allocation', ({ context }) => ({ settings: context.settings, softState: context.softState })),
-  pods: subsystem('pods', ({ context }) => ({ settings: context.settings, softState: context.softState })),
+  allocation: subsystem('allocation', ({ context }) => ({ settings: context.settings })),
+  pods: subsystem('pods', ({ context }) => ({ settings: context.settings })),
   pleg: subsystem('pleg', settings),
   syncLoop: subsystem('syncLoop', settings),
   runOnce: subsystem(
@@ -214,7 +214,6 @@ export const kubeletMachine = kubeletSetup.createMachine({
     resources: null,
     resolvConf: '',
     hostsFile: '',
-    softState: null,
     settings: null,
     failure: null,
     podResults: null,

@@ -89,7 +89,7 @@ const subsystems = {
 } satisfies Record<string, AnyStateMachine>;
 
 function inputOf(id: keyof typeof subsystems, node: NodeSettings): unknown {
-  if (id === 'pods' || id === 'allocation') return { settings: node, softState: null };
+  if (id === 'pods' || id === 'allocation') return { settings: node };
   if (id === 'eventRecorder') return { nodeName: node.nodeName, publishes: node.apiServer !== undefined };
   return node;
 }

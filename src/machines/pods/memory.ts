@@ -4,7 +4,8 @@
  * Decides: when to write. Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what
  *   pods were given, who was refused and why, and what running instances have.
  * Hears: `memory.noted` of containers, `memory.pulled` of images, `memory.probed` and `memory.resized` of pods,
- *   `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` of `pods`, `memory.wanted` of both.
+ *   `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` and `pods.known` of `pods`,
+ *   `memory.wanted` of both.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
  * Invariants:
  *   M1 at most one write under way; what changes meanwhile is written by the next one.
@@ -82,22 +83,35 @@ const noteProbes = s.assign(({ context, event }) => {
   return { state: { ...context.state, probes }, isDirty: true };
 });
 
-const without = <Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
-  Object.fromEntries(Object.entries(table).filter(([key]) => key !== uid && !key.startsWith(`${uid}/`)));
-
-const forget = s.assign(({ context, event }) => {
-  if (event.type !== 'memory.forgotten') return {};
-  const state = {
-    containers: without(context.state.containers, event.uid),
-    probes: without(context.state.probes, event.uid),
-    pulls: without(context.state.pulls ?? {}, event.uid),
-    grants: without(context.state.grants ?? {}, event.uid),
-    resizes: without(context.state.resizes ?? {}, event.uid),
-    rejections: without(context.state.rejections ?? {}, event.uid),
+/** What is remembered of those pods alone; `null` when that is everything. */
+function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState | null {
+  const only = <Value>(table: Readonly<Record<string, Value>> = {}): Record<string, Value> =>
+    Object.fromEntries(Object.entries(table).filter(([key]) => isKept(key.split('/', 1)[0]!)));
+  const kept = {
+    containers: only(state.containers),
+    probes: only(state.probes),
+    pulls: only(state.pulls),
+    grants: only(state.grants),
+    resizes: only(state.resizes),
+    rejections: only(state.rejections),
   };
   const sizeOf = (tables: SoftState) =>
     Object.values(tables).reduce((sum, table) => sum + Object.keys(table).length, 0);
-  return sizeOf(state) === sizeOf(context.state) ? {} : { state, isDirty: true };
+  return sizeOf(kept) === sizeOf(state) ? null : kept;
+}
+
+const forget = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.forgotten') return {};
+  const state = ofPods(context.state, (uid) => uid !== event.uid);
+  return state === null ? {} : { state, isDirty: true };
+});
+
+/** What was noted of a pod after it was forgotten goes at the next start. */
+const forgetOthers = s.assign(({ context, event }) => {
+  if (event.type !== 'pods.known') return {};
+  const known = new Set(event.uids);
+  const state = ofPods(context.state, (uid) => known.has(uid));
+  return state === null ? {} : { state, isDirty: true };
 });
 
 const mapped = <Value>(table: Readonly<Record<string, Value>>, change: (value: Value) => Value) =>
@@ -140,6 +154,7 @@ export const memoryMachine = s.createMachine({
     'memory.resized': { actions: noteResize },
     'memory.rejected': { actions: noteRejection },
     'memory.forgotten': { actions: forget },
+    'pods.known': { actions: forgetOthers },
   },
   states: {
     loading: {

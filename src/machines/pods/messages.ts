@@ -10,7 +10,7 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import type { SoftState } from '../operations/host.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons.ts';
-import type { Grant } from './allocation/messages.ts';
+import type { Grant, PodsKnown } from './allocation/messages.ts';
 import type { Rejection } from './allocation/predicates.ts';
 import type { StatusObserved } from './api-messages.ts';
 import type { HttpRequest } from './prober/prober-policy.ts';
@@ -333,6 +333,7 @@ export type MemoryMessage =
   | { readonly type: 'memory.resized'; readonly uid: string; readonly actuated: Grant['allocation'] | null }
   | { readonly type: 'memory.rejected'; readonly uid: string; readonly rejection: Rejection }
   | { readonly type: 'memory.forgotten'; readonly uid: string }
+  | PodsKnown
   | { readonly type: 'memory.wanted' };
 
 // ---- pod -> containerGC, imageGC -----------------------------------------------------------------------------------

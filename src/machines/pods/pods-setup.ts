@@ -26,7 +26,6 @@ import type { ConfigObjects } from './volumes/objects.ts';
 
 export interface PodsInput {
   readonly settings: NodeSettings;
-  readonly softState: SoftState | null;
 }
 
 export interface PodRecord extends PodRef {

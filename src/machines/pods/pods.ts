@@ -23,7 +23,7 @@ import type { CSIReport } from '../csi/messages.ts';
 import { neededKeys } from '../objects/keys.ts';
 import type { ObjectsReleased } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
-import type { AllocationReport } from './allocation/messages.ts';
+import type { AllocationReport, PodsKnown } from './allocation/messages.ts';
 import type { MirrorMessage } from './api-messages.ts';
 import type { Ended, GarbageWanted, ImageReport, PodKill, PodRef } from './messages.ts';
 import type { PodInput } from './pod/pod-policy.ts';
@@ -323,7 +323,7 @@ export const podsMachine = s.createMachine({
   id: 'pods',
   context: ({ input }) => ({
     settings: input.settings,
-    memory: input.softState ?? { containers: {}, probes: {} },
+    memory: { containers: {}, probes: {} },
     records: {},
     objects: {},
     relisted: false,
@@ -383,8 +383,8 @@ export const podsMachine = s.createMachine({
     },
     keeping: {
       entry: s.enqueueActions(({ context, enqueue }) => {
-        const known = { type: 'pods.known', uids: Object.keys(context.records) };
-        for (const id of ['allocation', 'containerManager']) enqueue.sendTo(to(id), known);
+        const known: PodsKnown = { type: 'pods.known', uids: Object.keys(context.records) };
+        for (const id of ['allocation', 'containerManager', 'memory']) enqueue.sendTo(to(id), known);
       }),
     },
   },

@@ -146,7 +146,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
           meta: { waitsFor: 'what the last incarnation remembered' },
           entry: [assign({ settings: ({ context }) => deriveSettings(context) }), raise({ type: 'create.memory' })],
           on: {
-            'memory.loaded': { target: 'parts', actions: assign({ softState: ({ event }) => event.state }) },
+            'memory.loaded': 'parts',
           },
         },
         parts: {

@@ -72,7 +72,6 @@ export interface KubeletContext {
   readonly resources: NodeResources | null;
   readonly resolvConf: string;
   readonly hostsFile: string;
-  readonly softState: SoftState | null;
   readonly settings: NodeSettings | null;
   readonly failure: Failure | null;
   /** Of a node that runs its pods once, when it has. */

@@ -72,3 +72,18 @@ describe('what pods were given', () => {
     expect(world.divergence()).toBeNull();
   });
 });
+
+test('what was noted of a pod after it was forgotten goes when the pods of the node are known', () => {
+  const { world, written, allocated, pass } = memory();
+  for (const uid of ['here', 'gone']) allocated(uid);
+  world.tell({ type: 'memory.forgotten', uid: 'gone' });
+  allocated('gone');
+  pass(2_000);
+  world.tell({ type: 'pods.known', uids: ['here'] });
+  pass(2_000);
+  expect(written.at(-1)).toEqual({ here: GRANT });
+  world.tell({ type: 'pods.known', uids: ['here'] });
+  pass(2_000);
+  expect(written).toHaveLength(2);
+  expect(world.divergence()).toBeNull();
+});

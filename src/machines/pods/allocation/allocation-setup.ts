@@ -17,7 +17,6 @@ import { demandOf, devicesHeldBy, heldBy } from './resource-grants.ts';
 
 export interface AllocationInput {
   readonly settings: NodeSettings;
-  readonly softState: SoftState | null;
 }
 
 export interface Wish {

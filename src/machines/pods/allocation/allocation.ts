@@ -8,11 +8,10 @@
  *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
  *   with plugins.
  * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what
- *   must outlive the agent, `containerManager` the sums by QoS class and what single
- *   containers hold, `deviceManager` which devices they have.
+ *   must outlive the agent, `containerManager` the sums by QoS class, it and `deviceManager` what single containers hold.
  * Invariants:
  *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
- *      what was refused stays refused.
+ *      what was refused stays refused. Not so what is in files: it begins anew after a shutdown, and when it was over.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
  *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
@@ -44,7 +43,7 @@ import type { DeviceCallsInput } from './device-calls.ts';
 import { type DeviceAnswers, unasked, unexpected, withAnswer, withResponses } from './device-manager.ts';
 import { type Devices, deviceHealth } from './device-state.ts';
 import type { AllocationReport, Grant } from './messages.ts';
-import type { Rejection } from './predicates.ts';
+import { isOfThisStart, type Rejection } from './predicates.ts';
 import { judgeRecalled } from './recalled.ts';
 import type { AdmissionRequest } from './request.ts';
 import type { Assignment, Holding } from './resource-assignment.ts';
@@ -63,6 +62,7 @@ const judge = keeping((w) => {
   const { event } = w.args;
   if (event.type !== 'allocation.wanted') return;
   const { uid } = event.request;
+  if (event.request.rules.isStatic) w.books.over = without(w.books.over, uid);
   const rejection = w.books.rejections[uid];
   if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
   else if (w.books.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.books.over[uid].allocation });
@@ -92,7 +92,9 @@ const mayChange = (rejection: Rejection | null): boolean =>
 function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
   const { uid } = request;
   w.books.rejections = { ...w.books.rejections, [uid]: rejection };
-  w.args.enqueue.sendTo(to('memory'), { type: 'memory.rejected', uid, rejection });
+  if (!isOfThisStart(request, rejection)) {
+    w.args.enqueue.sendTo(to('memory'), { type: 'memory.rejected', uid, rejection });
+  }
   tellEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
   reply(w, { type: 'allocation.refused', uid, rejection });
 }
@@ -299,7 +301,6 @@ const forgetOthers = keeping((w) => {
     w.books.grants = without(w.books.grants, uid);
     w.books.over = without(w.books.over, uid);
     w.books.rejections = without(w.books.rejections, uid);
-    w.args.enqueue.sendTo(to('memory'), { type: 'memory.forgotten', uid });
   }
 });
 
@@ -338,7 +339,7 @@ const remember = keeping(({ args: { event }, books }) => {
 
 export const allocationMachine = s.createMachine({
   id: 'allocation',
-  context: ({ input: { settings, softState } }) => ({
+  context: ({ input: { settings } }) => ({
     settings,
     labels: settings.admission?.labels ?? {},
     taints: settings.admission?.taints ?? [],
@@ -346,8 +347,8 @@ export const allocationMachine = s.createMachine({
     isShuttingDown: false,
     isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
-    ...recalledOf(softState ?? {}),
-    rejections: softState?.rejections ?? {},
+    ...recalledOf({}),
+    rejections: {},
     waiting: {},
     unjudged: {},
     resizes: {},

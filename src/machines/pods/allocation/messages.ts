@@ -15,6 +15,12 @@ export interface Grant extends Holding {
   readonly ended?: true;
 }
 
+/** All pods that are on this node, now that it is known. */
+export interface PodsKnown {
+  readonly type: 'pods.known';
+  readonly uids: readonly string[];
+}
+
 export type AllocationMessage =
   /** A pod wants to run with these resources, or to have them from now on. */
   | { readonly type: 'allocation.wanted'; readonly request: AdmissionRequest; readonly allocation: Allocation }
@@ -23,7 +29,7 @@ export type AllocationMessage =
   /** It is gone. */
   | { readonly type: 'allocation.released'; readonly uid: string }
   /** All pods that there are: what is remembered of others is of nobody. */
-  | { readonly type: 'pods.known'; readonly uids: readonly string[] }
+  | PodsKnown
   /** Say what single containers hold. */
   | { readonly type: 'resources.wanted' }
   /** The node as the API server has it. */

@@ -104,6 +104,10 @@ const LACKING = {
 } as const satisfies Readonly<Record<string, Rejection>>;
 const SHUTTING_DOWN = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 
+/** A machine that comes up again takes what is in its files. */
+export const isOfThisStart = ({ rules }: AdmissionRequest, { reason }: Rejection): boolean =>
+  rules.isStatic && reason === SHUTTING_DOWN.reason;
+
 const MEMORY_PRESSURE = 'MemoryPressure';
 const MEMORY_PRESSURE_TAINT: Taint = { key: 'node.kubernetes.io/memory-pressure', effect: 'NoSchedule' };
 

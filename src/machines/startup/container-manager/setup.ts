@@ -15,6 +15,7 @@ import {
 } from '../../node/state-files/held.ts';
 import { type CgroupsHeld, cgroupOperations } from '../../operations/cgroup.ts';
 import { type CgroupInfo, hostOperations } from '../../operations/host.ts';
+import type { PodsKnown } from '../../pods/allocation/messages.ts';
 import type { Ended } from '../../pods/messages.ts';
 import { type ContainerManagerInput, printedGroup, resourcesOf, type SetUpStep } from './policy.ts';
 
@@ -41,7 +42,7 @@ export interface ContainerManagerContext extends ContainerManagerInput {
 type Event =
   | { readonly type: 'containerManager.start' }
   | { readonly type: 'qos.changed'; readonly demand: QOSDemand }
-  | { readonly type: 'pods.known'; readonly uids: readonly string[] }
+  | PodsKnown
   | CgroupsHeld
   | ResourcesHeld
   | Ended;

@@ -85,7 +85,7 @@ describe('a pod that the node does not take', () => {
   it('is not refused for labels that nobody has told yet, in a cluster', () => {
     boot();
     const input = { settings: { ...settings, admission: ADMISSION, apiServer: { changeDetection: 'Watch' } } };
-    const run = runUnder(allocationMachine, { ...input, softState: null }, {}, ['pods', 'memory', 'eventRecorder']);
+    const run = runUnder(allocationMachine, input, {}, ['pods', 'memory', 'eventRecorder']);
     const want = (pod: Pod) =>
       run.tell({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
     const answers = () =>
@@ -113,6 +113,19 @@ describe('a pod that the node does not take', () => {
     expect(node.status('u1')).toMatchObject({ phase: 'Failed', reason: 'NodeAffinity' });
     expect(node.world.callsOf('cri.runPodSandbox')).toEqual([]);
     expect(node.events()).toEqual([]);
+  });
+
+  it('is taken by the next start when the machine was shutting down, if it is static', () => {
+    boot();
+    void node.kernel.dispatch('kubelet/allocation', { type: 'node.shuttingDown', active: true }, 'test');
+    node.world.setManifests([manifest({ uid: 'u1' })]);
+    tell('ADD', asking('u2', {}));
+    node.run(5_000);
+    for (const uid of ['u1', 'u2']) expect(node.status(uid)).toMatchObject({ phase: 'Failed', reason: 'NodeShutdown' });
+    node.run(2_000);
+    restartOn(ADMISSION);
+    node.until('Running', running('u1'));
+    expect(node.world.softState.rejections).toEqual({ u2: expect.objectContaining({ reason: 'NodeShutdown' }) });
   });
 
   it('is gone with its source, and forgotten', () => {

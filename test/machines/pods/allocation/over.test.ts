@@ -2,7 +2,7 @@
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, PodStatus } from '../../../../src/machines/api/pod.ts';
 import { apiPod, bootCountingNode, tellPods } from '../../../support/counting-node.ts';
-import type { PodsNode } from '../../../support/pods-node.ts';
+import { manifest, type PodsNode } from '../../../support/pods-node.ts';
 
 let node: PodsNode;
 
@@ -82,4 +82,21 @@ it('one that the API server has as over is not given its image while its sandbox
   node.run(5_000);
   expect(node.phase('job')).toBe('Succeeded');
   expect(node.world.callsOf('cri.imageStatus')).toHaveLength(before);
+});
+
+it('one from a file that the node ended, and that runs again after the next start, is counted again', () => {
+  node = bootCountingNode();
+  const containers = [{ name: 'app', image: 'app:1', resources: { requests: { cpu: '1500m' } } }];
+  node.world.setManifests([manifest({ uid: 'st', containers })]);
+  node.until('Running', isRunning('st'));
+  const verdict = { reason: 'Terminated', message: 'Pod was terminated in response to imminent node shutdown.' };
+  const kill = { type: 'pods.kill', uid: 'st', graceSeconds: 0, verdict: { ...verdict, said: 'always' } };
+  node.kernel.dispatch('kubelet/pods', kill, 'test');
+  node.until('over', () => node.phase('st') === 'Failed');
+  node.run(3_000);
+  restartWith();
+  node.until('Running', isRunning('st'));
+  tellPods(node, 'ADD', asking('new', '1'));
+  node.run(2_000);
+  expect(node.status('new')).toMatchObject({ phase: 'Failed', reason: 'OutOfcpu' });
 });
