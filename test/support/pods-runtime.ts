@@ -234,7 +234,6 @@ export class RuntimeModel {
   stopContainer(id: string, timeoutSeconds: number, done: () => void): void {
     const container = this.containers.get(id);
     if (container?.state !== 'CONTAINER_RUNNING') {
-      if (container?.state === 'CONTAINER_CREATED') this.exit(container, SIGKILL_EXIT);
       done();
       return;
     }

@@ -131,6 +131,10 @@ export const isCreated = ({ facts, restartCount }: Pick<ContainerContext, 'facts
 export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>): boolean =>
   facts?.state === 'exited' && facts.id === id;
 
+/** It was stopped to run again, but never ran. */
+export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =>
+  stop !== null && stop.after !== 'end' && facts?.state === 'created' && facts.id === id;
+
 /** A later look does not show the instance any more. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 

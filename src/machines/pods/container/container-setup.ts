@@ -41,6 +41,7 @@ import {
   isBetween,
   isCreated,
   isLost,
+  isStillCreated,
   mayRestart,
   nextInstance as nextInstanceOf,
   refOf,
@@ -51,6 +52,9 @@ import {
   viewOf,
   wishOf,
 } from './container-policy.ts';
+
+/** How long a start that was given up may still be under way in the runtime. */
+const GIVEN_UP_MS = 10_000;
 
 /** What the pod tells its container. */
 export type ContainerOrder =
@@ -98,6 +102,8 @@ export const containerSetup = setup({
     isDormant: ({ context }) => context.dormant && !isAliveInstance(context),
     isAsWanted: ({ context }) => isAsWanted(context),
     isAlive: ({ context }) => isAliveInstance(context),
+    /** Its start was given up before the runtime took it; a runtime does not end what it has not begun. */
+    neverRan: ({ context }) => isStillCreated(context),
     isCreated: ({ context }) => isCreated(context),
     isBetween: ({ context }) => isBetween(context),
     /** Its end was decided before, and nobody has ordered anything else since. */
@@ -146,6 +152,7 @@ export const containerSetup = setup({
     saidSomething: ({ context }) => hasLastWords(context),
   },
   delays: {
+    givenUp: (args) => Math.max(0, args.context.knownAtMs + GIVEN_UP_MS - now(args)),
     wait: (args) => Math.max(0, args.context.untilMs - now(args)),
     postStart: ({ context }) => sleepMs(context.wanted.postStart),
     preStop: ({ context }) => Math.min(sleepMs(context.wanted.preStop), (context.stop?.graceSeconds ?? 0) * 1_000),

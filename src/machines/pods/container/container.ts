@@ -282,7 +282,10 @@ const stopped = s.createStateConfig({
     'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
     'container.stop': { actions: noteStop },
   },
-  after: { [SHOW_END_MS]: { target: 'stopped', reenter: true } },
+  after: {
+    [SHOW_END_MS]: { target: 'stopped', reenter: true },
+    givenUp: { guard: 'neverRan', target: 'waiting', actions: beginAnew },
+  },
 });
 
 /** Nothing more happens unless its pod says so. */

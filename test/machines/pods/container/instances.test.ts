@@ -31,8 +31,6 @@ function createdInDeadSandbox() {
   node.world.fault = (name) => (name === 'cri.startContainer' ? { hangs: true } : undefined);
   node.boot().until('the start', () => node.world.callsOf('cri.startContainer').length === 1);
   node.run(10);
-  const end = runtime.exit.bind(runtime);
-  runtime.exit = (instance, code) => (instance.state === 'CONTAINER_CREATED' ? undefined : end(instance, code));
   const [created] = [...runtime.containers.values()];
   created!.sandbox.state = 'SANDBOX_NOTREADY';
   return created!;
@@ -49,6 +47,36 @@ it('one that was created in a sandbox which died is not started; the next one ha
   node.until('Running', () => status()?.state?.running !== undefined);
   expect(started).not.toContain(created.id);
   expect(status()).toMatchObject({ restartCount: 1 });
+});
+
+it('one whose start was given up when its sandbox died, and that never ran, is not waited for', () => {
+  const created = createdInDeadSandbox();
+  node.world.fault = () => undefined;
+  node.world.runtime['changed'](created.sandbox);
+  node.until('Running', () => status()?.state?.running !== undefined);
+  expect(node.world.runtime.started).toEqual(['web-node/app#1']);
+  expect(status()).toMatchObject({ restartCount: 1 });
+});
+
+it('one whose start was given up for all to begin anew, and that never ran, is not waited for', () => {
+  const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [7] } }];
+  const containers = [
+    { name: 'app', image: 'app:1', restartPolicy: 'Always', restartPolicyRules },
+    { name: 'slow', image: 'app:1' },
+  ];
+  node = nodeWith({ uid: 'u1', containers });
+  const { runtime } = node.world;
+  runtime.programs.set('app', [{ runsMs: 5_000, exitCode: 7 }, {}]);
+  let hangs = true;
+  node.world.fault = (name, input) => {
+    if (name !== 'cri.startContainer' || !hangs) return undefined;
+    const { containerId } = input as { containerId: string };
+    return runtime.containers.get(containerId)?.config.metadata?.name === 'slow' ? { hangs: true } : undefined;
+  };
+  node.boot().until('the end', () => [...runtime.containers.values()].some(({ exitCode }) => exitCode === 7));
+  hangs = false;
+  node.until('Running', () => node.status('u1')?.containerStatuses?.every(({ ready }) => ready) === true);
+  expect(runtime.started).toEqual(['web-node/app#0', 'web-node/app#1', 'web-node/slow#1']);
 });
 
 it('one that was created in a sandbox which another agent replaced is not started either', () => {
