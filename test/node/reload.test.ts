@@ -26,7 +26,7 @@ afterAll(() => node.close());
 test('a field that can change is in force soon after the file has it', async () => {
   append('registryPullQPS: 3');
   await eventually('the new value', async () => (await config())['registryPullQPS'] === 3);
-  expect(node.log).toContain('"The configuration was changed" fields="registryPullQPS" restarts="images"');
+  expect(node.log).toContain('"The configuration was changed" fields="registryPullQPS" readers="images"');
   expect((await node.context('kubelet/images'))!['qps']).toBe(3);
 });
 
