@@ -106,7 +106,10 @@ function get(
         request.destroy();
         return resolve({ location });
       }
-      const failBody = (error: Error): void => resolve(failed('body', url, isLate() ? LATE_BODY : bodyText(error)));
+      // What comes behind a whole answer is not part of it.
+      const failBody = (error: Error): void => {
+        if (!response.complete) resolve(failed('body', url, isLate() ? LATE_BODY : bodyText(error)));
+      };
       request.off('error', fail).on('error', failBody);
       readBody(response.on('error', failBody), (answer) => {
         resolve(answer);

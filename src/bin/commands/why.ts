@@ -17,13 +17,12 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
 }
 
 /**
- * Armed timers are state, and state comes of replaying from the newest checkpoint; a journal that this build does not
- * replay has none to tell.
+ * Armed timers are state, and state comes of replaying from the newest checkpoint; a journal whose checkpoint is damaged,
+ * or that this build does not replay, has none to tell.
  */
 function timersAtTheEnd(log: string, incarnation: string | undefined): KnownTimers {
-  const journal = journalAt(log, incarnation, 'newest-checkpoint');
   try {
-    const { divergence, kernel } = replay(replayOptions(journal));
+    const { divergence, kernel } = replay(replayOptions(journalAt(log, incarnation, 'newest-checkpoint')));
     return divergence ? undefined : kernel.timers.list();
   } catch {
     // A checkpoint of other charts can fail in as many ways as charts can differ; the journal itself was read already.

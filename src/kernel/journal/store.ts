@@ -132,7 +132,12 @@ export class Store {
     const { disk, directory, incarnation, durability, prepare } = this.settings;
     prepare();
     const segment = await Segment.create(disk, join(directory, segmentName(incarnation, first)), durability);
-    if (durability === 'second') await syncDirectory(directory);
+    if (durability === 'second') {
+      await syncDirectory(directory).catch(async (error) => {
+        await removeQuietly(segment);
+        throw error;
+      });
+    }
     return segment;
   }
 

@@ -5,7 +5,8 @@
  * Asks: `kube.get`, `kube.create`, `kube.update` of its Lease by the heartbeat client; `kube.closeConnections`.
  * Invariants:
  *   E1 a renewal is based on the newest version that was seen; a conflict reads again.
- *   E2 a lease that somebody deleted is made again; one without an owner gets the Node as owner once that is known.
+ *   E2 a lease that somebody deleted is made again, but not while there is no Node; one without an owner gets the Node
+ *      as owner once that is known.
  *   E3 renewals never stop: what fails is tried again with the next period at the latest.
  *   E4 the second renewal in a row that fails breaks the connections once: nobody waits for one that is dead (S058).
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
@@ -32,14 +33,14 @@ const REPEATED_TRIES = 2;
 
 interface Context extends LeaseInput {
   readonly lease: Lease | null;
-  /** Uid of the Node that owns the lease; empty until it is known. */
-  readonly ownerUid: string;
+  /** Uid of the Node that owns the lease; empty until it is known, `null` when somebody deleted it. */
+  readonly ownerUid: string | null;
   /** The pause while there is no lease at all. */
   readonly ensureMs: number;
   readonly tries: number;
 }
 
-type Event = { readonly type: 'node.registered'; readonly uid: string } | Ended;
+type Event = { readonly type: 'node.registered'; readonly uid: string } | { readonly type: 'node.gone' } | Ended;
 
 /** Coordination times have microseconds. */
 export const microTime = (ms: number): string => new Date(ms).toISOString().replace(/Z$/, '000Z');
@@ -49,6 +50,7 @@ const s = setup({
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.update', 'kube.closeConnections'),
   guards: {
     isRepeated: ({ context }) => context.tries === REPEATED_TRIES,
+    hasNoNode: ({ context }) => context.ownerUid === null,
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },
   delays: {
@@ -68,8 +70,9 @@ const target = ({ nodeName }: LeaseInput, name?: string) =>
 
 /** The lease with a new time. */
 function renewed({ nodeName, durationSeconds, lease, ownerUid }: Context, nowMs: number): Lease {
-  const owner = { apiVersion: 'v1', kind: 'Node', name: nodeName, uid: ownerUid };
-  const owners = lease?.metadata?.ownerReferences ?? (ownerUid === '' ? undefined : [owner]);
+  const owners =
+    lease?.metadata?.ownerReferences ??
+    (ownerUid ? [{ apiVersion: 'v1', kind: 'Node', name: nodeName, uid: ownerUid }] : undefined);
   return {
     kind: 'Lease',
     apiVersion: 'coordination.k8s.io/v1',
@@ -103,7 +106,7 @@ export const leaseMachine = s.createMachine({
   id: 'lease',
   context: ({ input }) => ({ ...input, lease: null, ownerUid: '', ensureMs: NODE_BACK_OFF.baseMs, tries: 0 }),
   initial: 'reading',
-  on: { 'node.registered': { actions: noteOwner } },
+  on: { 'node.registered': { actions: noteOwner }, 'node.gone': { actions: s.assign({ ownerUid: null }) } },
   states: {
     reading: {
       meta: { waitsFor: 'the lease of this node' },
@@ -119,6 +122,7 @@ export const leaseMachine = s.createMachine({
       },
     },
     creating: {
+      always: { guard: 'hasNoNode', target: 'withoutNode' },
       meta: { waitsFor: 'the API server to take the lease' },
       invoke: {
         id: 'create',
@@ -130,6 +134,15 @@ export const leaseMachine = s.createMachine({
         onDone: { target: 'holding', actions: remember },
         onError: { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
       },
+    },
+    /** What it would make is collected with the Node that it belongs to. */
+    withoutNode: {
+      entry: line('error', ({ context }) => [
+        'Failed to get node when trying to set owner ref to the node lease',
+        { node: context.nodeName, err: `nodes ${JSON.stringify(context.nodeName)} not found` },
+      ]),
+      after: { renew: 'reading' },
+      on: { 'node.registered': { target: 'reading', actions: noteOwner } },
     },
     pausing: {
       exit: assign({ ensureMs: ({ context }) => doubledMs(NODE_BACK_OFF, context.ensureMs) }),

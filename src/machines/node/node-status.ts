@@ -180,10 +180,16 @@ function tellParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   if (isNew(volumesIn)) enqueue.sendTo(to('csiVolumes'), volumesIn(node));
 }
 
+/** Somebody deleted it. */
+function lose(enqueue: Enqueue): void {
+  enqueue.assign({ node: null });
+  enqueue.sendTo(to('lease'), { type: 'node.gone' });
+}
+
 /** The Node as it is now: what others changed in it is kept, told, and corrected where it is ours. */
 const know = s.enqueueActions(({ context, event, enqueue }) => {
   const node = nodeIn(event, context.facts.nodeName);
-  if (node === null) return enqueue.assign({ node });
+  if (node === null) return lose(enqueue);
   const before = context.node?.spec?.unschedulable ?? false;
   const after = node.spec?.unschedulable ?? false;
   if (before !== after) tell(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
@@ -228,6 +234,14 @@ const remember = s.assign({
 const announce = s.enqueueActions(({ context, enqueue }) => {
   const registered = { type: 'node.registered', uid: context.node?.metadata?.uid ?? '' } as const;
   for (const id of ['lease', 'csiNode']) enqueue.sendTo(to(id), registered);
+});
+
+/** Somebody made the Node again. */
+const announceAnother = s.enqueueActions(({ context, event, enqueue }) => {
+  const uid = nodeIn(event, context.facts.nodeName)?.metadata?.uid;
+  if (uid !== undefined && uid !== context.node?.metadata?.uid) {
+    enqueue.sendTo(to('lease'), { type: 'node.registered', uid });
+  }
 });
 
 const compose = s.enqueueActions((args) => {
@@ -326,10 +340,14 @@ export const nodeStatusMachine = s.createMachine({
         },
       ],
       on: {
-        'reflector.listed': { target: '.judging', actions: know },
+        'reflector.listed': { target: '.judging', actions: [announceAnother, know] },
         'reflector.changed': [
-          { guard: ({ event }) => event.change === 'DELETED', target: '.calm', actions: assign({ node: null }) },
-          { target: '.judging', actions: know },
+          {
+            guard: ({ event }) => event.change === 'DELETED',
+            target: '.calm',
+            actions: s.enqueueActions(({ enqueue }) => lose(enqueue)),
+          },
+          { target: '.judging', actions: [announceAnother, know] },
         ],
       },
       initial: 'judging',

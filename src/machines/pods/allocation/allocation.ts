@@ -267,7 +267,7 @@ const free = keeping((w) => {
   if (event.type === 'allocation.released') {
     w.books.rejections = without(w.books.rejections, uid);
     w.books.over = without(w.books.over, uid);
-  } else if (held !== undefined) noteEnd(w, uid, held);
+  } else if (held !== undefined && event.byItself) noteEnd(w, uid, held);
   if (counted === undefined) return;
   admitWaiting(w, uid);
   retry(w);

@@ -24,8 +24,8 @@ export interface PodsKnown {
 export type AllocationMessage =
   /** A pod wants to run with these resources, or to have them from now on. */
   | { readonly type: 'allocation.wanted'; readonly request: AdmissionRequest; readonly allocation: Allocation }
-  /** Nothing of it runs any more; what it held is free. */
-  | { readonly type: 'allocation.ended'; readonly uid: string }
+  /** Nothing of it runs any more; what it held is free. What the node ended may run again when it starts anew. */
+  | { readonly type: 'allocation.ended'; readonly uid: string; readonly byItself: boolean }
   /** It is gone. */
   | { readonly type: 'allocation.released'; readonly uid: string }
   /** All pods that there are: what is remembered of others is of nobody. */

@@ -219,11 +219,15 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
 
 /** The next list tells again what is forgotten here. */
 const forget = s.assign(({ context, event }) =>
-  event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids) } : {},
+  event.type === 'config.wanted' ? { told: forgotten(context.told, event.uids), isListed: false } : {},
 );
 
 const following = s.createStateConfig({
   initial: 'open',
+  on: {
+    'config.wanted': { target: '.open', reenter: true, actions: forget },
+    'status.wanted': { target: '.open', reenter: true },
+  },
   states: {
     open: {
       invoke: {
@@ -290,9 +294,5 @@ export const apiSourceMachine = s.createMachine({
     seen: {},
   }),
   type: 'parallel',
-  on: {
-    'config.wanted': { target: '.following.open', reenter: true, actions: forget },
-    'status.wanted': { target: '.following.open', reenter: true },
-  },
   states: { following, remembering },
 });

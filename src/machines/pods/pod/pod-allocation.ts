@@ -25,8 +25,9 @@ function ask(enqueue: Enqueue, pod: Pod, node: NodeSettings): void {
   tell(enqueue, { type: 'allocation.wanted', request: admissionRequest(pod, node), allocation: allocationOf(pod) });
 }
 
-/** Asks for what its source wants; also for a manager that has lost what it was told. */
+/** Asks for what its source wants; also for a manager that has lost what it was told, unless it is over. */
 export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
+  if (context.stage === 'terminated') return;
   if (context.asked !== null && context.node.admission !== undefined) ask(enqueue, context.asked, context.node);
 });
 
@@ -100,7 +101,9 @@ const noteRejection = s.enqueueActions((args) => {
 
 /** What it held is free for others. */
 export const endAllocation = s.enqueueActions(({ context, enqueue }) => {
-  if (context.node.admission !== undefined) tell(enqueue, { type: 'allocation.ended', uid: context.uid });
+  const { uid, node, kill } = context;
+  const byItself = kill === null || kill.verdict === null;
+  if (node.admission !== undefined) tell(enqueue, { type: 'allocation.ended', uid, byItself });
 });
 
 export const releaseAllocation = s.enqueueActions(({ context, enqueue }) => {

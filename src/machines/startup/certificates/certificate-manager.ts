@@ -251,7 +251,7 @@ const rotation = managerSetup.createStateConfig({
     backingOff: {
       meta: { waitsFor: 'the next try' },
       always: { guard: 'isRefused', target: '#certificateManager.ended' },
-      after: { backoff: 'generating' },
+      after: { backoff: [{ guard: 'lacksNames', target: 'awaitingNames' }, { target: 'generating' }] },
     },
     unusable: { always: { guard: 'isOnce', target: '#certificateManager.ended' } },
   },

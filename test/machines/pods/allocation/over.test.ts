@@ -100,3 +100,24 @@ it('one from a file that the node ended, and that runs again after the next star
   node.run(2_000);
   expect(node.status('new')).toMatchObject({ phase: 'Failed', reason: 'OutOfcpu' });
 });
+
+it('one of the API server that the node ended, and that runs again before anybody knew, is counted again', () => {
+  node = bootCountingNode();
+  node.world.setManifests([]);
+  const always = {
+    ...asking('web', '1500m'),
+    spec: { ...asking('web', '1500m').spec, restartPolicy: 'Always' },
+  } as Pod;
+  tellPods(node, 'ADD', always);
+  node.until('Running', isRunning('web'));
+  const before = node.status('web') as PodStatus;
+  const verdict = { reason: 'Evicted', message: 'The node was low on resource: memory.', said: 'always' };
+  node.kernel.dispatch('kubelet/pods', { type: 'pods.kill', uid: 'web', graceSeconds: 0, verdict }, 'test');
+  node.until('over', () => node.phase('web') === 'Failed');
+  node.run(3_000);
+  restartWith({ ...always, status: before });
+  node.until('Running', isRunning('web'));
+  tellPods(node, 'ADD', asking('new', '1'));
+  node.run(2_000);
+  expect(node.status('new')).toMatchObject({ phase: 'Failed', reason: 'OutOfcpu' });
+});

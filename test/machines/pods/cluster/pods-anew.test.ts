@@ -38,3 +38,19 @@ test('when the API server does not answer for a long time', () => {
   expect(changes).toEqual([]);
   expect(node.logs('Ending a pod that nobody wants')).toEqual([]);
 });
+
+test.each([
+  ['all are', null],
+  ['one is', ['u-web']],
+])('what is remembered for a start without the API server stays when %s asked for again', (_, uids) => {
+  const { node, kube } = clusterNode({ rememberedPodsDir: '/journal/pods' });
+  node.boot().run(500);
+  for (const name of ['web', 'db']) kube.createPod(name, { automountServiceAccountToken: false });
+  node.run(10_000);
+  const before = [...node.world.remembered.keys()];
+  expect(before).toHaveLength(2);
+  node.world.fault = (name) => (name === 'kube.list' ? { extraMs: 20 } : undefined);
+  node.kernel.dispatch('kubelet/podConfig', { type: 'config.wanted', uids }, 'test');
+  node.run(60_000);
+  expect([...node.world.remembered.keys()]).toEqual(before);
+});
