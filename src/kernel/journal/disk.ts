@@ -44,8 +44,8 @@ export async function writeWhole(disk: Disk, path: string, text: string, durabil
 }
 
 /** Makes the names of new files survive a power cut. */
-export async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, 'r');
+export async function syncDirectory(disk: Disk, directory: string): Promise<void> {
+  const handle = await disk.open(directory, 'r', PRIVATE);
   try {
     await handle.sync();
   } finally {

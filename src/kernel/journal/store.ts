@@ -133,7 +133,7 @@ export class Store {
     prepare();
     const segment = await Segment.create(disk, join(directory, segmentName(incarnation, first)), durability);
     if (durability === 'second') {
-      await syncDirectory(directory).catch(async (error) => {
+      await syncDirectory(disk, directory).catch(async (error) => {
         await removeQuietly(segment);
         throw error;
       });
@@ -151,7 +151,7 @@ export class Store {
       const path = join(folder, sha256);
       if (!(await exists(path))) await writeWhole(disk, path, json, durability);
     }
-    if (durability === 'second') await syncDirectory(folder);
+    if (durability === 'second') await syncDirectory(disk, folder);
   }
 }
 

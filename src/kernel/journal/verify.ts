@@ -46,6 +46,14 @@ const report = (incarnations: readonly IncarnationReport[]): JournalReport => ({
 type Listed = Pick<SegmentFile, 'path' | 'bytes'>;
 
 export function verifySegments(incarnation: string, segments: readonly Listed[]): IncarnationReport {
+  const found = verifyListed(incarnation, segments);
+  if (found.problems.length === 0) return found;
+  const left = segments.filter(({ path }) => !isGone(path));
+  if (left.length === 0) return { ...found, problems: [] };
+  return left.length < segments.length ? verifySegments(incarnation, left) : found;
+}
+
+function verifyListed(incarnation: string, segments: readonly Listed[]): IncarnationReport {
   const problems: JournalError[] = [];
   const counts = { first: 0, records: 0, turns: 0, gaps: [] as GapRecord[], dropped: [] as DroppedRecord[] };
   const paths = segments.map(({ path }) => path);
@@ -62,6 +70,9 @@ export function verifySegments(incarnation: string, segments: readonly Listed[])
   const bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
   return { incarnation, segments: paths.length, bytes, checkpoints, ...counts, torn, problems };
 }
+
+/** Removed since it was listed, and not compressed. */
+const isGone = (path: string): boolean => !existsSync(path) && !existsSync(`${path}.zst`);
 
 interface Counts {
   records: number;
@@ -82,16 +93,11 @@ type Expectation = (error: JournalError) => boolean;
 /** True if the segment begins with a checkpoint; whether that one is whole is looked at on the way. */
 function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expectation): boolean {
   let found = false;
-  const isGone = (): boolean => !existsSync(path) && !existsSync(`${path}.zst`);
-  collecting(
-    problems,
-    (error) => isTornBegin(error) || isGone(),
-    () => {
-      const { checkpoint } = preambleOf(path);
-      found = checkpoint !== undefined;
-      if (checkpoint) readCheckpoint(path, checkpoint);
-    },
-  );
+  collecting(problems, isTornBegin, () => {
+    const { checkpoint } = preambleOf(path);
+    found = checkpoint !== undefined;
+    if (checkpoint) readCheckpoint(path, checkpoint);
+  });
   return found;
 }
 

@@ -109,6 +109,22 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
+  test('a disk that keeps no names leaves no segment that nobody writes', async () => {
+    const directory = temporaryDirectory();
+    const disk = new BrokenDisk();
+    disk.namesFailure = 'EIO';
+    const kernel = record(directory, { ...quick, disk, durability: 'second' })
+      .boot()
+      .turn();
+    await kernel.durable();
+    expect(kernel.journal.suspension).toContain('EIO');
+    expect(segmentsOf(directory)).toEqual([]);
+    disk.namesFailure = undefined;
+    await resume(kernel);
+    await kernel.journal.close();
+    expect(verifyJournal(directory).ok).toBe(true);
+  });
+
   test('a disk that could not keep what it took suspends journaling with the next write', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();

@@ -122,6 +122,20 @@ describe('segments', () => {
     const report = verifySegments('000001', listed);
     expect(report).toMatchObject({ segments: 3, checkpoints: 2, problems: [] });
     expect(report.bytes).toBe(listed.reduce((sum, { bytes }) => sum + bytes, 0));
+    const [oldest, ...others] = segmentsOf(directory);
+    rmSync(oldest!);
+    const later = verifySegments('000001', listed);
+    expect(later).toMatchObject({ segments: 2, checkpoints: 2, problems: [] });
+    expect(later.records).toBeLessThan(report.records);
+    for (const path of others) rmSync(path);
+    expect(verifySegments('000001', listed).problems).toEqual([]);
+  });
+
+  test('are found by their names, also when what was just compressed or removed is still among them', async () => {
+    const directory = temporaryDirectory();
+    const kernel = await recordSegments(directory, 2);
+    await kernel.journal.close();
+    const listed = segmentsIn(directory).map((segment) => ({ ...segment, path: segment.path.replace('.zst', '') }));
     // A name that was read, and a file that is gone.
     for (const { path, compressed } of listed) if (compressed) symlinkSync('nowhere', path);
     symlinkSync('nowhere', join(directory, segmentName('000001', 999_999)));

@@ -111,6 +111,8 @@ export class BrokenDisk implements Disk {
   failure: string | undefined;
   /** It takes what is written and cannot keep it. */
   syncFailure: string | undefined;
+  /** It makes files and cannot keep their names. */
+  namesFailure: string | undefined;
   /** What it is asked to keep takes until then. */
   syncEnd: Promise<void> | undefined;
   syncs = 0;
@@ -132,6 +134,8 @@ export class BrokenDisk implements Disk {
       await truncate(length);
       this.room += before - (length ?? 0);
     };
+    const sync = handle.sync.bind(handle);
+    handle.sync = () => (this.namesFailure === undefined ? sync() : Promise.reject(errno(this.namesFailure)));
     handle.datasync = async () => {
       this.refuse();
       this.syncs += 1;
