@@ -41,10 +41,14 @@ export interface NodeLabels {
 /** To the actor of an object that is asked for again and again: somebody needs it as it is from now on. */
 export interface ObjectRefresh {
   readonly type: 'object.refresh';
+  /** They are numbered. */
+  readonly refresh: number;
 }
 
 /** An object's actor to its parent. */
 export type ObjectObserved = {
   readonly type: 'object.observed';
   readonly key: string;
+  /** Of what is asked for again and again: the newest refresh that this answers. */
+  readonly refresh?: number;
 } & ObjectState;

@@ -9,7 +9,7 @@
  *   O1 what did not change is not told.
  *   O2 an immutable object that was found is not asked for again, but for a refresh.
  *   O3 an object that cannot be read is told as unknown, never as missing; what was known of it stays.
- *   O4 a refresh is answered by a call that began after it, also with what did not change.
+ *   O4 a refresh is answered by the first call that began after it, also with what did not change.
  */
 import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
@@ -32,14 +32,17 @@ const REOPEN_MS = 1_000;
 export interface ObjectInput {
   readonly key: string;
   readonly strategy: Strategy;
+  /** The newest refresh that somebody wants. */
+  readonly refresh: number;
 }
 
 interface Context extends ObjectInput {
   /** Of what was last told; `null`: nothing was. Empty: that it is missing. */
   readonly version: string | null;
   readonly isImmutable: boolean;
-  /** What the call under way answers is too old for somebody. */
-  readonly isOverdue: boolean;
+  /** The newest refresh that was wanted when the call under way began, and the newest that was answered. */
+  readonly asked: number;
+  readonly answered: number;
   readonly failures: number;
   readonly untilMs: number;
 }
@@ -50,9 +53,8 @@ const s = setup({
   guards: {
     watches: ({ context }) => context.strategy === 'Watch',
     isImmutable: ({ context }) => context.isImmutable,
-    isOverdue: ({ context }) => context.isOverdue,
+    isOverdue: ({ context }) => context.refresh > context.asked,
     isUnsaid: ({ context }) => context.version === null,
-    isMissing: ({ event }) => errorOf(event).code === 'NotFound',
   },
   delays: {
     period: ({ context }) => PERIOD_MS[context.strategy === 'Get' ? 'Get' : 'Cache'],
@@ -64,15 +66,16 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
 
-const tellParent = (enqueue: Enqueue, key: string, state: ObjectState): void =>
-  enqueue(sendParent({ type: 'object.observed', key, ...state } satisfies ObjectObserved));
+const tellParent = (enqueue: Enqueue, { key, asked }: Context, state: ObjectState): void =>
+  enqueue(sendParent({ type: 'object.observed', key, refresh: asked, ...state } satisfies ObjectObserved));
 
-function tell(enqueue: Enqueue, { key, version }: Context, object: KubeObject | null): void {
+function tell(enqueue: Enqueue, context: Context, object: KubeObject | null): void {
+  const { key, version, asked, answered } = context;
   const found = object && configObjectFrom(idOf(key), object);
   const next = found?.version ?? '';
-  enqueue.assign({ version: next, isImmutable: object?.['immutable'] === true, failures: 0 });
-  if (next === version) return;
-  tellParent(enqueue, key, found === null ? { state: 'missing' } : { state: 'found', object: found });
+  enqueue.assign({ version: next, answered: asked, isImmutable: object?.['immutable'] === true, failures: 0 });
+  if (next === version && asked === answered) return;
+  tellParent(enqueue, context, found === null ? { state: 'missing' } : { state: 'found', object: found });
 }
 
 const takeList = s.enqueueActions(({ context, event, enqueue }) => {
@@ -93,23 +96,23 @@ const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) =>
   return { failures: failures + 1, untilMs: now(args) + pauseMs(READ_BACK_OFF, failures, random(args)) };
 };
 
-const noteMissing = s.enqueueActions((args) => {
-  tell(args.enqueue, args.context, null);
-  args.enqueue.assign(pauseOf(args));
-});
-
 const sayUnsynced = s.enqueueActions(({ context, enqueue }) => {
   const { kind } = idOf(context.key);
   const message = `failed to sync ${kind.toLowerCase()} cache: timed out waiting for the condition`;
-  tellParent(enqueue, context.key, { state: 'unknown', message });
+  tellParent(enqueue, context, { state: 'unknown', message });
 });
 
+/** It is not there, or could not be read. */
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { message } = errorOf(event);
+  const { code, message } = errorOf(event);
+  const { version, asked, answered } = context;
+  if (code === 'NotFound') tell(enqueue, context, null);
+  else if (version === null || asked > answered) tellParent(enqueue, context, { state: 'unknown', message });
   enqueue.assign(pauseOf(args));
-  if (context.version === null) tellParent(enqueue, context.key, { state: 'unknown', message });
 });
+
+const noteRefresh = s.assign(({ event }) => (event.type === 'object.refresh' ? { refresh: event.refresh } : {}));
 
 const RESOURCES: Readonly<Record<string, { readonly apiVersion: string; readonly resource: string }>> = {
   ConfigMap: { apiVersion: 'v1', resource: 'configmaps' },
@@ -125,9 +128,17 @@ function collectionOf(key: string) {
 
 export const objectMachine = s.createMachine({
   id: 'object',
-  context: ({ input }) => ({ ...input, version: null, isImmutable: false, isOverdue: false, failures: 0, untilMs: 0 }),
+  context: ({ input }) => ({
+    ...input,
+    version: null,
+    isImmutable: false,
+    asked: input.refresh,
+    answered: 0,
+    failures: 0,
+    untilMs: 0,
+  }),
   initial: 'choosing',
-  on: { 'object.refresh': { target: '.getting', actions: s.assign({ version: null }) } },
+  on: { 'object.refresh': { target: '.getting', actions: noteRefresh } },
   states: {
     choosing: { always: [{ guard: 'watches', target: 'watching' }, { target: 'getting' }] },
     watching: {
@@ -153,19 +164,18 @@ export const objectMachine = s.createMachine({
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
     getting: {
-      entry: s.assign({ isOverdue: false }),
-      on: { 'object.refresh': { actions: s.assign({ version: null, isOverdue: true }) } },
+      entry: s.assign({ asked: ({ context }) => context.refresh }),
+      on: { 'object.refresh': { actions: noteRefresh } },
       invoke: {
         id: 'get',
         src: 'kube.get',
         input: ({ context: { key } }) => ({ ...collectionOf(key), name: idOf(key).name }),
         onDone: [
-          { guard: 'isOverdue', target: 'getting', reenter: true },
+          { guard: 'isOverdue', target: 'getting', reenter: true, actions: takeAnswer },
           { target: 'resting', actions: takeAnswer },
         ],
         onError: [
-          { guard: 'isOverdue', target: 'getting', reenter: true },
-          { guard: 'isMissing', target: 'backingOff', actions: noteMissing },
+          { guard: 'isOverdue', target: 'getting', reenter: true, actions: noteFailure },
           { target: 'backingOff', actions: noteFailure },
         ],
       },

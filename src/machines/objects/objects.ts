@@ -22,6 +22,7 @@ import type {
   NodeLabels,
   ObjectFound,
   ObjectObserved,
+  ObjectRefresh,
   ObjectState,
   ObjectsReleased,
   ObjectsWanted,
@@ -46,8 +47,10 @@ interface Context {
   readonly wants: Readonly<Record<string, readonly string[]>>;
   /** By key, what is known; absent: nothing yet. */
   readonly known: Readonly<Record<string, ObjectState>>;
-  /** By key, the uids that were told nothing of it yet, for what is known may be too old. */
-  readonly awaited: Readonly<Record<string, readonly string[]>>;
+  /** By key, the uids that were told nothing of it yet, for what is known may be too old: each with its refresh. */
+  readonly awaited: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** The number of the newest refresh. */
+  readonly refreshes: number;
   /** Ids of the actors that are there. */
   readonly actors: readonly string[];
   /** Of this node; `null`: not known yet. */
@@ -74,7 +77,11 @@ const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceA
 const keysOf = (wants: Context['wants']): ReadonlySet<string> => new Set(Object.values(wants).flat());
 
 /** Starts what is wanted by somebody and stops what is wanted by nobody. */
-function follow(enqueue: Enqueue, context: Context, wants: Context['wants']): Omit<Context, 'strategy' | 'labels'> {
+function follow(
+  enqueue: Enqueue,
+  context: Context,
+  wants: Context['wants'],
+): Pick<Context, 'wants' | 'actors' | 'known' | 'awaited'> {
   const keys = keysOf(wants);
   const actors = new Set([...keys].map(actorOf));
   for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
@@ -101,12 +108,12 @@ const isAged = ({ strategy, known }: Context, key: string): boolean =>
 const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly string[]): void =>
   enqueue.sendTo<AnyActorRef>(id, { type: `${id}.wanted`, keys });
 
-function start(enqueue: Enqueue, { strategy, labels }: Context, key: string): void {
+function start(enqueue: Enqueue, { strategy, labels, refreshes }: Context, key: string): void {
   const shared = sharedOf(key);
   if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')
     enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels } });
-  else enqueue.spawnChild('object', { id: actorOf(key), input: { key, strategy } });
+  else enqueue.spawnChild('object', { id: actorOf(key), input: { key, strategy, refresh: refreshes } });
 }
 
 const take = s.enqueueActions(({ context, event, enqueue }) => {
@@ -114,16 +121,18 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
   const { uid, keys } = event;
   const before = context.wants[uid] ?? [];
   const followed = follow(enqueue, context, { ...context.wants, [uid]: keys });
-  const awaited: Record<string, readonly string[]> = { ...followed.awaited };
+  const awaited: Record<string, Readonly<Record<string, number>>> = { ...followed.awaited };
+  let refresh = context.refreshes;
   for (const key of keys) {
     if (!before.includes(key) && isAged(context, key)) {
-      awaited[key] = [...(awaited[key] ?? []), uid];
-      enqueue.sendTo<AnyActorRef>(actorOf(key), { type: 'object.refresh' });
+      refresh += 1;
+      awaited[key] = { ...awaited[key], [uid]: refresh };
+      enqueue.sendTo<AnyActorRef>(actorOf(key), { type: 'object.refresh', refresh } satisfies ObjectRefresh);
     }
-    const state = awaited[key]?.includes(uid) ? undefined : context.known[key];
+    const state = awaited[key]?.[uid] === undefined ? context.known[key] : undefined;
     if (state) enqueue.sendTo(to('pods'), { type: 'object.found', key, uids: [uid], ...state } satisfies ObjectFound);
   }
-  enqueue.assign({ ...followed, awaited });
+  enqueue.assign({ ...followed, awaited, refreshes: refresh });
 });
 
 const release = s.enqueueActions(({ context, event, enqueue }) => {
@@ -134,15 +143,17 @@ const release = s.enqueueActions(({ context, event, enqueue }) => {
 
 const observe = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'object.observed') return;
-  const { type: _, key, ...state } = event;
-  const { [key]: waiting = [], ...awaited } = context.awaited;
+  const { type: _, key, refresh = 0, ...state } = event;
+  const before = Object.entries(context.awaited[key] ?? {});
+  const waiting = before.flatMap(([uid, wanted]) => (wanted <= refresh ? [uid] : []));
+  const later = Object.fromEntries(before.filter(([, wanted]) => wanted > refresh));
   const known = context.known[key];
   const isKept = state.state === 'unknown' && known !== undefined && known.state !== 'unknown';
   const isNews = !isKept && (waiting.length === 0 || known === undefined || versionOf(state) !== versionOf(known));
   if (!isKept) enqueue.assign({ known: { ...context.known, [key]: state } });
-  if (state.state !== 'unknown') enqueue.assign({ awaited });
+  if (state.state !== 'unknown') enqueue.assign({ awaited: { ...context.awaited, [key]: later } });
   const uids = Object.entries(context.wants).flatMap(([uid, keys]) =>
-    keys.includes(key) && (isNews || waiting.includes(uid)) ? [uid] : [],
+    keys.includes(key) && (waiting.includes(uid) || (isNews && later[uid] === undefined)) ? [uid] : [],
   );
   if (uids.length === 0) return;
   enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
@@ -184,6 +195,7 @@ export const objectsMachine = s.createMachine({
     wants: {},
     known: {},
     awaited: {},
+    refreshes: 0,
     actors: [],
     labels: null,
   }),

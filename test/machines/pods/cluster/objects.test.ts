@@ -19,7 +19,9 @@ const messages = () =>
   cluster.node.logs('Event occurred').map(({ reason, message }) => `${String(reason)}: ${String(message)}`);
 const setUps = () =>
   cluster.node.sink.records.flatMap((record) =>
-    record.k === 'effect' && record.name === 'volume.setUp' ? [record.input as { volumes: { files: object[] }[] }] : [],
+    record.k === 'effect' && record.name === 'volume.setUp'
+      ? [record.input as { podDirectory: string; volumes: { files: object[] }[] }]
+      : [],
   );
 // oxlint-disable-next-line typescript/no-explicit-any -- the runtime's requests
 const created = (): any[] => [...cluster.node.world.runtime.containers.values()].map(({ config }) => config);
@@ -124,6 +126,26 @@ describe('a ConfigMap', () => {
     kube.patch('configmaps', 'settings', { data: { a: '2' } });
     node.until('an update', () => JSON.stringify(setUps().at(-1)).includes('"text":"2"'), 65_000);
     expect(kube.of('get', /configmaps/)).toHaveLength(2);
+  });
+
+  it('that is slow to be had is there for each of the pods that come meanwhile, and no older than they are', () => {
+    const { node, kube } = booted({ apiServer: { changeDetection: 'Get' } });
+    configMap('settings', { a: '0' });
+    kube.createPod('web0', of('settings'));
+    node.until('Running', isRunning('web0'));
+    node.world.fault = (name) => (name === 'kube.get' ? { extraMs: 700 } : undefined);
+    for (let n = 1; n <= 12; n++) {
+      kube.patch('configmaps', 'settings', { data: { a: String(n) } });
+      kube.createPod(`web${n}`, of('settings'));
+      node.run(500);
+    }
+    expect(Array.from({ length: 9 }, (_, n) => isRunning(`web${n}`)())).not.toContain(false);
+    node.run(3_000);
+    const firstOf = (name: string): number => {
+      const { volumes } = setUps().find(({ podDirectory }) => podDirectory.endsWith(kube.pod(name)!.metadata.uid))!;
+      return Number((volumes[0]!.files[0] as { content: { text: string } }).content.text);
+    };
+    for (let n = 1; n <= 12; n++) expect(firstOf(`web${n}`)).toBeGreaterThanOrEqual(n);
   });
 });
 
