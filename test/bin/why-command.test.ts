@@ -1,4 +1,6 @@
 /** `statelet why` on a journal of several segments. */
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { whyCommand } from '../../src/bin/commands/why.ts';
 import { openJournal } from '../../src/kernel/journal/index.ts';
@@ -6,7 +8,7 @@ import type { KernelRecord } from '../../src/kernel/records.ts';
 import { temporaryDirectory } from '../kernel/journal/support.ts';
 import { BootNode } from '../machines/startup/boot-node.ts';
 
-it('replays only what is behind the newest checkpoint to know the timers', async () => {
+it('replays only what is behind the newest checkpoint to know the timers, and does without one that is damaged', async () => {
   const node = new BootNode();
   node.boot().run(30_000);
   const before = node.records.length;
@@ -28,6 +30,15 @@ it('replays only what is behind the newest checkpoint to know the timers', async
   write(node.records.slice(before));
   await journal.close();
 
+  expect(why(directory)).toMatchObject({ begins: 0, timersKnown: true });
+
+  const [damaged] = readdirSync(directory).filter((name) => name.startsWith('c-'));
+  writeFileSync(join(directory, damaged!), '{');
+  expect(why(directory)).toMatchObject({ begins: 0, timersKnown: false });
+});
+
+/** What it says of the startup. */
+function why(directory: string): unknown {
   let said = '';
   const output = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
     said += String(text);
@@ -35,5 +46,5 @@ it('replays only what is behind the newest checkpoint to know the timers', async
   });
   onTestFinished(() => output.mockRestore());
   expect(whyCommand(directory, 'startup', { format: 'json' })).toBe(0);
-  expect(JSON.parse(said)).toMatchObject({ begins: 0, timersKnown: true });
-});
+  return JSON.parse(said);
+}

@@ -33,6 +33,8 @@ describe('an answer', () => {
     ['with bare line feeds', 'HTTP/1.1 200 OK\nContent-Type: text/plain\n\nok'],
     ['with a body in chunks and its length', `${OK}Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
     ['with a header over several lines', `${OK}X-A: b\r\n c\r\n\r\nok`],
+    ['with more than its length', `${OK}Content-Length: 2\r\n\r\nok and more`],
+    ['with a body where there is none', 'HTTP/1.1 204 No Content\r\n\r\nbody'],
     ['with more headers than Node takes', `${OK}X-A: ${'a'.repeat(100_000)}\r\n\r\nok`],
   ])('%s is one to Go, and here', async (_, text) => {
     const port = await rawServer((socket) => socket.once('data', () => socket.end(text)));

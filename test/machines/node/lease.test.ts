@@ -87,3 +87,28 @@ test('waits longer and longer while the API server is away', () => {
   // 100, 200, ... 6,400 and then 7,000 ms: 7 tries in the first 12.7 s, one each 7 s after them.
   expect(world.asked()).toHaveLength(14);
 });
+
+test('is not made while there is no Node, and belongs to the one that is made again', () => {
+  const { answers, writes } = leaseStore();
+  let isGone = false;
+  const collected = {
+    ...answers,
+    'kube.get': () => (isGone ? fail('leases "node1" not found', 'NotFound') : answers['kube.get']()),
+    'kube.update': (asked: { body: LeaseBody }) =>
+      isGone ? fail('leases "node1" not found', 'NotFound') : answers['kube.update'](asked),
+  };
+  const world = runUnder(leaseMachine, input, collected);
+  world.tell({ type: 'node.registered', uid: 'u1' });
+  world.tell({ type: 'node.gone' });
+  isGone = true;
+  world.time.advanceTo(1_000_000 + 60_000);
+  expect(world.state()).toBe('withoutNode');
+  expect(world.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
+  expect(world.said()).toContain('Failed to get node when trying to set owner ref to the node lease');
+  world.tell({ type: 'node.registered', uid: 'u2' });
+  isGone = false;
+  world.time.advanceTo(1_000_000 + 60_000);
+  expect(world.asked().filter((name) => name === 'kube.create')).toHaveLength(2);
+  expect(writes.at(-1)!.metadata.ownerReferences).toMatchObject([{ uid: 'u2' }]);
+  expect(world.divergence()).toBeNull();
+});

@@ -202,6 +202,11 @@ test('a Node that somebody deleted stays away: its status is tried with each per
   run.say('kube.watch', { type: 'watch.changed', change: 'ADDED', object: again });
   run.settle();
   expect(run.patches.at(-1)!.status!.conditions).toContainEqual(expect.objectContaining({ type: 'Ready' }));
+  expect(run.told().filter(({ to }) => to === 'parent/lease')).toEqual([
+    { to: 'parent/lease', type: 'node.registered', uid: 'u1' },
+    { to: 'parent/lease', type: 'node.gone' },
+    { to: 'parent/lease', type: 'node.registered', uid: 'u2' },
+  ]);
   expect(run.divergence()).toBeNull();
 });
 

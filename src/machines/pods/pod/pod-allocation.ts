@@ -25,10 +25,11 @@ function ask(enqueue: Enqueue, pod: Pod, node: NodeSettings): void {
   tell(enqueue, { type: 'allocation.wanted', request: admissionRequest(pod, node), allocation: allocationOf(pod) });
 }
 
-/** Asks for what its source wants; also for a manager that has lost what it was told, unless it is over. */
+/** Asks for what its source wants; also a manager that has lost what it was told, which hears again of what is over. */
 export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
-  if (context.stage === 'terminated') return;
-  if (context.asked !== null && context.node.admission !== undefined) ask(enqueue, context.asked, context.node);
+  if (context.node.admission === undefined) return;
+  if (context.stage === 'terminated') tellEnd(enqueue, context);
+  else if (context.asked !== null) ask(enqueue, context.asked, context.node);
 });
 
 /** Its configuration is another: other resources have to be asked for, everything else is as it says. */
@@ -101,10 +102,11 @@ const noteRejection = s.enqueueActions((args) => {
 
 /** What it held is free for others. */
 export const endAllocation = s.enqueueActions(({ context, enqueue }) => {
-  const { uid, node, kill } = context;
-  const byItself = kill === null || kill.verdict === null;
-  if (node.admission !== undefined) tell(enqueue, { type: 'allocation.ended', uid, byItself });
+  if (context.node.admission !== undefined) tellEnd(enqueue, context);
 });
+
+const tellEnd = (enqueue: Enqueue, { uid, kill }: PodContext): void =>
+  tell(enqueue, { type: 'allocation.ended', uid, byItself: kill === null || kill.verdict === null });
 
 export const releaseAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission !== undefined) tell(enqueue, { type: 'allocation.released', uid: context.uid });

@@ -205,6 +205,10 @@ describe('a serving certificate that is waited for', () => {
   it('is waited for while the names are the same', () => {
     expect(wait({ dnsNames: ['n1'], ipAddresses: ['192.0.2.1'] })).toHaveLength(1);
   });
+
+  it('is not asked for while the node has no addresses any more', () => {
+    expect(wait({ dnsNames: ['n1'], ipAddresses: [] })).toHaveLength(1);
+  });
 });
 
 describe('the policy', () => {
