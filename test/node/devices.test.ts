@@ -1,5 +1,6 @@
 /** Devices of a plugin on a node that runs alone: registered, given to static pods, and theirs over a restart. */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
+import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type DevicePluginBehaviour, FakeDevicePlugin } from '../fakes/device-plugin.ts';
@@ -20,6 +21,15 @@ const BEHAVIOUR: DevicePluginBehaviour = {
     devices: [{ container_path: '/dev/gpu0', host_path: '/dev/null', permissions: 'rw' }],
   }),
 };
+
+const isListening = (path: string): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = createConnection(path, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on('error', () => resolve(false));
+  });
 
 describe.each(runtimes)('on $name', (choice) => {
   const { skip } = requirement('containerd', choice.unavailable);
@@ -46,7 +56,8 @@ describe.each(runtimes)('on $name', (choice) => {
     const checkpoint = () => JSON.parse(readFileSync(inFolder('kubelet_internal_checkpoint'), 'utf8')).Data;
 
     async function connect(name: string): Promise<void> {
-      await eventually('the socket of registration', () => existsSync(inFolder('kubelet.sock')));
+      // That of a node that was killed is still there, and the next one empties the folder before it listens.
+      await eventually('somebody takes registrations', () => isListening(inFolder('kubelet.sock')));
       plugin = await FakeDevicePlugin.start(inFolder(name), BEHAVIOUR);
       await eventually('the plugin is registered', async () => {
         await plugin.register(inFolder('kubelet.sock'), GPU);
