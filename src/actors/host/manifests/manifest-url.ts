@@ -11,6 +11,7 @@ import type { Vault } from '../../../kernel/journal/index.ts';
 import type { Json } from '../../../kernel/json.ts';
 import type { InputOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, Manifest } from '../../../machines/operations/host.ts';
+import { environmentProxy } from '../../environment-proxy.ts';
 import { decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
 import { uidOf } from './manifest-files.ts';
 
@@ -45,7 +46,7 @@ export const manifestUrlPort =
 async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): Promise<Fetched> {
   const { url, nodeName } = input;
   try {
-    const response = await fetch(url, {
+    const response = await send(url, {
       headers: headersOf(input, vault),
       signal: AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]),
     });
@@ -60,6 +61,15 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
   } catch (error) {
     return { manifests: null, error: reasonOf(error, url) };
   }
+}
+
+/** By the proxy that the environment names, if it names one. */
+async function send(url: string, init: RequestInit): Promise<Response> {
+  const proxy = environmentProxy(url);
+  if (proxy === undefined) return fetch(url, init);
+  const undici = await import('undici');
+  const dispatcher = new undici.ProxyAgent({ uri: proxy, pipelining: 0 });
+  return undici.fetch(url, { ...init, dispatcher } as object) as Promise<unknown> as Promise<Response>;
 }
 
 function headersOf({ headers }: Input, vault: Vault): Headers {

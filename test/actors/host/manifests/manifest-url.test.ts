@@ -1,7 +1,7 @@
 /** Static pods behind a URL, over real HTTP. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { manifestUrlPort } from '../../../../src/actors/host/manifests/manifest-url.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
 
@@ -72,6 +72,17 @@ describe('host.watchManifestUrl', () => {
     await until(() => said.length === 1);
     expect(asked[0]!.headers).toMatchObject({ authorization: 'Bearer s3cret', 'x-two': 'one, two' });
     expect(JSON.stringify(said)).not.toContain('s3cret');
+  });
+
+  it('goes by the proxy of the environment', async () => {
+    vi.stubEnv('HTTP_PROXY', new URL(url).origin);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    answer = (_, response) => response.end(pod('a'));
+    url = 'http://pods.test/of/this-node';
+    follow({ 'X-A': ['b'] });
+    await until(() => asked.length > 2);
+    expect(asked[0]).toMatchObject({ url, headers: { host: 'pods.test', 'x-a': 'b' } });
+    expect(said).toMatchObject([{ manifests: [{ value: { metadata: { name: 'a' } } }], error: '' }]);
   });
 
   it('takes an empty answer for no pods, and says that it is wrong', async () => {
