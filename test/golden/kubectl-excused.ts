@@ -35,7 +35,6 @@ const EXCUSED: Excuses = {
   'get-raw#19': ITSELF,
   'get-raw#23': ITSELF,
   'debug#1': IMAGE,
-  'debug#13': 'an ephemeral container that comes after the end of its pod is shown as not found, instead of not at all',
   'delete-wait#16': OTHER_PODS,
   'delete-wait#17': OTHER_PODS,
 };
