@@ -168,6 +168,8 @@ export type ContainerReport =
       /** The world may differ from what was last observed: look. */
       readonly look: boolean;
     }
+  /** The runtime does not show yet what became of it: look again, where nobody does. */
+  | { readonly type: 'container.unseen' }
   | { readonly type: 'container.wanted'; readonly name: string; readonly wish: ContainerWish }
   /** It needs its image; the pod asks `images` for it. */
   | {

@@ -128,3 +128,12 @@ it('the pull of an image that never comes delays no pod whose image is there, wh
   expect(node.world.callsOf('cri.pullImage')).toHaveLength(1);
   othersComeAndGo();
 });
+
+it('a runtime that is slow to show itself, and tells of no end, is not asked anew before it has answered', () => {
+  boot('stuck');
+  node.boot().until('it runs', isReady('stuck'), START_MS);
+  node.world.runtime.onChange = () => {};
+  node.world.fault = (call) => (call === 'cri.podStatus' ? { extraMs: 3_000 } : undefined);
+  want();
+  node.until('it is gone', isGone('stuck'), 30_000);
+});

@@ -167,6 +167,7 @@ export const containerSetup = setup({
         look: params.look ?? false,
       }),
     ),
+    sayUnseen: sendParent({ type: 'container.unseen' } satisfies ContainerReport),
     askTurn: sendParent(
       ({ context }): ContainerReport => ({ type: 'container.wanted', name: context.name, wish: wishOf(context) }),
     ),

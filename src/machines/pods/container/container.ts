@@ -282,9 +282,14 @@ const stopped = s.createStateConfig({
     'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
     'container.stop': { actions: noteStop },
   },
-  after: {
-    [SHOW_END_MS]: { target: 'stopped', reenter: true },
-    givenUp: { guard: 'neverRan', target: 'waiting', actions: beginAnew },
+  initial: 'unseen',
+  states: {
+    unseen: {
+      after: {
+        [SHOW_END_MS]: { target: 'unseen', reenter: true, actions: 'sayUnseen' },
+        givenUp: { guard: 'neverRan', target: '#container.waiting', actions: beginAnew },
+      },
+    },
   },
 });
 

@@ -289,7 +289,7 @@ const sync = s.createStateConfig({
 const observer = s.createStateConfig({
   initial: 'idle',
   states: {
-    idle: { on: { look: 'asking' } },
+    idle: { on: { look: 'asking', 'container.unseen': 'asking' } },
     asking: {
       invoke: {
         id: 'podStatus',
