@@ -25,10 +25,14 @@ import { goDuration, nextBackoff, RESET_AFTER_MAX_DELAYS } from '../status/index
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
+/** After so long without a pull a back-off begins anew. */
+const QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
 /** After a fresh failure the reason ErrImagePull stays this long before it becomes ImagePullBackOff. */
 const SHOW_ERROR_MS = 5_000;
 /** Nothing that time could change: the container asks again when its pod changes, or after this. */
 const HOPELESS_RETRY_MS = 300_000;
+/** An image that nobody asked for so long is forgotten, so that a node does not hold every image it ever had. */
+const IDLE_MS = 300_000;
 
 export interface ImageInput {
   /** As the runtime is asked for it: with a tag or a digest. */
@@ -92,6 +96,13 @@ export const imageSetup = setup({
       context.verification !== null && context.present !== null && context.waiting.some(mayBeServed),
     hasLearnt: ({ context }) => context.learnt !== null,
     hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
+  },
+  delays: {
+    /** A back-off counts until a long quiet resets it. */
+    idle: (args) => {
+      const ends = Object.values(args.context.backoff).map(({ untilMs }) => untilMs + QUIET_MS - now(args));
+      return Math.max(IDLE_MS, ...ends);
+    },
   },
 });
 const s = imageSetup;
@@ -292,7 +303,7 @@ export const failPull = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const error = aggregate(context.errors);
   const nowMs = now(args);
-  const isOver = ({ untilMs }: PullMemory): boolean => nowMs - untilMs > RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
+  const isOver = ({ untilMs }: PullMemory): boolean => nowMs - untilMs > QUIET_MS;
   const held = Object.entries(context.backoff).filter(([, each]) => !isOver(each));
   const backoff: Record<string, PullMemory> = Object.fromEntries(held);
   for (const request of context.turn) {

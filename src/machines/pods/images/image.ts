@@ -180,7 +180,9 @@ export const imageMachine = s.createMachine({
   on: { 'image.asked': { actions: enlist } },
   states: {
     /** Nobody waits for it. */
-    idle: { on: { 'image.asked': { target: 'looking', actions: enlist } } },
+    idle: { on: { 'image.asked': { target: 'looking', actions: enlist } }, after: { idle: 'forgotten' } },
+    /** What is not in the world, its back-offs, is over. */
+    forgotten: { type: 'final' },
     /** Waits for the runtime to say whether it has the image. */
     looking: {
       invoke: {

@@ -9,6 +9,7 @@
  *   G1 never more pulls at once, or in a time, than the settings allow; first come, first served.
  *   G2 after its own start it says `images.started`, so that who waited asks again.
  *   G3 an image's actor that crashes is buried, and who waits asks again.
+ *   G4 an image's actor that ends is gone within the same turn, so that no request meets one that is over.
  */
 import { type AnyActorRef, line, now, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
@@ -138,6 +139,13 @@ const bury = s.enqueueActions((args) => {
   enqueue.sendTo(to('pods'), { type: 'images.started' }, { delay: ASK_AGAIN_MS });
 });
 
+/** Nobody wants the image any more. */
+const reap = s.enqueueActions(({ context, event, enqueue }) => {
+  const id = event.type.slice('xstate.done.actor.'.length);
+  enqueue.stopChild(id);
+  enqueue.assign({ known: context.known.filter((other) => other !== id) });
+});
+
 /** Before who waits for a crashed actor asks again. */
 const ASK_AGAIN_MS = 1_000;
 
@@ -166,6 +174,7 @@ export const imagesMachine = s.createMachine({
     'image.wanted': { actions: take },
     'image.pullWanted': { actions: queuePull },
     'image.pullEnded': { actions: endPull },
+    'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: bury },
   },
 });

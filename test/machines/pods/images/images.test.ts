@@ -259,6 +259,34 @@ describe('pulls that follow each other too fast', () => {
   });
 });
 
+describe('an image that nobody asks for', () => {
+  const address = `kubelet/images/image-${encodeURIComponent(IMAGE)}`;
+  const isHeld = () => node.kernel.snapshotOf(address) !== undefined;
+
+  it('is forgotten, and known again to who asks then', () => {
+    prepare({}, pod('u1')).boot().until('it runs', runs('u1'));
+    node.run(4 * 60_000);
+    expect(isHeld()).toBe(true);
+    node.run(2 * 60_000);
+    expect(isHeld()).toBe(false);
+    node.world.setManifests([manifest(pod('u1')), manifest(pod('u2'))]);
+    node.until('it runs', runs('u2'));
+    expect(isHeld()).toBe(true);
+    node.run(6 * 60_000);
+    expect(isHeld()).toBe(false);
+  });
+
+  it('is held while a back-off counts', () => {
+    prepare({}, pod('u')).world.rights.locked.set(IMAGE, 'other');
+    node.boot().until('the back-off', waitsFor('u', 'ImagePullBackOff'));
+    node.world.setManifests([]);
+    node.run(10 * 60_000);
+    expect(isHeld()).toBe(true);
+    node.run(60_000);
+    expect(isHeld()).toBe(false);
+  });
+});
+
 describe('the back-off of a pull', () => {
   it('of a pod that is gone is forgotten when it is long over', () => {
     prepare({}, pod('u1'));
