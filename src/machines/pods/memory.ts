@@ -18,6 +18,7 @@
 import { line, now, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { hostOperations, type SoftState } from '../operations/host.ts';
+import { PULL_QUIET_MS } from './images/image-setup.ts';
 import type { Ended, MemoryMessage } from './messages.ts';
 
 /** Changes are gathered this long: a crash of the agent may cost so much, a burst of restarts one write. */
@@ -48,10 +49,16 @@ const note = s.assign(({ context, event }) => {
   return { state: { ...context.state, containers }, isDirty: true };
 });
 
-const notePull = s.assign(({ context, event }) => {
+/** A pull may end after its pod is gone: back-offs that would begin anew anyway go. */
+const notePull = s.assign((args) => {
+  const { context, event } = args;
   if (event.type !== 'memory.pulled') return {};
-  const { [event.key]: _before, ...others } = context.state.pulls ?? {};
-  const pulls = event.pull === null ? others : { ...others, [event.key]: event.pull };
+  const pulls = Object.fromEntries(
+    Object.entries(context.state.pulls ?? {}).filter(
+      ([key, { untilMs }]) => key !== event.key && now(args) - untilMs <= PULL_QUIET_MS,
+    ),
+  );
+  if (event.pull !== null) pulls[event.key] = event.pull;
   return { state: { ...context.state, pulls }, isDirty: true };
 });
 

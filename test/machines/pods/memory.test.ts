@@ -87,3 +87,27 @@ test('what was noted of a pod after it was forgotten goes when the pods of the n
   expect(written).toHaveLength(2);
   expect(world.divergence()).toBeNull();
 });
+
+test('back-offs that were noted after their pod was forgotten do not pile up', () => {
+  const written: unknown[] = [];
+  const world = runUnder(
+    memoryMachine,
+    { softStateFile: '/soft-state.json' },
+    {
+      'host.loadSoftState': ok({ containers: {}, probes: {} }),
+      'host.saveSoftState': ({ state }: { state: { pulls?: object } }) => {
+        written.push(Object.keys(state.pulls ?? {}));
+        return ok(null);
+      },
+    },
+    ['pods', 'allocation'],
+  );
+  for (const uid of ['a', 'b', 'c', 'd']) {
+    world.tell({ type: 'memory.forgotten', uid });
+    const pull = { backoffMs: 10_000, untilMs: world.time.now() + 10_000, message: 'ErrImagePull: no' };
+    world.tell({ type: 'memory.pulled', key: `${uid}/a.io/x:1`, pull });
+    world.time.advanceTo(world.time.now() + 6 * 60_000);
+  }
+  expect(written.at(-1)).toEqual(['c', 'd'].map((uid) => `${uid}/a.io/x:1`));
+  expect(world.divergence()).toBeNull();
+});

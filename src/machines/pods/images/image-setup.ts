@@ -26,7 +26,7 @@ import { type Admission, admission, admittedAnyway, recordOf, type VerificationS
 
 const BACKOFF_MAX_MS = 300_000;
 /** After so long without a pull a back-off begins anew. */
-const QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
+export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
 /** After a fresh failure the reason ErrImagePull stays this long before it becomes ImagePullBackOff. */
 const SHOW_ERROR_MS = 5_000;
 /** Nothing that time could change: the container asks again when its pod changes, or after this. */
@@ -100,7 +100,7 @@ export const imageSetup = setup({
   delays: {
     /** A back-off counts until a long quiet resets it. */
     idle: (args) => {
-      const ends = Object.values(args.context.backoff).map(({ untilMs }) => untilMs + QUIET_MS - now(args));
+      const ends = Object.values(args.context.backoff).map(({ untilMs }) => untilMs + PULL_QUIET_MS - now(args));
       return Math.max(IDLE_MS, ...ends);
     },
   },
@@ -303,7 +303,7 @@ export const failPull = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const error = aggregate(context.errors);
   const nowMs = now(args);
-  const isOver = ({ untilMs }: PullMemory): boolean => nowMs - untilMs > QUIET_MS;
+  const isOver = ({ untilMs }: PullMemory): boolean => nowMs - untilMs > PULL_QUIET_MS;
   const held = Object.entries(context.backoff).filter(([, each]) => !isOver(each));
   const backoff: Record<string, PullMemory> = Object.fromEntries(held);
   for (const request of context.turn) {
