@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest';
 import { blame, describeBlame } from '../../src/bin/insight/blame.ts';
 import { startIsGone } from '../../src/bin/insight/command.ts';
-import { criticalChain, describeChain, type Goal, goalOf } from '../../src/bin/insight/critical-chain.ts';
+import { causesOf, criticalChain, describeChain, type Goal, goalOf } from '../../src/bin/insight/critical-chain.ts';
 import { compare, describeComparison } from '../../src/bin/insight/diff.ts';
 import { describeStartupTime, startupTime } from '../../src/bin/insight/startup-time.ts';
-import { type Operation, Story, type Told } from '../../src/bin/insight/story.ts';
+import { type Moment, type Operation, Story, type Told } from '../../src/bin/insight/story.ts';
 import { table } from '../../src/bin/insight/table.ts';
 import { describeWhy, SUBJECT, type Why, why } from '../../src/bin/insight/why.ts';
 import type { GapRecord, HeaderRecord, JournalRecord, KernelRecord } from '../../src/kernel/records.ts';
@@ -163,6 +163,16 @@ describe('critical-chain', () => {
     expect(goalOf(story, undefined)).toBe('healthz never answered in this journal');
     expect(goalOf(story, 'pod/x')).toBe('there is no pod x in start i1; it has none (JOURNAL@NUMBER is another start)');
   });
+});
+
+it('follows a long chain of causes', () => {
+  const moments = new Map(
+    Array.from({ length: 300_000 }, (_, n) => [n, { n, cause: n === 0 ? undefined : n - 1 } as Moment]),
+  );
+  const began = performance.now();
+  const path = causesOf({ moments } as unknown as Story, 299_999);
+  expect(path.map(({ n }) => n)).toEqual([...moments.keys()]);
+  expect(performance.now() - began).toBeLessThan(3_000);
 });
 
 describe('why', () => {

@@ -98,8 +98,8 @@ export function criticalChain(story: Story, goal: Goal): CriticalChain {
 /** From the first cause that is known to the record itself; a cause is always older than what it caused. */
 export function causesOf({ moments }: Story, n: number): Moment[] {
   const path: Moment[] = [];
-  for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.unshift(at);
-  return path;
+  for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.push(at);
+  return path.reverse();
 }
 
 /** As {@link causesOf}; but news of a pod follow from what the pod asked of the runtime, not from the stream. */
