@@ -22,6 +22,8 @@ const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
 const RETAINED_MAX_BYTES = 1024 * 1024 * 1024;
 /** How long a suspended journal waits before it looks at the disk again: a full disk is not emptied within seconds. */
 const RETRY_MS = 30_000;
+/** Who ends waits so long for a disk; service managers kill after a minute and a half. */
+const CLOSE_MAX_MS = 30_000;
 /** Room for a checkpoint and a start; less would be full again at once. */
 const ROOM_MIN_BYTES = 4 * 1024 * 1024;
 /** The disk says no, and may say yes later. Anything else is a mistake of whoever chose the directory. */
@@ -37,6 +39,7 @@ export interface JournalOptions {
   readonly segmentMaxAgeMs?: number;
   readonly retainedMaxBytes?: number;
   readonly retryMs?: number;
+  readonly closeMaxMs?: number;
   readonly roomMinBytes?: number;
   readonly disk?: Disk;
   readonly report?: Report;
@@ -58,6 +61,7 @@ export function openJournal(options: JournalOptions): JournalWriter {
     segmentMaxBytes: options.segmentMaxBytes ?? SEGMENT_MAX_BYTES,
     segmentMaxAgeMs: options.segmentMaxAgeMs ?? SEGMENT_MAX_AGE_MS,
     retryMs: options.retryMs ?? RETRY_MS,
+    closeMaxMs: options.closeMaxMs ?? CLOSE_MAX_MS,
     store: new Store({ directory, incarnation, durability, disk, prepare: () => claim.take() }),
     archive,
     hasRoom: () => hasRoom(directory, options.roomMinBytes ?? ROOM_MIN_BYTES),

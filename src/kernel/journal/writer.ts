@@ -8,8 +8,10 @@
  *   J3 whoever waits for durability is called when the operating system has everything before, or when journaling is
  *      suspended;
  *   J4 the disk's failures suspend journaling and never reach the kernel; writing goes on only in a new segment that
- *      begins with a checkpoint and tells the gap.
+ *      begins with a checkpoint and tells the gap;
+ *   J5 a disk that does not answer keeps nobody from ending.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { KernelRecord } from '../records.ts';
 import type { Archive } from './archive.ts';
 import { mayNeedBlobs, withoutBigValues } from './blobs.ts';
@@ -46,6 +48,7 @@ export interface WriterSettings {
   readonly segmentMaxBytes: number;
   readonly segmentMaxAgeMs: number;
   readonly retryMs: number;
+  readonly closeMaxMs: number;
   readonly store: Store;
   readonly archive: Archive;
   /** True when there is room to begin again. */
@@ -159,6 +162,14 @@ export class Writer implements JournalWriter {
     this.flush();
     this.closed = true;
     clearTimeout(this.retrying);
+    const { closeMaxMs, report } = this.settings;
+    const isLate = pause(closeMaxMs, true, { ref: false });
+    if (await Promise.race([this.settle().then(() => false), isLate])) {
+      report('error', `the journal is not closed and may lack its end: the disk takes more than ${closeMaxMs} ms`);
+    }
+  }
+
+  private async settle(): Promise<void> {
     while (this.busy) await this.working;
     const { store, archive, released } = this.settings;
     try {

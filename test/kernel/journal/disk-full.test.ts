@@ -3,6 +3,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, type TestContext, test } from 'vitest';
 import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { isBeingWritten } from '../../../src/kernel/journal/owner.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import { BrokenDisk, eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
@@ -162,6 +163,21 @@ describe('a full disk', () => {
     hanging.resolve();
     await eventually(() => disk.syncs === 2, 'it is asked for what came meanwhile');
     await kernel.journal.close();
+  });
+
+  test('a disk that hangs holds nobody up who ends', async () => {
+    const disk = new BrokenDisk();
+    const hanging = Promise.withResolvers<void>();
+    disk.syncEnd = hanging.promise;
+    const directory = temporaryDirectory();
+    const said: string[] = [];
+    const report = (level: string, sentence: string) => void said.push(`${level}: ${sentence}`);
+    const kernel = record(directory, { disk, durability: 'second', closeMaxMs: 50, report }).boot();
+    await kernel.journal.close();
+    expect(said).toEqual(['error: the journal is not closed and may lack its end: the disk takes more than 50 ms']);
+    expect(recordsIn(directory)).toEqual(kernel.records);
+    hanging.resolve();
+    await eventually(() => !isBeingWritten(directory), 'the disk answers, and it is closed');
   });
 
   test('from the first byte: the header is kept with the first checkpoint', async () => {
