@@ -165,7 +165,11 @@ function tell(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warni
   );
 }
 
-const labelsIn = (node: Node): NodeLabels => ({ type: 'node.labels', labels: node.metadata?.labels ?? {} });
+const labelsIn = ({ metadata }: Node): NodeLabels => ({
+  type: 'node.labels',
+  labels: metadata?.labels ?? {},
+  objectTtl: metadata?.annotations?.['node.alpha.kubernetes.io/ttl'] ?? null,
+});
 const volumesIn = ({ status }: Node): NodeVolumes => ({
   type: 'node.volumes',
   inUse: status?.volumesInUse ?? [],

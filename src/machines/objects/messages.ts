@@ -36,6 +36,14 @@ export interface ObjectsStarted {
 export interface NodeLabels {
   readonly type: 'node.labels';
   readonly labels: Readonly<Record<string, string>>;
+  /** Its annotation: for how many seconds a ConfigMap or a Secret is good enough. */
+  readonly objectTtl: string | null;
+}
+
+/** To the actor of an object that is asked for again and again: so long a value is good enough. */
+export interface ObjectPeriod {
+  readonly type: 'object.period';
+  readonly periodMs: number;
 }
 
 /** To the actor of an object that is asked for again and again: somebody needs it as it is from now on. */

@@ -3,7 +3,7 @@
  *
  * Decides: how it is followed, by the strategy of the configuration; what of a change is news.
  * Owns: the version that was last told.
- * Hears: its reflector; `object.refresh` of `objects`.
+ * Hears: its reflector; `object.refresh`, `object.period` of `objects`.
  * Asks: `kube.get`, or its reflector's list and watch. Tells `objects` `object.observed`.
  * Invariants:
  *   O1 what did not change is not told.
@@ -19,12 +19,10 @@ import { type KubeObject, kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
 import { configObjectFrom } from './from-api.ts';
 import { idOf } from './keys.ts';
-import type { ObjectObserved, ObjectRefresh, ObjectState } from './messages.ts';
+import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from './messages.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
 
-/** So long a value is good enough, by strategy: `Cache` as upstream's default, `Get` once for each sync of a pod. */
-const PERIOD_MS = { Cache: 60_000, Get: 60_000 } as const;
 /** A list that did not come by then is said to those who wait for it. */
 const SYNC_MS = 10_000;
 const REOPEN_MS = 1_000;
@@ -34,6 +32,8 @@ export interface ObjectInput {
   readonly strategy: Strategy;
   /** The newest refresh that somebody wants. */
   readonly refresh: number;
+  /** So long a value is good enough. */
+  readonly periodMs: number;
 }
 
 interface Context extends ObjectInput {
@@ -48,7 +48,11 @@ interface Context extends ObjectInput {
 }
 
 const s = setup({
-  types: { input: {} as ObjectInput, context: {} as Context, events: {} as ReflectorReport | ObjectRefresh | Ended },
+  types: {
+    input: {} as ObjectInput,
+    context: {} as Context,
+    events: {} as ReflectorReport | ObjectRefresh | ObjectPeriod | Ended,
+  },
   actors: { reflector: reflectorMachine, ...pick(kubeOperations, 'kube.get') },
   guards: {
     watches: ({ context }) => context.strategy === 'Watch',
@@ -57,7 +61,7 @@ const s = setup({
     isUnsaid: ({ context }) => context.version === null,
   },
   delays: {
-    period: ({ context }) => PERIOD_MS[context.strategy === 'Get' ? 'Get' : 'Cache'],
+    period: ({ context }) => context.periodMs,
     retry: (args) => Math.max(0, args.context.untilMs - now(args)),
   },
 });
@@ -114,6 +118,8 @@ const noteFailure = s.enqueueActions((args) => {
 
 const noteRefresh = s.assign(({ event }) => (event.type === 'object.refresh' ? { refresh: event.refresh } : {}));
 
+const notePeriod = s.assign(({ event }) => (event.type === 'object.period' ? { periodMs: event.periodMs } : {}));
+
 const RESOURCES: Readonly<Record<string, { readonly apiVersion: string; readonly resource: string }>> = {
   ConfigMap: { apiVersion: 'v1', resource: 'configmaps' },
   Secret: { apiVersion: 'v1', resource: 'secrets' },
@@ -138,7 +144,10 @@ export const objectMachine = s.createMachine({
     untilMs: 0,
   }),
   initial: 'choosing',
-  on: { 'object.refresh': { target: '.getting', actions: noteRefresh } },
+  on: {
+    'object.refresh': { target: '.getting', actions: noteRefresh },
+    'object.period': { actions: notePeriod },
+  },
   states: {
     choosing: { always: [{ guard: 'watches', target: 'watching' }, { target: 'getting' }] },
     watching: {
@@ -184,6 +193,7 @@ export const objectMachine = s.createMachine({
     resting: {
       always: { guard: 'isImmutable', target: 'settled' },
       after: { period: 'getting' },
+      on: { 'object.period': { target: 'resting', reenter: true, actions: notePeriod } },
     },
     /** It was not there, or could not be read. */
     backingOff: { after: { retry: 'getting' } },

@@ -15,6 +15,7 @@
 import { type AnyActorRef, line, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { Ended } from '../pods/messages.ts';
+import { parseDecimal } from '../startup/configuration/values/go-text.ts';
 import { claimMachine } from './claim.ts';
 import { versionOf } from './from-api.ts';
 import { idOf } from './keys.ts';
@@ -22,6 +23,7 @@ import type {
   NodeLabels,
   ObjectFound,
   ObjectObserved,
+  ObjectPeriod,
   ObjectRefresh,
   ObjectState,
   ObjectsReleased,
@@ -35,6 +37,8 @@ export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer'>;
 
 /** Before the actor of an object that crashed starts again. */
 const RESPAWN_MS = 1_000;
+/** A pod is looked after so often and asks for no object more often; upstream's default for `Cache`, too. */
+const PERIOD_MS = 60_000;
 /** Kinds of which one actor follows all objects for all keys; by kind, its id. */
 const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
   Services: 'services',
@@ -55,6 +59,8 @@ interface Context {
   readonly actors: readonly string[];
   /** Of this node; `null`: not known yet. */
   readonly labels: NodeLabels['labels'] | null;
+  /** See {@link NodeLabels}; 0: it is not known, or no number. */
+  readonly objectTtlMs: number;
 }
 
 type Event =
@@ -101,19 +107,29 @@ function follow(
   return { wants, actors: [...actors], known, awaited };
 }
 
+const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);
+
 /** What is known of it is as old as a period may be. */
 const isAged = ({ strategy, known }: Context, key: string): boolean =>
-  strategy !== 'Watch' && known[key] !== undefined && /^(ConfigMap|Secret)$/.test(idOf(key).kind);
+  strategy !== 'Watch' && known[key] !== undefined && isConfiguration(key);
+
+const periodOf = ({ strategy, objectTtlMs }: Context, key: string): number =>
+  strategy === 'Cache' && isConfiguration(key) ? Math.max(PERIOD_MS, objectTtlMs) : PERIOD_MS;
 
 const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly string[]): void =>
   enqueue.sendTo<AnyActorRef>(id, { type: `${id}.wanted`, keys });
 
-function start(enqueue: Enqueue, { strategy, labels, refreshes }: Context, key: string): void {
+function start(enqueue: Enqueue, context: Context, key: string): void {
+  const { strategy, labels, refreshes: refresh } = context;
   const shared = sharedOf(key);
   if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')
     enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels } });
-  else enqueue.spawnChild('object', { id: actorOf(key), input: { key, strategy, refresh: refreshes } });
+  else
+    enqueue.spawnChild('object', {
+      id: actorOf(key),
+      input: { key, strategy, refresh, periodMs: periodOf(context, key) },
+    });
 }
 
 const take = s.enqueueActions(({ context, event, enqueue }) => {
@@ -159,10 +175,17 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
 });
 
-/** What claims can be mounted here may depend on it. */
+/** What claims can be mounted here may depend on it, and how long an object is good enough. */
 const label = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.labels') return;
-  enqueue.assign({ labels: event.labels });
+  const seconds = parseDecimal(event.objectTtl ?? '');
+  const objectTtlMs = seconds.error === undefined ? seconds.value * 1_000 : 0;
+  enqueue.assign({ labels: event.labels, objectTtlMs });
+  for (const key of keysOf(context.wants)) {
+    const periodMs = periodOf({ ...context, objectTtlMs }, key);
+    if (periodMs === periodOf(context, key) || !context.actors.includes(actorOf(key))) continue;
+    enqueue.sendTo<AnyActorRef>(actorOf(key), { type: 'object.period', periodMs } satisfies ObjectPeriod);
+  }
   const claims = context.actors.filter((id) => id.startsWith('object-PersistentVolumeClaim:'));
   for (const id of claims) enqueue.sendTo<AnyActorRef>(id, event);
 });
@@ -198,6 +221,7 @@ export const objectsMachine = s.createMachine({
     refreshes: 0,
     actors: [],
     labels: null,
+    objectTtlMs: 0,
   }),
   entry: s.enqueueActions(({ enqueue }) => {
     enqueue.sendTo(to('pods'), { type: 'objects.started' });

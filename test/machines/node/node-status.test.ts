@@ -32,7 +32,7 @@ const input = {
 };
 const READY: Partial<NodeReports> = { runtimeErrors: [], storageError: '' };
 const reported = (reports: Partial<NodeReports>) => ({ type: 'node.reported', reports });
-const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'allocation', 'podCIDR'];
+const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'allocation', 'podCIDR', 'objects'];
 
 type Patch = { readonly status?: Record<string, unknown> };
 
@@ -98,6 +98,23 @@ test('registers, tells who waits for that, and says when it is ready, at once', 
   ]);
   expect(run.told()).toContainEqual({ to: 'parent/lease', type: 'node.registered', uid: 'u1' });
   expect(run.divergence()).toBeNull();
+});
+
+test('tells objects its labels and how long they are good enough, when that changed', () => {
+  const noted = (annotations: Record<string, string>): Node => ({
+    ...newNode(facts, {}),
+    metadata: { name: 'node1', labels: { a: 'b' }, annotations },
+  });
+  const run = start(noted({ other: 'x' }), 60_000);
+  run.tell(reported(READY));
+  run.settle();
+  run.put(noted({ other: 'y', 'node.alpha.kubernetes.io/ttl': '300' }));
+  run.settle(120_000);
+  const told = run.told().flatMap((message) => {
+    const { type, objectTtl } = message as unknown as { type: string; objectTtl: string | null };
+    return type === 'node.labels' ? [objectTtl] : [];
+  });
+  expect(told).toEqual([null, '300']);
 });
 
 test('tells other news with the next period, and time alone every five minutes', () => {

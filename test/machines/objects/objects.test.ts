@@ -23,6 +23,43 @@ afterEach(() => {
   cluster.node.assertReplays();
 });
 
+describe('how long an object is good enough', () => {
+  /** When a pod's ConfigMap was asked for, in seconds after its first answer. */
+  function askedAt(changeDetection: 'Cache' | 'Get', ttl: string | null, seconds: number): number[] {
+    cluster = clusterNode({ apiServer: { changeDetection } });
+    const { node, kube } = cluster;
+    node.boot().run(1_000);
+    const say = (objectTtl: string | null) =>
+      node.kernel.dispatch('kubelet/objects', { type: 'node.labels', labels: {}, objectTtl }, 'test');
+    configMap('settings', { a: '1' });
+    kube.createPod('one', of('settings'));
+    node.until('Running', isRunning('one'));
+    say(ttl);
+    const before = asks();
+    const at: number[] = [];
+    for (let second = 1; second <= seconds; second++) {
+      node.run(1_000);
+      if (asks() > before + at.length) at.push(second);
+    }
+    return at;
+  }
+
+  it.each([null, '', 'soon', '0', '15', '-5', '60'])('is a minute where the Node says %j', (ttl) => {
+    expect(askedAt('Cache', ttl, 130)).toHaveLength(2);
+  });
+
+  it('is what the Node says where that is longer', () => {
+    const [first, second, ...later] = askedAt('Cache', '300', 700);
+    expect(first).toBeGreaterThan(290);
+    expect(second! - first!).toBeGreaterThanOrEqual(300);
+    expect(later).toEqual([]);
+  });
+
+  it('is a sync of its pod by the strategy Get', () => {
+    expect(askedAt('Get', '300', 130)).toHaveLength(2);
+  });
+});
+
 describe.each(['Cache', 'Get'] as const)('a ConfigMap that is not watched, by the strategy %s', (changeDetection) => {
   function booted(): ClusterNode {
     cluster = clusterNode({ apiServer: { changeDetection } });
