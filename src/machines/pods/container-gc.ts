@@ -1,7 +1,8 @@
 /**
  * The garbage collector of containers: instances that ended and sandboxes that were replaced.
  *
- * Decides: what is old enough to count, and too much, by `containerGc` of the settings. Owns: by pod what is dead, as the pods' actors say it.
+ * Decides: what is old enough to count, and too much, by `containerGc` of the settings. Owns: by pod what is dead, as
+ *   the pods' actors say it.
  * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers. Asks:
  *   `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
  * Invariants:
