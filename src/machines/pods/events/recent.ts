@@ -10,18 +10,20 @@ import { fnv1a32 } from '../spec/hash.ts';
 const LISTS = 128;
 const LENGTH_MAX = 32;
 
-type List<Value> = readonly (readonly [key: string, value: Value])[];
+/** As JSON: each turn's digest writes the whole of it, and a text is written at once. */
+type List<Value> = string & { readonly value?: Value };
 export type Recent<Value> = readonly List<Value>[];
 
-export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => []);
+export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => '[]');
 
 const placeOf = (key: string): number => fnv1a32(key) % LISTS;
+const read = <Value>(list: List<Value>) => JSON.parse(list) as (readonly [key: string, value: Value])[];
 
 export const recentOf = <Value>(recent: Recent<Value>, key: string): Value | undefined =>
-  recent[placeOf(key)]!.find(([known]) => known === key)?.[1];
+  read(recent[placeOf(key)]!).find(([known]) => known === key)?.[1];
 
 export function withRecent<Value>(recent: Recent<Value>, key: string, value: Value): Recent<Value> {
   const place = placeOf(key);
-  const others = recent[place]!.filter(([known]) => known !== key);
-  return recent.with(place, [...others.slice(-LENGTH_MAX + 1), [key, value]]);
+  const others = read(recent[place]!).filter(([known]) => known !== key);
+  return recent.with(place, JSON.stringify([...others.slice(-LENGTH_MAX + 1), [key, value]]));
 }

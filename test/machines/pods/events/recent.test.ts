@@ -6,7 +6,7 @@ const numbered = (count: number): Recent<number> => {
   for (let i = 0; i < count; i++) recent = withRecent(recent, `k${i}`, i);
   return recent;
 };
-const sizeOf = (recent: Recent<number>): number => recent.flat().length;
+const sizeOf = (recent: Recent<number>): number => recent.reduce((sum, list) => sum + JSON.parse(list).length, 0);
 
 test('a value is what was kept last under its key', () => {
   const once = withRecent(noneRecent, 'a', 1);
@@ -19,4 +19,8 @@ test('as many as a node needs stay, and of too many the newest', () => {
   const full = numbered(20_000);
   expect(sizeOf(full)).toBe(4_096);
   expect([recentOf(full, 'k0'), recentOf(full, 'k19999')]).toEqual([undefined, 19_999]);
+});
+
+test('the digest of a turn writes a text a list, not each value', () => {
+  expect(new Set(numbered(20_000).map((list) => typeof list))).toEqual(new Set(['string']));
 });
