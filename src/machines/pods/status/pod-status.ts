@@ -141,13 +141,12 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
 
 type Phase = Pick<PodStatus, 'reason' | 'message'> & { readonly phase: string };
 
-/** Reason and message stay as long as the phase that they explain. */
+/** A phase that is final in the API server is never another one. Reason and message stay with the phase they explain. */
 function phaseAndReason({ pod, previous, failure }: PodStatusFacts, observed: string): Phase {
   if (failure !== undefined) return { phase: 'Failed', reason: failure.reason, message: failure.message };
   const before = previous?.phase ?? '';
   const given = pod.status?.phase ?? '';
-  const settled = isTerminalPhase(before) ? before : isTerminalPhase(given) ? given : observed;
-  const phase = isTerminalPhase(observed) ? observed : settled;
+  const phase = [given, observed, before].find(isTerminalPhase) ?? observed;
   const reason = phase === before ? previous?.reason || pod.status?.reason : undefined;
   const message = phase === before ? previous?.message || pod.status?.message : undefined;
   return { phase, ...(reason ? { reason } : {}), ...(message ? { message } : {}) };

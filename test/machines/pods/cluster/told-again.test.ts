@@ -1,0 +1,33 @@
+/** What the API server is told, and keeps, when an agent or one of its actors begins anew. */
+import { afterEach, expect, it } from 'vitest';
+import { ADMISSION } from '../../../support/counting-node.ts';
+import type { PodsNode } from '../../../support/pods-node.ts';
+import { type ClusterNode, clusterNode } from './support.ts';
+
+let cluster: ClusterNode;
+let node: PodsNode;
+
+function boot(): void {
+  cluster = clusterNode({ admission: ADMISSION });
+  node = cluster.node.boot().run(1_000);
+}
+
+const statusOf = (name: string) => cluster.kube.pod(name)?.status;
+
+function runWeb(spec: object = {}): void {
+  cluster.kube.createPod('web', spec);
+  node.until('Running', () => statusOf('web')?.phase === 'Running');
+  node.run(2_000);
+}
+
+afterEach(() => node.assertReplays());
+
+it('a pod that its deadline ended has failed for good, also when its processes ended well', () => {
+  boot();
+  node.world.runtime.programs.set('app', [{ stopExitCode: 0 }]);
+  runWeb({ activeDeadlineSeconds: 5 });
+  node.until('over', () => statusOf('web').phase === 'Failed');
+  node.run(5_000);
+  node = node.restart().run(20_000);
+  expect(statusOf('web')).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
+});
