@@ -24,6 +24,8 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   const neverRan = runtime === null || runtime.containers.length === 0;
   if (rejection !== null && (kill === null || neverRan))
     return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
+  // Whoever does not know what runs says nothing of it.
+  if (runtime === null) return context.status;
   const entries = Object.entries(containers);
   const waiting = entries
     .filter(([, { view }]) => view.phase === 'waiting' && view.reason !== '')
@@ -33,7 +35,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     pod,
     node,
     nowMs,
-    runtime: asSeen(context),
+    runtime: asSeen(runtime, context),
     previous: context.status ?? statusInApi(context),
     stage,
     waiting: Object.fromEntries(waiting),
@@ -87,13 +89,12 @@ function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure'
   return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
 }
 
-/** After a restart of the agent the API server still knows what was said; of the runtime nothing was heard yet. */
-const statusInApi = ({ pod, runtime }: PodContext): PodStatus | null =>
-  pod === null || runtime === null || isStaticPod(pod) ? null : (pod.status ?? null);
+/** After a restart of the agent the API server still knows what was said. */
+const statusInApi = ({ pod }: PodContext): PodStatus | null =>
+  pod === null || isStaticPod(pod) ? null : (pod.status ?? null);
 
 /** An instance whose start is not done is not there yet. What one wrote before it ended the runtime does not know. */
-function asSeen({ runtime, containers }: PodContext): PodRuntimeStatus | null {
-  if (runtime === null) return null;
+function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRuntimeStatus {
   const starting = Object.entries(containers).flatMap(([name, { view }]) => {
     const seen = factsOf(runtime, name);
     return seen !== null && isStarting(view, seen) ? [seen.id] : [];

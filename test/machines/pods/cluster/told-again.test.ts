@@ -13,6 +13,7 @@ function boot(): void {
 }
 
 const statusOf = (name: string) => cluster.kube.pod(name)?.status;
+const said = (from: number) => cluster.kube.of('patch', /web\/status$/).slice(from);
 
 function runWeb(spec: object = {}): void {
   cluster.kube.createPod('web', spec);
@@ -30,4 +31,17 @@ it('a pod that its deadline ended has failed for good, also when its processes e
   node.run(5_000);
   node = node.restart().run(20_000);
   expect(statusOf('web')).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
+});
+
+it('nothing is said of a pod before it is known what runs, whoever grants it something', () => {
+  boot();
+  runWeb();
+  const before = said(0).length;
+  node.world.isDown = true;
+  node = node.restart().run(5_000);
+  node.kernel.dispatch('kubelet/allocation', { type: 'allocation.wanted', request: null }, 'test');
+  node.run(5_000);
+  expect(node.crashes()).toHaveLength(1);
+  expect(said(before)).toEqual([]);
+  expect(statusOf('web').phase).toBe('Running');
 });
