@@ -491,7 +491,8 @@ function volumeHandlers(world: PodsWorld): Handlers {
     },
     'volume.tearDown': ({ podDirectory }, done) => {
       for (const path of world.folders) {
-        if (/^\/(volumes|volume-subpaths)\//.test(path.slice(podDirectory.length))) world.folders.delete(path);
+        const isOwn = ['volumes', 'volume-subpaths'].some((each) => path.startsWith(`${podDirectory}/${each}/`));
+        if (isOwn) world.folders.delete(path);
       }
       done(null);
     },
