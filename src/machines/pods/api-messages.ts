@@ -9,6 +9,12 @@ export interface StatusObserved {
   readonly seen: SeenPod | null;
 }
 
+/** Nothing else is in the API server any more; by the same uids. */
+export interface StatusListed {
+  readonly type: 'status.listed';
+  readonly uids: readonly string[];
+}
+
 /** Of an object of the API server, what its status is published by. */
 export interface SeenPod {
   /** Of the object there; a mirror pod has another one than its static pod. */
@@ -33,12 +39,19 @@ export interface MirrorSeen {
   readonly seen: MirrorState | null;
 }
 
+/** These are the mirror pods that the API server has, and no others. */
+export interface MirrorListed {
+  readonly type: 'mirror.listed';
+  readonly uids: readonly string[];
+}
+
 export type MirrorMessage =
   | { readonly type: 'mirror.wanted'; readonly pod: Pod }
   | { readonly type: 'mirror.unwanted'; readonly pod: PodRef }
   /** Nothing of the static pod is left on the node. */
   | { readonly type: 'mirror.released'; readonly pod: PodRef }
   | MirrorSeen
+  | MirrorListed
   /** This source of static pods has told all that it has. */
   | { readonly type: 'mirror.ready'; readonly source: 'file' | 'http' }
   /** Every source of static pods has spoken. */

@@ -12,7 +12,7 @@ import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons.ts';
 import type { Grant, PodsKnown } from './allocation/messages.ts';
 import type { Rejection } from './allocation/predicates.ts';
-import type { StatusObserved } from './api-messages.ts';
+import type { StatusListed, StatusObserved } from './api-messages.ts';
 import type { HttpRequest } from './prober/prober-policy.ts';
 import type { PodStage } from './status/pod-status.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
@@ -313,7 +313,8 @@ export type StatusMessage =
   /** What it held of the node is free again. */
   | { readonly type: 'status.reclaimed'; readonly uid: string }
   | { readonly type: 'status.removed'; readonly uid: string }
-  | StatusObserved;
+  | StatusObserved
+  | StatusListed;
 
 /** `status` has lost what pods told it. */
 export interface StatusWanted {

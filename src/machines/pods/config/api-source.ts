@@ -20,7 +20,7 @@ import type { ObjectFound, ObjectState } from '../../objects/messages.ts';
 import { hostOperations, type RememberedPod } from '../../operations/host.ts';
 import type { KubeObject } from '../../operations/kube.ts';
 import type { ConfigObject } from '../../operations/volume.ts';
-import type { MirrorSeen, StatusObserved } from '../api-messages.ts';
+import type { MirrorListed, MirrorSeen, StatusListed, StatusObserved } from '../api-messages.ts';
 import type { ConfigWanted, Ended, PodRef, SourceReady, StatusWanted } from '../messages.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
 import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
@@ -91,8 +91,6 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
 function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
   const own = pods.filter((pod) => !isMirrorPod(pod));
   const goneOwn = gone.filter(({ uid }) => context.told[uid] !== undefined);
-  // What is there now comes last: a list may have another mirror of the same static pod.
-  for (const ref of gone) tellGone(enqueue, ref, context.mirrors[ref.uid]?.staticUid);
   for (const pod of pods) tellSeen(enqueue, pod);
   for (const message of differences(SOURCE, context.told, own, goneOwn)) enqueue.sendTo(to('syncLoop'), message);
   const goneUids = new Set(gone.map(({ uid }) => uid));
@@ -117,6 +115,14 @@ function tellSeen(enqueue: Enqueue, pod: Pod): void {
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 
+/** What is not listed is gone, also where this source began anew and does not know that it was there. */
+function tellListed(enqueue: Enqueue, pods: readonly Pod[]): void {
+  const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
+  enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
+  const mirrors = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
+  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids: mirrors } satisfies MirrorListed);
+}
+
 function tellGone(enqueue: Enqueue, pod: PodRef, staticUid: string | undefined): void {
   const { uid, namespace, name } = pod;
   const ref = { uid, namespace, name };
@@ -138,9 +144,8 @@ const takeList = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
-  const there = new Set(pods.map((pod) => pod.metadata.uid));
-  const goneMirrors = Object.values(context.mirrors).filter(({ uid }) => !there.has(uid));
-  const next = tell(enqueue, context, pods, [...goneFrom(context.told, pods), ...goneMirrors]);
+  tellListed(enqueue, pods);
+  const next = tell(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.told, pods));
   tellReady(enqueue, next);
   enqueue.assign({ ...next, isListed: true });
 });
@@ -150,6 +155,7 @@ const takeChange = s.enqueueActions((args) => {
   if (event.type !== 'reflector.changed') return;
   const pods = podsOf(enqueue, [event.object], context, now(args));
   const isGone = event.change === 'DELETED';
+  if (isGone) for (const pod of pods) tellGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
   const next = tell(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
   if (Object.keys(next.told).join() !== Object.keys(context.told).join()) tellReady(enqueue, next);
   enqueue.assign(next);

@@ -4,7 +4,7 @@
  * Decides: when it is created, deleted, created anew.
  * Owns: the static pod it stands for, what the API server has under its name.
  * Hears: `mirror.wanted`, `mirror.unwanted`, `mirror.released` (nothing of the static pod is left on the node),
- *   `mirror.seen`, `mirror.judged`.
+ *   `mirror.seen`, `mirror.listed` (the API server has no others), `mirror.judged`.
  * Asks: `kube.get` of the node that owns it, `kube.create`, `kube.delete`.
  * Invariants:
  *   I1 it carries the hash of its static pod; one with another hash, or that is being deleted, is deleted and made
@@ -81,6 +81,8 @@ const take = s.assign(({ context, event }) => {
       return { ending: context.ending.filter((uid) => uid !== event.pod.uid) };
     case 'mirror.seen':
       return { seen: seenNow(context, event) };
+    case 'mirror.listed':
+      return event.uids.includes(context.seen?.uid ?? '') ? {} : { seen: null };
     case 'mirror.judged':
       return { judges: true };
     default:
@@ -160,6 +162,7 @@ export const mirrorPodMachine = s.createMachine({
     'mirror.unwanted': { actions: take },
     'mirror.released': { actions: take },
     'mirror.seen': { actions: take },
+    'mirror.listed': { actions: take },
     'mirror.judged': { actions: take },
   },
   states: {
@@ -178,6 +181,7 @@ export const mirrorPodMachine = s.createMachine({
         'mirror.unwanted': news,
         'mirror.released': news,
         'mirror.seen': news,
+        'mirror.listed': news,
         'mirror.judged': news,
       },
     },
@@ -236,7 +240,7 @@ export const mirrorPodMachine = s.createMachine({
     showing: {
       always: { guard: ({ context }) => !isPending(context), target: 'deciding' },
       after: { [SHOW_MS]: 'deciding' },
-      on: { 'mirror.seen': news },
+      on: { 'mirror.seen': news, 'mirror.listed': news },
     },
     backingOff: { after: { backOff: 'deciding' } },
     gone: { type: 'final' },

@@ -3,8 +3,8 @@
  *
  * Decides: which static pod and which mirror pod belong together, and when a mirror pod that has no static pod may go.
  * Owns: the names.
- * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` of the API server,
- *   `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
+ * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and
+ *   `mirror.listed` of the API server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
  * Asks: nothing; its actors do. Asks `podConfig` to tell everything again when it starts anew.
  * Invariant: before every source has spoken no mirror pod is taken away for having no static pod.
  */
@@ -42,6 +42,10 @@ const route = s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.assign({ names: [...context.names, id] });
   }
   enqueue.sendTo<AnyActorRef>(id, event);
+});
+
+const tellListed = s.enqueueActions(({ context, event, enqueue }) => {
+  for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, event);
 });
 
 const noteReady = s.enqueueActions(({ context, event, enqueue }) => {
@@ -83,6 +87,7 @@ export const mirrorPodsMachine = s.createMachine({
     'mirror.wanted': { actions: route },
     'mirror.unwanted': { actions: route },
     'mirror.seen': { actions: route },
+    'mirror.listed': { actions: tellListed },
     'mirror.released': { actions: route },
     'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },

@@ -3,7 +3,8 @@
  *
  * Decides: when a change is written, how long it waits for the next one, when the object there is deleted for good.
  * Owns: the newest status of the pod, what the API server has of it, the back-off.
- * Hears: `status.changed`, `status.reclaimed` of the pod and `status.observed` of the API server, through `status`.
+ * Hears: `status.changed`, `status.reclaimed` of the pod, `status.observed` and (when it has it no more)
+ *   `status.listed` of the API server, through `status`.
  * Asks: `kube.patch` of `pods/status`, and `kube.delete` when nothing of a deleted pod is left on this node.
  * Invariants:
  *   U1 what is written is the difference to what the API server was last seen to have; never a GET, one call at a time.
@@ -100,6 +101,8 @@ const take = s.assign(({ context, event }) => {
       return { isReclaimed: true };
     case 'status.observed':
       return { seen: newest(context.seen, event.seen) };
+    case 'status.listed':
+      return { seen: null };
     default:
       return {};
   }
@@ -179,6 +182,7 @@ export const statusPublisherMachine = s.createMachine({
     'status.changed': { actions: take },
     'status.reclaimed': { actions: take },
     'status.observed': { actions: take },
+    'status.listed': { actions: take },
   },
   states: {
     deciding: {
@@ -203,6 +207,7 @@ export const statusPublisherMachine = s.createMachine({
       on: {
         'status.changed': { target: 'deciding', actions: take },
         'status.observed': { target: 'deciding', actions: take },
+        'status.listed': { target: 'deciding', actions: take },
       },
     },
     patching: {

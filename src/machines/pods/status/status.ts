@@ -4,7 +4,8 @@
  *
  * Decides: what is worth a line, who needs a publisher.
  * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
- * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` of `pods`, `status.observed` of `apiSource`.
+ * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` of `pods`, `status.observed` and
+ *   `status.listed` of `apiSource`.
  * Asks: everybody to tell again what they told, when it starts.
  * Invariants:
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.
@@ -104,6 +105,22 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
   tell(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
 });
 
+/** What is not among these is gone there. */
+const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'status.listed') return;
+  const { uids } = event;
+  const there = new Set(uids);
+  const gone = Object.entries(context.publishers).filter(([uid, { inApi }]) => inApi && !there.has(uid));
+  const kept = gone.filter(([, { onNode }]) => onNode).map(([uid]) => [uid, { onNode: true, inApi: false }] as const);
+  const publishers = { ...context.publishers };
+  for (const [uid] of gone) delete publishers[uid];
+  enqueue.assign({ publishers: { ...publishers, ...Object.fromEntries(kept) } });
+  for (const [uid, { onNode }] of gone) {
+    if (onNode) enqueue.sendTo<AnyActorRef>(idOf(uid), event);
+    else enqueue.stopChild(idOf(uid));
+  }
+});
+
 const forward = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.reclaimed' || !context.publishers[event.uid]) return;
   enqueue.sendTo<AnyActorRef>(idOf(event.uid), event);
@@ -149,6 +166,7 @@ export const statusMachine = s.createMachine({
     'status.reclaimed': { actions: forward },
     'status.removed': { actions: forget },
     'status.observed': { actions: observe },
+    'status.listed': { actions: takeList },
     'xstate.error.actor.*': { actions: bury },
   },
 });

@@ -1,7 +1,7 @@
 /** What the API server is told, and keeps, when an agent or one of its actors begins anew. */
 import { afterEach, expect, it } from 'vitest';
 import { ADMISSION } from '../../../support/counting-node.ts';
-import type { PodsNode } from '../../../support/pods-node.ts';
+import { manifest, type PodsNode } from '../../../support/pods-node.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;
@@ -44,4 +44,28 @@ it('nothing is said of a pod before it is known what runs, whoever grants it som
   expect(node.crashes()).toHaveLength(1);
   expect(said(before)).toEqual([]);
   expect(statusOf('web').phase).toBe('Running');
+});
+
+const crashSource = () =>
+  void node.kernel.dispatch('kubelet/podConfig/apiSource', { type: 'reflector.listed', items: null }, 'test');
+
+it('what went while the source of its pods was crashed has nobody who waits for it', () => {
+  boot();
+  runWeb();
+  const { uid } = cluster.kube.pod('web').metadata;
+  crashSource();
+  cluster.kube.delete('pods', 'web', 0);
+  node.run(120_000);
+  expect(node.crashes()).toHaveLength(1);
+  expect(node.kernel.addresses.filter((each) => each.includes(uid))).toEqual([]);
+});
+
+it('a mirror pod that went while the source of pods was crashed is made again', () => {
+  boot();
+  node.world.setManifests([manifest({ uid: 'static' })]);
+  node.until('a mirror', () => statusOf('web-node')?.phase === 'Running');
+  crashSource();
+  cluster.kube.delete('pods', 'web-node', 0);
+  node.until('another mirror', () => statusOf('web-node')?.phase === 'Running', 30_000);
+  expect(node.world.runtime.started).toHaveLength(1);
 });
