@@ -99,7 +99,7 @@ export function criticalChain(story: Story, goal: Goal): CriticalChain {
 export function causesOf({ moments }: Story, n: number): Moment[] {
   const path: Moment[] = [];
   for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.push(at);
-  return path.reverse();
+  return path.toReversed();
 }
 
 /** As {@link causesOf}; but news of a pod follow from what the pod asked of the runtime, not from the stream. */

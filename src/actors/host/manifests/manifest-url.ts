@@ -69,7 +69,7 @@ async function send(url: string, init: RequestInit): Promise<Response> {
   if (proxy === undefined) return fetch(url, init);
   const undici = await import('undici');
   const dispatcher = new undici.ProxyAgent({ uri: proxy, pipelining: 0 });
-  return undici.fetch(url, { ...init, dispatcher } as object) as Promise<unknown> as Promise<Response>;
+  return undici.fetch(url, { ...init, dispatcher }) as Promise<unknown> as Promise<Response>;
 }
 
 function headersOf({ headers }: Input, vault: Vault): Headers {
