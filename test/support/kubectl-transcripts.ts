@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { constants, hostname, release } from 'node:os';
 import { join } from 'node:path';
@@ -18,8 +19,9 @@ const SHOWN_MAX_CHARS = 2_000;
 /** How long after the recorder's time a command may say what it said there, before it is interrupted. */
 const LATE_MS = 60_000;
 const LOOK_EVERY_MS = 100;
-/** What a terminal's user types comes when the command is there to read it. */
+/** What a terminal's user types comes when the command is there to read it: it says something first, if only a prompt. */
 const TYPING_AFTER_MS = 1_500;
+const SILENT_MAX_MS = 10_000;
 
 type Asked = Pick<Transcript, 'argv' | 'env' | 'stdin' | 'tty' | 'ended'>;
 type Output = Pick<Said, 'stdout' | 'stderr'>;
@@ -98,7 +100,7 @@ export function fixtures(image: string): Manifest[] {
     const { items } = parse(
       text
         .replaceAll('i=1; while', 'sleep 0.5; i=1; while')
-        .replaceAll('echo line $i; echo', 'echo line $i; sleep 0.05; echo'),
+        .replaceAll('echo line $i; echo', 'echo line $i; sleep 0.15; echo'),
     ) as {
       items: Manifest[];
     };
@@ -158,9 +160,13 @@ export class Kubectl {
     child.kill('SIGINT');
   }
 
-  private async type({ stdin }: ChildProcess, asked: Pick<Transcript, 'stdin' | 'tty'>): Promise<void> {
+  private async type({ stdin, stdout }: ChildProcess, asked: Pick<Transcript, 'stdin' | 'tty'>): Promise<void> {
     stdin!.on('error', () => {});
-    if (asked.tty !== undefined) await sleep(TYPING_AFTER_MS);
+    if (asked.tty !== undefined) {
+      const said = once(stdout!, 'data', { signal: AbortSignal.timeout(SILENT_MAX_MS) });
+      await said.catch(() => {});
+      await sleep(TYPING_AFTER_MS);
+    }
     stdin!.end(inputOf(asked.stdin));
   }
 
