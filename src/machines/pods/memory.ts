@@ -142,6 +142,7 @@ function merged(read: SoftState, noted: SoftState): SoftState {
   return { ...read, ...Object.fromEntries(tables) };
 }
 
+/** `pods` hears it last: it answers which of them there are. */
 const loaded = ({ context }: { context: Context }) => ({ type: 'memory.loaded', state: context.state });
 
 export const memoryMachine = s.createMachine({
@@ -188,9 +189,9 @@ export const memoryMachine = s.createMachine({
       },
     },
     ready: {
-      entry: [sendParent(loaded), sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)],
+      entry: [sendParent(loaded), sendTo(to('allocation'), loaded), sendTo(to('pods'), loaded)],
       initial: 'saved',
-      on: { 'memory.wanted': { actions: [sendTo(to('pods'), loaded), sendTo(to('allocation'), loaded)] } },
+      on: { 'memory.wanted': { actions: [sendTo(to('allocation'), loaded), sendTo(to('pods'), loaded)] } },
       states: {
         saved: { always: { guard: 'isDirty', target: 'gathering' } },
         gathering: { always: { guard: 'isUrgent', target: 'saving' }, after: { [GATHER_MS]: 'saving' } },

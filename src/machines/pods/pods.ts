@@ -15,8 +15,9 @@
  *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards,
  *      and counts this as a restart of its containers.
  *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
+ *   W5 whoever was told what a memory has is told then which of its pods there are.
  */
-import { assign, line, now, type PlainError, to } from '../../kernel/xstate.ts';
+import { line, now, type PlainError, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../back-off.ts';
 import type { CSIReport } from '../csi/messages.ts';
@@ -319,6 +320,13 @@ const respawn = s.enqueueActions((args) => {
   enqueue.assign({ records: { ...context.records, [uid]: { ...added, desired, again } } });
 });
 
+const noteMemory = s.assign(({ event }) => (event.type === 'memory.loaded' ? { memory: event.state } : {}));
+
+const tellKnown = s.enqueueActions(({ context, enqueue }) => {
+  const known: PodsKnown = { type: 'pods.known', uids: Object.keys(context.records) };
+  for (const id of ['allocation', 'containerManager', 'memory']) enqueue.sendTo(to(id), known);
+});
+
 export const podsMachine = s.createMachine({
   id: 'pods',
   context: ({ input }) => ({
@@ -335,7 +343,7 @@ export const podsMachine = s.createMachine({
   }),
   initial: 'gathering',
   on: {
-    'memory.loaded': { actions: assign({ memory: ({ event }) => event.state }) },
+    'memory.loaded': { actions: noteMemory },
     'config.objects': { actions: takeObjects },
     'object.found': { actions: forwardObject },
     'objects.started': { actions: wantObjectsAgain },
@@ -381,11 +389,6 @@ export const podsMachine = s.createMachine({
         onError: { target: 'keeping', actions: cannotLook as never },
       },
     },
-    keeping: {
-      entry: s.enqueueActions(({ context, enqueue }) => {
-        const known: PodsKnown = { type: 'pods.known', uids: Object.keys(context.records) };
-        for (const id of ['allocation', 'containerManager', 'memory']) enqueue.sendTo(to(id), known);
-      }),
-    },
+    keeping: { entry: tellKnown, on: { 'memory.loaded': { actions: [noteMemory, tellKnown] } } },
   },
 });
