@@ -53,6 +53,8 @@ export interface Context {
   readonly isNodeKnown: boolean;
   /** The runtime keeps a pod's groups to those of its specification. */
   readonly strictGroups: boolean;
+  /** What an agent before noted was heard. */
+  readonly remembers: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
   /** What pods were given that are over and still wanted: they stay taken, and hold nothing. */
   readonly over: Readonly<Record<string, Grant>>;
@@ -136,6 +138,16 @@ export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Con
   );
   return { grants: active!, over: over!, recalled: Object.keys(active!) };
 }
+
+/** What was known before, once: others ask for it, too, and here it is known better by then which pods are over. */
+export const remember = keeping(({ args: { context, event }, books }) => {
+  if (event.type !== 'memory.loaded' || context.remembers) return;
+  const { grants, over, recalled } = recalledOf(event.state);
+  books.recalled = [...new Set([...books.recalled, ...recalled])];
+  books.grants = { ...grants, ...books.grants };
+  books.over = { ...over, ...books.over };
+  books.rejections = { ...event.state.rejections, ...books.rejections };
+});
 
 /** It is over, and holds nothing of the node any more: also for the next agent. */
 export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {

@@ -32,6 +32,7 @@ import {
   keeping,
   noteEnd,
   recalledOf,
+  remember,
   reply,
   tellEvent,
   viewOf,
@@ -327,16 +328,6 @@ const judgeEarly = keeping((w) => {
   }
 });
 
-/** What was known before; what was decided since counts more. */
-const remember = keeping(({ args: { event }, books }) => {
-  if (event.type !== 'memory.loaded') return;
-  const { grants, over, recalled } = recalledOf(event.state);
-  books.recalled = [...new Set([...books.recalled, ...recalled])];
-  books.grants = { ...grants, ...books.grants };
-  books.over = { ...over, ...books.over };
-  books.rejections = { ...event.state.rejections, ...books.rejections };
-});
-
 export const allocationMachine = s.createMachine({
   id: 'allocation',
   context: ({ input: { settings } }) => ({
@@ -348,6 +339,7 @@ export const allocationMachine = s.createMachine({
     isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
     ...recalledOf({}),
+    remembers: false,
     rejections: {},
     waiting: {},
     unjudged: {},
@@ -365,7 +357,7 @@ export const allocationMachine = s.createMachine({
     enqueue.sendTo(to('deviceManager'), { type: 'devices.wanted' });
   }),
   on: {
-    'memory.loaded': { actions: remember },
+    'memory.loaded': { actions: [remember, s.assign({ remembers: true })] },
     'allocation.wanted': { actions: judge },
     'allocation.ended': { actions: free },
     'allocation.released': { actions: free },
