@@ -78,6 +78,7 @@ export const FAULTS: readonly Row[] = [
     `${damage}::no flipped bit goes unnoticed`,
     `${damage}::a segment in the middle`,
     `${disk}::that is read-only does not stop the node either`,
+    `${disk}::a disk that hangs holds nobody up who ends`,
   ),
   row(
     'F10',
