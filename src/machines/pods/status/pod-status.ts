@@ -141,7 +141,7 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
 
 type Phase = Pick<PodStatus, 'reason' | 'message'> & { readonly phase: string };
 
-/** A phase that is final in the API server is never another one. Reason and message stay with the phase they explain. */
+/** What is final in the API server stays. Reason and message stay as long as the phase that they explain. */
 function phaseAndReason({ pod, previous, failure }: PodStatusFacts, observed: string): Phase {
   if (failure !== undefined) return { phase: 'Failed', reason: failure.reason, message: failure.message };
   const before = previous?.phase ?? '';

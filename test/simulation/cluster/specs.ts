@@ -1,5 +1,5 @@
 /** Pods of a simulation, and what their processes do. */
-import type { Program } from '../../../../support/pods-runtime.ts';
+import type { Program } from '../../support/pods-runtime.ts';
 import type { Chance } from './chance.ts';
 
 export const CPUS = ['100m', '200m', '400m', '700m', '1'];

@@ -2,13 +2,13 @@
  * A node in a cluster where everything goes wrong by chance, in virtual time; then peace. The same seed gives the same
  * run.
  */
-import type { Manifest } from '../../../../../src/machines/operations/host.ts';
-import { Refusal } from '../../../../fakes/api-server/errors.ts';
-import { timestamp } from '../../../../fakes/api-server/types.ts';
-import { ADMISSION } from '../../../../support/counting-node.ts';
-import { image, manifest, type PodsNode } from '../../../../support/pods-node.ts';
-import type { Fault } from '../../../../support/pods-world.ts';
-import { type ClusterNode, clusterNode } from '../support.ts';
+import type { Manifest } from '../../../src/machines/operations/host.ts';
+import { Refusal } from '../../fakes/api-server/errors.ts';
+import { timestamp } from '../../fakes/api-server/types.ts';
+import { type ClusterNode, clusterNode } from '../../machines/pods/cluster/support.ts';
+import { ADMISSION } from '../../support/counting-node.ts';
+import { image, manifest, type PodsNode } from '../../support/pods-node.ts';
+import type { Fault } from '../../support/pods-world.ts';
 import { Chance } from './chance.ts';
 import { CRASHES } from './crashes.ts';
 import { checkPeace } from './peace.ts';

@@ -1,6 +1,6 @@
 /** Seeded runs of a node in a cluster: whatever goes wrong, all rules hold, and afterwards all is as wanted. */
 import { describe, expect, it } from 'vitest';
-import { Simulation } from './simulation/simulation.ts';
+import { Simulation } from './cluster/simulation.ts';
 
 const FIRST = Number(process.env['STATELET_FIRST_SEED'] ?? 1);
 const SEEDS = Number(process.env['STATELET_SEEDS'] ?? 8);

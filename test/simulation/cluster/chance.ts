@@ -1,5 +1,5 @@
 /** Chance of a simulation: the same seed gives the same choices. */
-import { SeededRandom } from '../../../../../src/kernel/random.ts';
+import { SeededRandom } from '../../../src/kernel/random.ts';
 
 export class Chance {
   private readonly random: SeededRandom;
