@@ -18,7 +18,7 @@ export function checkPeace(simulation: Simulation): void {
   for (const { uid, value } of simulation.manifests) {
     wanted.add(uid);
     const name = (value as Any).metadata.name;
-    const mirror = simulation.cluster.kube.pod(`${name}-node`) as Any;
+    const mirror = simulation.cluster.kube.pod(`${name}-node`);
     if (!mirror) simulation.rules.say(`${uid} has no mirror`);
     else checkPod(simulation, uid, mirror);
   }

@@ -25,16 +25,17 @@ export class Rules {
   constructor(cluster: ClusterNode) {
     this.cluster = cluster;
     const { runtime } = cluster.node.world;
-    const { startContainer, exit } = runtime;
+    const start = runtime.startContainer.bind(runtime);
+    const exit = runtime.exit.bind(runtime);
     runtime.startContainer = (id) => {
-      startContainer.call(runtime, id);
+      start(id);
       const container = runtime.containers.get(id);
       if (container?.state === 'CONTAINER_RUNNING') this.begun(container);
     };
     runtime.exit = (container, code) => {
       if (container.state !== 'CONTAINER_EXITED' && code === 0)
         this.completed.add(`${container.sandbox.id}/${nameOf(container)}`);
-      exit.call(runtime, container, code);
+      exit(container, code);
     };
     cluster.kube.store.changes.on('event', (event) => this.written(event));
   }

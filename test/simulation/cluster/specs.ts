@@ -2,7 +2,7 @@
 import type { Program } from '../../support/pods-runtime.ts';
 import type { Chance } from './chance.ts';
 
-export const CPUS = ['100m', '200m', '400m', '700m', '1'];
+const CPUS = ['100m', '200m', '400m', '700m', '1'];
 const MEMORIES = ['64Mi', '128Mi', '256Mi'];
 const HOOK = { exec: { command: ['hook'] } };
 const hook = (chance: Chance) => (chance.is(0.5) ? HOOK : { sleep: { seconds: 2 } });
