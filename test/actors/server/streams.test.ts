@@ -4,9 +4,11 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
 import type { NodePod, NodeView } from '../../../src/actors/server/node-view.ts';
 import { type StreamUrls, streamingEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
 import { parsePorts } from '../../../src/actors/server/streaming/port-forward.ts';
+import { SpdyServer, type SpdyServerStream } from '../../../src/actors/spdy/server.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 import { type Front, openFront } from '../../support/endpoint-front.ts';
 import { freePort } from '../../support/ports.ts';
@@ -138,3 +140,35 @@ test.each([['v4.channel.k8s.io'], ['v5.channel.k8s.io']])(
     runtime.close();
   },
 );
+
+test('a client that attaches and has no more to say hears what is said to its last words', async () => {
+  const happened: string[] = [];
+  const runtime = createServer().on('upgrade', (_request, socket: Duplex, head: Buffer) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n');
+    const streams: Record<string, SpdyServerStream> = {};
+    void new SpdyServer(socket, head, (stream) => {
+      const { streamtype: type = '' } = stream.headers;
+      streams[type] = stream;
+      if (type !== 'stdin') return;
+      stream.on('data', (chunk) => setTimeout(() => streams['stdout']!.write(`heard ${chunk}`), 20));
+      // As containerd: it stops telling, and the session ends.
+      stream.on('end', () => {
+        streams['stdout']!.end();
+        streams['error']!.end('{"status":"Success"}');
+      });
+    });
+  });
+  await once(runtime.listen(0, '127.0.0.1'), 'listening');
+  const url = async () => `http://127.0.0.1:${(runtime.address() as AddressInfo).port}/`;
+  front = await openFront(streamingEndpoints(VIEW, { exec: url, attach: url, portForward: url }));
+  const client = new WebSocket(`ws://127.0.0.1:${front.port}/attach/default/p/main?input=1&output=1`, [
+    'v5.channel.k8s.io',
+  ]);
+  client.on('message', (data: Buffer) => happened.push(`${data[0]} ${String(data.subarray(1))}`));
+  await once(client, 'open');
+  client.send(Buffer.from('\0bye'));
+  client.send(Buffer.from([255, 0]));
+  await once(client, 'close');
+  expect(happened).toEqual(['1 ', '1 heard bye', '3 {"metadata":{},"status":"Success"}']);
+  runtime.close();
+});

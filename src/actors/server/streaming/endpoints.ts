@@ -101,7 +101,7 @@ async function serveStream(
       return await serveTunnel(kind, url, request);
     }
     onWebSocket(kind);
-    return await (kind === 'portForward' ? servePorts : serveCommand)(url, request);
+    return await (kind === 'portForward' ? servePorts(url, request) : serveCommand(kind, url, request));
   } catch (error) {
     return refusal(500, (error as Error).message);
   }
@@ -262,11 +262,11 @@ async function serveTunnel(kind: Kind, url: string, request: ApiRequest): Promis
   return answered === null ? TAKEN : passedOn(kind, { kind: 'answered', response: answered });
 }
 
-async function serveCommand(url: string, request: ApiRequest): Promise<Answer> {
+async function serveCommand(kind: Kind, url: string, request: ApiRequest): Promise<Answer> {
   const opened = await openSpdy(url, RUNTIME_PROTOCOLS);
-  if (opened.kind === 'answered') return passedOn('exec', opened);
+  if (opened.kind === 'answered') return passedOn(kind, opened);
   acceptWebSocket(request, COMMAND_PROTOCOL, opened, (client) => {
-    void new RemoteCommand(client, opened, optionsOf(request));
+    void new RemoteCommand(client, opened, { ...optionsOf(request), attaches: kind === 'attach' });
   });
   return TAKEN;
 }

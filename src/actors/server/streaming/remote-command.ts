@@ -19,11 +19,21 @@ export interface StreamOptions {
   readonly tty: boolean;
 }
 
+interface Options extends StreamOptions {
+  /** To a process that there was before: it may go on when the client's input has ended. */
+  readonly attaches: boolean;
+}
+
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 /** The most that waits for a client that does not read before the runtime is stopped. */
 const CLIENT_BUFFER_BYTES = 256 * 1024;
 /** Of a command whose end nobody told: it may have gone well or not. */
 const UNTOLD = 'the runtime closed the connection before it said how the command ended';
+/**
+ * After the input of a client that attaches has ended. The runtime stops telling it what the process says as soon as it
+ * hears of that; and where it hears of it while it begins to attach, containerd never ends the stream.
+ */
+const ATTACH_LINGER_MS = 100;
 /** Largest status that a runtime may send. */
 const STATUS_MAX_BYTES = 64 * 1024;
 
@@ -74,14 +84,16 @@ export class RemoteCommand {
   private readonly runtime: SpdyClient;
   private readonly stdin: SpdyStream | null;
   private readonly resize: SpdyStream | null;
+  private readonly attaches: boolean;
   private readonly said: Buffer[] = [];
   private saidBytes = 0;
   /** Streams that the runtime has not ended: output before the status. */
   private open = new Set<number>();
   private hasStatus = false;
 
-  constructor(client: WebSocket, runtime: { socket: Duplex; head: Buffer }, options: StreamOptions) {
+  constructor(client: WebSocket, runtime: { socket: Duplex; head: Buffer }, options: Options) {
     this.client = client;
+    this.attaches = options.attaches;
     this.runtime = new SpdyClient(runtime.socket, runtime.head);
     this.tell(CHANNEL.stdout, Buffer.alloc(0));
     this.runtime.open({ streamType: 'error' }, { data: (chunk) => this.collect(chunk), end: () => this.statusEnded() });
@@ -113,9 +125,14 @@ export class RemoteCommand {
   private hear(data: Buffer): void {
     const [channel, ...rest] = [data[0], data.subarray(1)];
     const payload = rest[0] ?? Buffer.alloc(0);
-    if (channel === CHANNEL.close && payload[0] === CHANNEL.stdin) this.stdin?.end();
+    if (channel === CHANNEL.close && payload[0] === CHANNEL.stdin) this.endInput();
     const stream = channel === CHANNEL.stdin ? this.stdin : channel === CHANNEL.resize ? this.resize : null;
     if (stream && payload.length > 0 && !stream.write(payload)) this.client.pause();
+  }
+
+  private endInput(): void {
+    if (this.attaches) setTimeout(() => this.stdin?.end(), ATTACH_LINGER_MS).unref();
+    else this.stdin?.end();
   }
 
   private tell(channel: number, chunk: Buffer): void {
