@@ -46,6 +46,8 @@ import { withKeys } from './volumes/objects.ts';
 
 /** Containers that nobody wants get this long to end; as upstream for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;
+/** Before folders that could not be listed are looked for again. */
+const LOOK_AGAIN_MS = 60_000;
 
 interface Start extends Partial<Pick<PodInput, 'pod' | 'runtime'>> {
   readonly held?: boolean;
@@ -179,10 +181,7 @@ const endLeftovers = s.enqueueActions((args) => {
   args.enqueue.assign({ records });
 });
 
-interface Leftovers {
-  readonly uids?: readonly string[];
-  readonly pods?: readonly PodRef[];
-}
+type Leftovers = { readonly uids?: readonly string[]; readonly pods?: readonly PodRef[] };
 
 const cannotLook = line('warn', ({ event }: { event: unknown }) => [
   'Cannot look for folders of pods that are gone',
@@ -327,6 +326,11 @@ const tellKnown = s.enqueueActions(({ context, enqueue }) => {
   for (const id of ['allocation', 'containerManager', 'memory']) enqueue.sendTo(to(id), known);
 });
 
+const keeping = s.createStateConfig({
+  entry: tellKnown,
+  on: { 'memory.loaded': { actions: [noteMemory, tellKnown] } },
+});
+
 export const podsMachine = s.createMachine({
   id: 'pods',
   context: ({ input }) => ({
@@ -386,9 +390,10 @@ export const podsMachine = s.createMachine({
         src: 'volume.podFolders',
         input: ({ context }) => ({ root: context.settings.rootDir }),
         onDone: { target: 'keeping', actions: endLeftovers },
-        onError: { target: 'keeping', actions: cannotLook as never },
+        onError: { target: 'lookingLater', actions: cannotLook as never },
       },
     },
-    keeping: { entry: tellKnown, on: { 'memory.loaded': { actions: [noteMemory, tellKnown] } } },
+    lookingLater: { ...keeping, after: { [LOOK_AGAIN_MS]: 'lookingForLeftovers' } },
+    keeping,
   },
 });

@@ -229,4 +229,20 @@ describe('a runtime that is away', () => {
     node.until('forgotten', gone('u1'));
     expect([...node.world.folders, ...node.world.files.keys()]).toEqual([]);
   });
+
+  it('cannot list its folders for a while: what a pod has left that is gone is found later', () => {
+    boot({ uid: 'u1' });
+    node.until('Running', running('u1'));
+    node.world.manifests = [];
+    node.world.runtime.sandboxes.clear();
+    node.world.runtime.containers.clear();
+    node = node.restart();
+    const until = node.time.ms + 90_000;
+    node.world.fault = (name) => (name === 'volume.podFolders' && node.time.ms < until ? { error: 'EIO' } : undefined);
+    const left = () => [...node.world.folders].filter((path) => path.startsWith('/var/lib/'));
+    node.run(60_000);
+    expect(left()).not.toEqual([]);
+    node.run(120_000);
+    expect(left()).toEqual([]);
+  });
 });
