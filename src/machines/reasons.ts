@@ -177,6 +177,10 @@ export const containerEvents = {
     warning('ProbeWarning', `${probe} probe warning: ${output}`),
 } as const;
 
+const SHARE_LESS =
+  'consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/' +
+  '#configure-volume-permission-and-ownership-change-policy-for-pods';
+
 /** Events about a volume of a pod; of those about its size its claim hears, too. */
 export const volumeEvents = {
   abnormal: (volume: string, message: string): EventText =>
@@ -206,6 +210,11 @@ export const volumeEvents = {
       'AlreadyMountedVolume',
       `The requested fsGroup is ${wanted}, but the volume ${volume} has GID ${has}. The volume may not be shareable.`,
     ),
+  /** It takes long to give it to a group; `files`: so many have been so far. `null`: it is the first that is said. */
+  sharing: (path: string, files: number | null): EventText => {
+    const progress = files === null ? ` is taking longer than expected, ${SHARE_LESS}` : `, processed ${files} files.`;
+    return warning('VolumePermissionChangeInProgress', `Setting volume ownership for ${path}${progress}`);
+  },
   /** `what` of a block device is at a path. */
   mapped: (volume: string, what: 'globalMapPath' | 'volumeMapPath', path: string): EventText =>
     normal('SuccessfulMountVolume', `MapVolume.MapPodDevice succeeded for volume "${volume}" ${what} "${path}"`),

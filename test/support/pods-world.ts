@@ -14,7 +14,7 @@ import type { Manifest, ManifestError, RememberedPod, SoftState } from '../../sr
 import type { Operations } from '../../src/machines/operations/index.ts';
 import type { KeptLog, PodLogs } from '../../src/machines/operations/logs.ts';
 import type { ProbeHandler, ProbeWatch } from '../../src/machines/operations/probe.ts';
-import type { ConfigObject, VolumesSetUp } from '../../src/machines/operations/volume.ts';
+import type { ConfigObject, Sharing, VolumesSetUp } from '../../src/machines/operations/volume.ts';
 import { CsiWorld } from './csi-world.ts';
 import type { KubeWorld } from './kube-world.ts';
 import { ImageRights } from './pods-images.ts';
@@ -86,6 +86,8 @@ export class PodsWorld implements Performer {
   readonly volumeFailures = new Map<string, string>();
   /** Said of every volume that is set up. */
   notGiven: Omit<VolumesSetUp, 'failed'> = {};
+  /** What is being given to groups right now. */
+  sharings: readonly Sharing[] = [];
   /** By key, what files of volumes have for variables; `null` for an optional key that is not there. */
   readonly fileValues = new Map<string, SecretHandle | null>();
   /** By command: how long it takes in a container, and how it ends. */
@@ -483,6 +485,7 @@ function volumeHandlers(world: PodsWorld): Handlers {
       const failed = Object.fromEntries(missing.map((container) => [container, unread]));
       done({ values: Object.fromEntries(values), failed });
     },
+    'volume.sharings': (_, done) => done(world.sharings),
     'volume.podFolders': ({ root }, done) => {
       const below = [...world.folders].flatMap((path) =>
         path.startsWith(`${root}/pods/`) ? [path.split('/')[5]!] : [],

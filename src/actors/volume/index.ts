@@ -12,6 +12,7 @@ import { type Mounter, mounter } from './mounter.ts';
 import { setUpVolumes } from './set-up.ts';
 import { bindSubPaths } from './sub-path.ts';
 import { podFolders, tearDownVolumes } from './tear-down.ts';
+import { sharingsBelow } from './tree.ts';
 import { readVariables } from './variables.ts';
 
 export interface VolumeOptions {
@@ -31,6 +32,7 @@ export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOpe
     'volume.bindSubPaths': ({ input, signal }) =>
       inTurn(input.podDirectory, () => bindSubPaths(input, tools.mounter, signal)),
     'volume.readVariables': ({ input, signal }) => readVariables(input, tools.vault, signal),
+    'volume.sharings': async ({ input }) => sharingsBelow(input.directory),
     'volume.podFolders': async ({ input }) => ({ uids: await podFolders(input.root) }),
     'volume.tearDown': ({ input }) =>
       inTurn(input.podDirectory, () => {

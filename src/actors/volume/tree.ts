@@ -7,7 +7,7 @@
 import { constants } from 'node:fs';
 import { chmod, chown, type FileHandle, lstat, open, readdir, rmdir, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import type { Unshared } from '../../machines/operations/volume.ts';
+import type { Sharing, Unshared } from '../../machines/operations/volume.ts';
 import { errnoOf } from '../host/beneath.ts';
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
@@ -74,18 +74,37 @@ export async function shareTree(folder: FileHandle, ownership: Ownership, path: 
   const wanted = sharedMode(top.mode & 0o7777, true, ownership.readOnly);
   const isShared = top.gid === ownership.groupId && (top.mode & 0o7777) === wanted;
   if (isShared && ownership.always !== true) return null;
-  const sharing = new Sharing(ownership);
-  await sharing.below(folder, path);
-  await sharing.give(folder, path);
-  return sharing.unshared;
+  const giving = new Giving(path, ownership);
+  underWay.add(giving);
+  try {
+    await giving.below(folder, path);
+    await giving.give(folder, path);
+  } finally {
+    underWay.delete(giving);
+  }
+  return giving.unshared;
 }
 
-class Sharing {
-  unshared: Unshared | null = null;
-  readonly #ownership: Ownership;
+const underWay = new Set<Giving>();
 
-  constructor(ownership: Ownership) {
+/** The trees below `directory` that are being given to a group right now. */
+export const sharingsBelow = (directory: string): Sharing[] =>
+  [...underWay].filter(({ path }) => path.startsWith(`${directory}/`)).map((giving) => giving.progress());
+
+class Giving {
+  unshared: Unshared | null = null;
+  readonly path: string;
+  readonly #ownership: Ownership;
+  readonly #sinceMs = performance.now();
+  #files = 0;
+
+  constructor(path: string, ownership: Ownership) {
+    this.path = path;
     this.#ownership = ownership;
+  }
+
+  progress(): Sharing {
+    return { path: this.path, files: this.#files, forMs: Math.round(performance.now() - this.#sinceMs) };
   }
 
   /** Folders one after the other: each that is open costs a descriptor. Ends when nothing is under way in `folder`. */
@@ -124,6 +143,7 @@ class Sharing {
   async give(handle: FileHandle, path: string): Promise<boolean> {
     const found = await handle.stat();
     const { groupId, readOnly } = this.#ownership;
+    this.#files += 1;
     await chown(fdPath(handle), -1, groupId).catch(this.#note('Lchown failed', path));
     if (found.isSymbolicLink()) return false;
     const mode = sharedMode(found.mode & 0o7777, found.isDirectory(), readOnly);

@@ -3,9 +3,11 @@ import { now, pick, random, setup } from '../../kernel/xstate.ts';
 import { csiOperations } from '../operations/csi.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
+import { type SharingInput, sharingMachine } from '../pods/volumes/sharing.ts';
 import { csiExpansionMachine } from './expansion.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from './messages.ts';
-import { type Capabilities, modeRefusal, type Secrets } from './policy.ts';
+import { mountPlace } from './places.ts';
+import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from './policy.ts';
 import type { HeldTokens } from './tokens.ts';
 
 /** With `requiresRepublish` a volume is published again so often, up to half of it later; as upstream syncs a pod. */
@@ -47,6 +49,7 @@ export const csiMountSetup = setup({
     ...pick(csiOperations, 'csi.capabilities', 'csi.publish', 'csi.unpublish'),
     ...pick(kubeOperations, 'kube.get', 'kube.create'),
     expansion: csiExpansionMachine,
+    sharing: sharingMachine,
   },
   guards: {
     isReleased: ({ context }) => context.isReleased,
@@ -64,6 +67,8 @@ export const csiMountSetup = setup({
     mustExpand: ({ context: { expansion, declined } }) =>
       expansion !== null &&
       (expansion.to !== declined?.to || (declined.status !== null && declined.status !== expansion.status)),
+    shares: ({ context: { volume, driver, capabilities } }) =>
+      ownershipOf(volume, driver.spec ?? null, capabilities) !== null,
     republishes: ({ context }) => context.driver.spec?.requiresRepublish === true,
   },
   delays: {
@@ -71,3 +76,9 @@ export const csiMountSetup = setup({
     republish: (args) => REPUBLISH_MS * (1 + random(args) / 2),
   },
 });
+
+/** What is told of a volume whose files take long to be given to the pod's group. */
+export function sharingInput({ context }: { context: Context }): SharingInput {
+  const { serviceAccount: _, ...ref } = context.pod;
+  return { ref, directory: mountPlace(context, context.volume).directory };
+}

@@ -3,7 +3,7 @@
  *
  * Decides: when the driver is asked, and asked again; what it is told of the pod.
  * Owns: the secrets' and tokens' handles, what the driver can do, the back-off; `expansion`, while the volume is too
- *   small.
+ *   small; `sharing`, while its files are given to the pod's group and that takes long.
  * Hears: `mount.known` of `csiVolumes`, whenever something of it changed; `mount.deviceFailed`.
  * Asks: `kube.get` of the secret, `kube.create` of tokens; `csi.capabilities`, `csi.publish`, `csi.unpublish`.
  * Tells: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
@@ -17,6 +17,7 @@ import { type AnyActorRef, line, now, sendParent, to } from '../../kernel/xstate
 import type { IssuedToken } from '../operations/csi.ts';
 import type { Unshared } from '../operations/volume.ts';
 import { eventRecorded } from '../pods/messages.ts';
+import { SLOW_SHARING_MS } from '../pods/volumes/sharing.ts';
 import { podEvents, volumeEvents } from '../reasons.ts';
 import {
   askCapabilities,
@@ -29,7 +30,7 @@ import {
 } from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
 import type { MountReport } from './messages.ts';
-import { type Context, type Known, csiMountSetup as s } from './mount-setup.ts';
+import { type Context, type Known, csiMountSetup as s, sharingInput } from './mount-setup.ts';
 import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from './places.ts';
 import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from './policy.ts';
 import { dueTokens, heldToken, type TokenAnswer, tokenRequestOf } from './tokens.ts';
@@ -231,6 +232,12 @@ const publishing = s.createStateConfig({
         input: publishInput,
         onDone: { target: '#csiMount.published', actions: [sayUnshared, tellMapped, notePublished] },
         onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
+      },
+      initial: 'working',
+      states: {
+        working: { always: { guard: 'shares', target: 'sharing' } },
+        sharing: { after: { [SLOW_SHARING_MS]: 'overdue' } },
+        overdue: { invoke: { id: 'sharing', src: 'sharing', input: sharingInput, onError: 'sharing' } },
       },
     },
   },

@@ -192,6 +192,13 @@ export interface Unshared {
   readonly more: number;
 }
 
+/** A volume that is being given to its group: what has been done of it, and for how long it takes already. */
+export interface Sharing {
+  readonly path: string;
+  readonly files: number;
+  readonly forMs: number;
+}
+
 /** `root` is `--root-dir`, `podDirectory` the pod's folder below it. */
 interface Place {
   readonly root: string;
@@ -217,6 +224,8 @@ export const volumeOperations = {
     Place & { variables: readonly FileVariable[] },
     { values: Readonly<Record<string, FileValues>>; failed: Readonly<Record<string, Unprepared>> }
   >(),
+  /** The volumes below a folder that are being given to a group right now. */
+  'volume.sharings': query<{ directory: string }, readonly Sharing[]>(),
   /** The uids of all pods that have a folder below `root`. */
   'volume.podFolders': query<{ root: string }, { uids: readonly string[] }>(),
   /** Unmounts everything below the pod's folder, then removes its volumes. */

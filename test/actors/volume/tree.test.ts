@@ -15,7 +15,8 @@ import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { removeTree, shareTree } from '../../../src/actors/volume/tree.ts';
+import { removeTree, shareTree, sharingsBelow } from '../../../src/actors/volume/tree.ts';
+import type { Sharing } from '../../../src/machines/operations/volume.ts';
 import { needsMounts, needsRoot, VolumeRoom } from './support.ts';
 
 const GROUP = 4242;
@@ -26,10 +27,10 @@ let top: string;
 beforeEach(() => void (top = mkdtempSync(join(tmpdir(), 'statelet-tree-'))));
 afterEach(() => rmSync(top, { recursive: true, force: true }));
 
-async function share(): Promise<unknown> {
+async function share(path = '/v'): Promise<unknown> {
   const folder = await open(top);
   try {
-    return await shareTree(folder, { groupId: GROUP, readOnly: false }, '/v');
+    return await shareTree(folder, { groupId: GROUP, readOnly: false }, path);
   } finally {
     await folder.close();
   }
@@ -65,6 +66,18 @@ it('a name may be any bytes', async () => {
 });
 
 describe.skipIf(needsRoot)('a group', () => {
+  it('can be seen getting what it gets, until it has it', async () => {
+    for (let file = 0; file < 200; file++) write(join(top, String(file)), 0o600);
+    const seen = (): Sharing[] => sharingsBelow('/v');
+    const sharing = share('/v/mount');
+    await expect.poll(seen).toEqual([{ path: '/v/mount', files: expect.any(Number), forMs: expect.any(Number) }]);
+    expect(sharingsBelow('/v/mou')).toEqual([]);
+    const [before] = seen();
+    expect(before!.files).toBeLessThan(202);
+    await sharing;
+    expect(seen()).toEqual([]);
+  });
+
   it('gets all of many files and folders, and no link’s target', async () => {
     for (let folder = 0; folder < 20; folder++) {
       mkdirSync(join(top, `d${folder}/e`), { recursive: true });

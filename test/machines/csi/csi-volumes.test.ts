@@ -316,6 +316,35 @@ describe('a failure', () => {
   });
 });
 
+describe('a volume whose group takes long to get its files', () => {
+  const path = `${ROOT}/pods/u1/volumes/kubernetes.io~csi/pv1/mount`;
+  const publishSlowly = (spec: object) => {
+    boot({ spec: { attachRequired: false, ...spec } });
+    node.knobs.fault = (name) => (name === 'csi.publish' ? 'hang' : undefined);
+    node.knobs.sharings = [{ path, files: 9, forMs: 40_000 }];
+    node.want('u1', volumeOf({ fsGroup: 7 }));
+  };
+
+  it('is told of for as long as it takes', () => {
+    publishSlowly({ fsGroupPolicy: 'File' });
+    node.advance(29_000);
+    expect(node.askedFor('volume.sharings')).toEqual([]);
+    node.advance(65_000);
+    const slow = 'Setting volume ownership for u1/volumes/kubernetes.io~csi/pv1/mount';
+    expect(node.askedFor('volume.sharings')[0]).toEqual({ directory: `${ROOT}/pods/u1/volumes/kubernetes.io~csi/pv1` });
+    expect(node.events()).toEqual([
+      expect.stringContaining(`${slow} is taking longer than expected`),
+      expect.stringContaining(`${slow}, processed 9 files.`),
+    ]);
+  });
+
+  it('is not looked for where the driver gives it', () => {
+    publishSlowly({ fsGroupPolicy: 'None' });
+    node.advance(94_000);
+    expect(node.askedFor('volume.sharings')).toEqual([]);
+  });
+});
+
 describe('a volume of the pod itself', () => {
   const own = volumeOf({ isEphemeral: true, name: 'own', spec: 'own', handle: 'csi-1', accessModes: [] });
 

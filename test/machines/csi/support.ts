@@ -4,6 +4,7 @@ import type { JsonEvent } from '../../../src/kernel/json.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 import { csiVolumesMachine } from '../../../src/machines/csi/csi-volumes.ts';
 import type { CSIPod, CSIVolume } from '../../../src/machines/csi/messages.ts';
+import type { Sharing } from '../../../src/machines/operations/volume.ts';
 import { strategicMerge } from '../../fakes/api-server/strategic-merge.ts';
 import type { Fields } from '../../fakes/api-server/types.ts';
 import { type Answers, fail, ok, runUnder } from '../../support/answering-world.ts';
@@ -55,24 +56,27 @@ const isSaid = (record: KernelRecord, to: string): record is KernelRecord & { k:
 
 type Fault = (name: string, input: never) => EffectResult | 'hang' | undefined;
 
+interface Knobs {
+  fault: Fault;
+  attachment: object | null;
+  claim: Fields | null;
+  list: EffectResult | undefined;
+  sharings: readonly Sharing[];
+}
+
 export function csiNode({
   disk = new CsiWorld(new Set()),
   spec = { attachRequired: false },
   isListening = true,
   healthPeriodMs,
 }: Options = {}) {
-  const knobs: { fault: Fault; attachment: object | null; claim: Fields | null; list: EffectResult | undefined } = {
-    fault: () => undefined,
-    attachment: null,
-    claim: null,
-    list: undefined,
-  };
+  const knobs: Knobs = { fault: () => undefined, attachment: null, claim: null, list: undefined, sharings: [] };
   const drivers = spec === null ? [] : [{ metadata: { name: DRIVER }, spec }];
   const asked: { name: string; input: never }[] = [];
   const faulty = (name: string, answer: (input: never) => EffectResult | 'stream') => (input: never) => {
     asked.push({ name, input });
     const fault = knobs.fault(name, input);
-    return fault === 'hang' ? ('never' as 'stream') : (fault ?? answer(input));
+    return fault === 'hang' ? 'stream' : (fault ?? answer(input));
   };
   const entries = Object.entries({
     ...Object.fromEntries(
@@ -81,6 +85,7 @@ export function csiNode({
     'kube.list': () => knobs.list ?? ok({ items: drivers, resourceVersion: '1', continue: '' }),
     'kube.watch': () => 'stream' as const,
     'csi.followHealth': () => 'stream' as const,
+    'volume.sharings': () => ok(knobs.sharings),
     'kube.get': ({ resource, name }: { resource: string; name: string }) => {
       if (resource === 'secrets') return ok({ metadata: { name }, data: { key: { text: HANDLE(name) } } });
       if (resource === 'persistentvolumeclaims' && knobs.claim) return ok(knobs.claim);

@@ -5,7 +5,7 @@
  * Owns: the plan, what of it failed, the back-off.
  * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed; of `csiVolumes`, through its
  *   pod, what drivers have published.
- * Asks: `volume.setUp`. Tells its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder`
+ * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long. Tells its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder`
  *   each failure of its own.
  * Invariants:
  *   V1 `volumes.mounted` is told only when every volume of the plan is set up; a later failure takes nothing back.
@@ -15,11 +15,12 @@
 import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
-import { type VolumeFailure, type VolumesSetUp, volumeOperations } from '../../operations/volume.ts';
+import { type VolumeFailure, type VolumeSetUp, type VolumesSetUp, volumeOperations } from '../../operations/volume.ts';
 import { podEvents, volumeEvents } from '../../reasons.ts';
 import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts';
 import type { MountedVolumes } from '../spec/volumes.ts';
 import type { VolumePlan } from './plan.ts';
+import { SLOW_SHARING_MS, sharingMachine } from './sharing.ts';
 
 /** As long as upstream waits for volumes before it says so. */
 const OVERDUE_MS = 123_000;
@@ -44,12 +45,17 @@ interface Context extends VolumesInput {
 export type VolumesOrder = { readonly type: 'volumes.planned'; readonly plan: VolumePlan };
 export type VolumesReport = { readonly type: 'volumes.mounted'; readonly mounted: MountedVolumes };
 
+/** File by file, of what may have many. */
+const givesToGroup = (setUp: VolumeSetUp): boolean =>
+  (setUp.kind === 'folder' && setUp.groupId !== null) || (setUp.kind === 'local' && setUp.ownership !== null);
+
 const s = setup({
   types: { input: {} as VolumesInput, context: {} as Context, events: {} as VolumesOrder | CSIReport | Ended },
-  actors: pick(volumeOperations, 'volume.setUp'),
+  actors: { ...pick(volumeOperations, 'volume.setUp'), sharing: sharingMachine },
   guards: {
     isNew: ({ context, event }) =>
       event.type === 'volumes.planned' && JSON.stringify(event.plan) !== JSON.stringify(context.plan),
+    shares: ({ context }) => context.plan.setUps.some(givesToGroup),
     needsNothing: ({ context }) => context.plan.setUps.length === 0,
     isPublished: ({ context: { plan, published } }) => plan.csi.every(({ name }) => published.includes(name)),
     hasFailed: ({ context }) => context.failures.length > 0,
@@ -145,6 +151,19 @@ export const volumesMachine = s.createMachine({
         input: ({ context: { root, podDirectory, plan } }) => ({ root, podDirectory, volumes: plan.setUps }),
         onDone: { target: 'judging', actions: noteResult },
         onError: { target: 'judging', actions: noteFailure },
+      },
+      initial: 'working',
+      states: {
+        working: { always: { guard: 'shares', target: 'sharing' } },
+        sharing: { after: { [SLOW_SHARING_MS]: 'overdue' } },
+        overdue: {
+          invoke: {
+            id: 'sharing',
+            src: 'sharing',
+            input: ({ context: { ref, podDirectory } }) => ({ ref, directory: podDirectory }),
+            onError: 'sharing',
+          },
+        },
       },
     },
     judging: {

@@ -183,6 +183,42 @@ describe('the end of a pod', () => {
   });
 });
 
+describe('a volume with so many files that its group takes long to get them', () => {
+  const path = `${VOLUMES}/kubernetes.io~empty-dir/e`;
+  const said = () => node.events().filter((text) => text.startsWith('VolumePermissionChangeInProgress'));
+  const slowly = (securityContext: object) => {
+    boot({ volumes: [{ name: 'e', emptyDir: {} }], securityContext });
+    node.world.fault = (name) => (name === 'volume.setUp' ? { hangs: true } : undefined);
+  };
+
+  it('is told of after 30 seconds and once a minute, as upstream does, for as long as it is under way', () => {
+    slowly({ fsGroup: 7 });
+    node.world.sharings = [{ path, files: 3, forMs: 29_000 }];
+    node.run(35_000);
+    expect(inputs('volume.sharings')).toEqual([{ directory: '/var/lib/kubelet/pods/u1' }]);
+    expect(said()).toEqual([]);
+    node.world.sharings = [{ path, files: 1_234, forMs: 39_000 }];
+    node.run(60_000);
+    const slow = 'Setting volume ownership for u1/volumes/kubernetes.io~empty-dir/e';
+    const first = expect.stringContaining(
+      `${slow} is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/`,
+    ) as unknown;
+    expect(said()).toEqual([first]);
+    node.run(65_000);
+    const further = `VolumePermissionChangeInProgress: ${slow}, processed 1234 files.`;
+    expect(said()).toEqual([first, further]);
+    node.world.sharings = [];
+    node.run(120_000);
+    expect(said()).toHaveLength(2);
+  });
+
+  it('is not looked for where no group gets anything', () => {
+    slowly({});
+    node.run(120_000);
+    expect(inputs('volume.sharings')).toEqual([]);
+  });
+});
+
 describe('what a crash left', () => {
   it('is taken away when nobody knows the pod any more, and nothing else', () => {
     node = new PodsNode();
