@@ -4,8 +4,9 @@
  * Decides: what was added, changed, is being deleted, was removed; what of it concerns only the status.
  * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
- * Asks: `host.loadPods` once. Its reflector asks the rest. Tells `syncLoop` `config.pods` and `config.sourceReady`;
- *   `status` and `mirrorPods` what the API server has; `rememberedPods` which of them are gone since.
+ * Asks: `host.loadPods`, at the start and when pods are wanted again. Its reflector asks the rest.
+ * Tells: `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods` what the API server has;
+ *   `rememberedPods` which of them are gone since.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never told as a pod to run.
@@ -191,7 +192,7 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
 /** Nobody says what is wanted: what was wanted last is, as long as nobody says otherwise. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const known = ownRemembered(context);
+  const known = ownRemembered(context).filter(({ pod }) => context.told[pod.metadata.uid] === undefined);
   if (known.length === 0) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));
@@ -258,7 +259,7 @@ const following = s.createStateConfig({
   },
 });
 
-/** What to do until the API server says something. */
+/** What to do until the API server says something; anew whenever `following` begins anew, as regions do together. */
 const remembering = s.createStateConfig({
   initial: 'loading',
   states: {

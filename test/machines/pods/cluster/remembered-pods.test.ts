@@ -32,8 +32,12 @@ function reboot(): void {
 
 const started = () => cluster.node.world.runtime.started;
 
+/** The actors that a test has crash. */
+const crashing: string[] = [];
+
 afterEach(() => {
-  expect(cluster.node.crashes()).toEqual([]);
+  const crashes = cluster.node.crashes();
+  expect(crashes).toEqual(crashing.splice(0).map((address) => expect.stringContaining(address)));
   cluster.node.assertReplays();
 });
 
@@ -53,6 +57,49 @@ describe('rememberedPods', () => {
     kube.delete('pods', 'web');
     cluster.node.until('gone', () => kube.pod('web') === undefined);
     expect([...cluster.node.world.remembered]).toEqual([]);
+  });
+
+  it.each([
+    ['kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'api', pods: null }],
+    ['kubelet/podConfig/apiSource', { type: 'reflector.listed', items: null }],
+  ])('are told again when %s crashes meanwhile, and nothing is started twice', (address, event) => {
+    const { kube, node } = running();
+    kube.isAway = true;
+    node.kernel.dispatch(address, event, 'test');
+    expect(node.crashes()).toEqual([expect.stringContaining(address)]);
+    crashing.push(address);
+    node.run(30_000);
+    expect(started()).toHaveLength(1);
+    const [container] = [...node.world.runtime.containers.values()];
+    node.world.runtime.exit(container!, 1);
+    node.until('a restart', () => started().length === 2, 5_000);
+    kube.isAway = false;
+    node.run(60_000);
+    expect(started()).toHaveLength(2);
+    expect(kube.pod('web').status.phase).toBe('Running');
+  });
+
+  it('are not told instead of what the API server said, when another one is wanted again', () => {
+    const { kube, node } = running();
+    kube.createPod('db');
+    node.until('Running', isRunning('db'));
+    node.run(1_000);
+    const [web, db] = ['web', 'db'].map((name) => kube.pod(name).metadata.uid);
+    const remembered = node.world.remembered.get(web)!;
+    const { metadata, ...rest } = remembered.pod as KubeObject;
+    const older = { ...rest, metadata: { ...metadata, labels: { of: 'before' } } };
+    node.world.remembered.set(web, { ...remembered, pod: older });
+    kube.isAway = true;
+    const before = node.sink.records.length;
+    crashing.push(`kubelet/pods/pod-${db}`);
+    node.kernel.dispatch(crashing[0]!, { type: 'container.changed', name: 'app', view: null }, 'test');
+    node.run(30_000);
+    const told = node.sink.records
+      .slice(before)
+      .filter(({ k }) => k === 'message')
+      .map((record) => JSON.stringify(record));
+    expect(told.filter((text) => text.includes('"config.pods"') && text.includes(web))).toEqual([]);
+    expect(node.podState(db)).toEqual({ sync: 'active' });
   });
 
   it('are not needed when the API server answers', () => {
