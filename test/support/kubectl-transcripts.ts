@@ -185,7 +185,8 @@ function inputOf(stdin: Text | undefined): string | Buffer {
 // ---- comparing ------------------------------------------------------------------------------------------------------
 
 /** kubectl's own log of a write after the command had ended, and of a first frame before it listened: its own races. */
-const STDIN_NOISE = /^E\d{4} .* (v\d\.go:\d+\] "Unhandled Error" err=|websocket\.go:\d+\] Unknown stream id 1, ).*\n/gm;
+const STDIN_NOISE =
+  /^E\d{4} .* (v\d\.go:\d+\] "Unhandled Error" err=|websocket\.go:\d+\] Unknown stream id 1, ).*\r?\n/gm;
 
 /** What differs, a sentence each. */
 export function differences(wanted: Transcript, got: Said, kubectl: Kubectl): string[] {
