@@ -58,6 +58,8 @@ interface Context {
   readonly versions: Readonly<Record<string, string>> | null;
   /** By file, the error that was last said. */
   readonly errors: Readonly<Record<string, string>>;
+  /** Between a crash and the next start. */
+  readonly crashed: readonly SourceActor[];
 }
 
 type Event =
@@ -138,19 +140,22 @@ const openSources = s.enqueueActions(({ context, enqueue }) => {
   if (hasSource(settings, 'apiSource')) enqueue.spawnChild('apiSource', { id: 'apiSource', input: settings });
 });
 
+/** One that starts anew tells everything. */
 const forwardToSources = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'config.wanted' && event.type !== 'status.wanted') return;
   for (const id of ['httpSource', 'apiSource'] as const) {
     const concerns = event.type === 'config.wanted' || id === 'apiSource';
-    if (concerns && hasSource(context.settings, id)) enqueue.sendTo<AnyActorRef>(id, event);
+    const isThere = hasSource(context.settings, id) && !context.crashed.includes(id);
+    if (concerns && isThere) enqueue.sendTo<AnyActorRef>(id, event);
   }
 });
 
-const bury = s.enqueueActions(({ event, enqueue }) => {
+const bury = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length) as SourceActor;
   const { message } = (event as unknown as { error: PlainError }).error;
   enqueue(line('error', ['A source of pods crashed and starts again', { source: id, error: message }]));
   enqueue.stopChild(id);
+  enqueue.assign({ crashed: [...context.crashed, id] });
   enqueue.raise({ type: 'source.respawn', id }, { delay: RESPAWN_MS, id: `respawn-${id}` });
 });
 
@@ -158,6 +163,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'source.respawn') return;
   const { id } = event;
   enqueue.spawnChild(id, { id, input: context.settings });
+  enqueue.assign({ crashed: context.crashed.filter((each) => each !== id) });
 });
 
 export const podConfigMachine = s.createMachine({
@@ -171,6 +177,7 @@ export const podConfigMachine = s.createMachine({
     seen: {},
     versions: null,
     errors: {},
+    crashed: [],
   }),
   initial: 'choosing',
   entry: openSources,

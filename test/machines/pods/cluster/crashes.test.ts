@@ -93,6 +93,28 @@ describe('a crash of one actor', () => {
     expect(node.crashes()).toHaveLength(1);
   });
 
+  /** What these ask for when they begin anew comes while the other one is not there. */
+  const others: [address: string, event: object][] = [
+    ['kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'api', pods: null }],
+    ['kubelet/status', { type: 'status.observed', pod: null, seen: null }],
+  ];
+  it.each(cases)('%s: what comes before it is back makes nobody else crash', (_machine, address, event) => {
+    const { node, kube } = running();
+    const at = address();
+    const before = others.filter(([other]) => !at.startsWith(other));
+    for (const [other, broken] of before) node.kernel.dispatch(other, broken as never, 'test');
+    node.run(500);
+    node.kernel.dispatch(at, event as never, 'test');
+    kube.patch('configmaps', 'settings', { data: { a: '2' } });
+    kube.createPod('later', projected);
+    kube.delete('pods', 'web');
+    node.world.setManifests([]);
+    node.until('Running', () => kube.pod('later')?.status?.phase === 'Running', 60_000);
+    node.until('gone', () => kube.pod('web') === undefined && kube.pod('web-node') === undefined, 60_000);
+    const crashed = [...before.map(([other]) => other), at];
+    expect(node.crashes()).toEqual(crashed.map((each) => expect.stringContaining(`${each}: `)));
+  });
+
   it('serviceAccountToken: what is no token is none, and another one is asked for', () => {
     cluster = clusterNode(settings);
     const { node, kube } = cluster;
