@@ -63,7 +63,7 @@ const judge = keeping((w) => {
   const { event } = w.args;
   if (event.type !== 'allocation.wanted') return;
   const { uid } = event.request;
-  if (event.request.rules.isStatic) w.books.over = without(w.books.over, uid);
+  if (event.request.rules.isStatic || event.isAnew) w.books.over = without(w.books.over, uid);
   const rejection = w.books.rejections[uid];
   if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
   else if (w.books.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.books.over[uid].allocation });

@@ -23,7 +23,13 @@ export interface PodsKnown {
 
 export type AllocationMessage =
   /** A pod wants to run with these resources, or to have them from now on. */
-  | { readonly type: 'allocation.wanted'; readonly request: AdmissionRequest; readonly allocation: Allocation }
+  | {
+      readonly type: 'allocation.wanted';
+      readonly request: AdmissionRequest;
+      readonly allocation: Allocation;
+      /** The runtime has nothing of it: it runs from the beginning, also when it was over. */
+      readonly isAnew: boolean;
+    }
   /** Nothing of it runs any more; what it held is free. What the node ended may run again when it starts anew. */
   | { readonly type: 'allocation.ended'; readonly uid: string; readonly byItself: boolean }
   /** It is gone. */

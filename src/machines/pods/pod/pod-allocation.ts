@@ -7,7 +7,6 @@
  */
 import { now, type PlainError, to } from '../../../kernel/xstate.ts';
 import type { Pod } from '../../api/pod.ts';
-import type { NodeSettings } from '../../node-settings.ts';
 import { podEvents } from '../../reasons.ts';
 import type { AllocationMessage } from '../allocation/messages.ts';
 import { admissionRequest, allocationOf, withAllocation } from '../allocation/request.ts';
@@ -21,15 +20,17 @@ import { resizeSummary } from './resize-policy.ts';
 
 const tell = (enqueue: Enqueue, message: AllocationMessage): void => enqueue.sendTo(to('allocation'), message);
 
-function ask(enqueue: Enqueue, pod: Pod, node: NodeSettings): void {
-  tell(enqueue, { type: 'allocation.wanted', request: admissionRequest(pod, node), allocation: allocationOf(pod) });
+function ask(enqueue: Enqueue, { node, runtime }: PodContext, pod: Pod): void {
+  const isAnew = !runtime?.sandboxes.length && !runtime?.containers.length;
+  const request = admissionRequest(pod, node);
+  tell(enqueue, { type: 'allocation.wanted', request, allocation: allocationOf(pod), isAnew });
 }
 
 /** Asks for what its source wants; also a manager that has lost what it was told, which hears again of what is over. */
 export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission === undefined) return;
   if (context.stage === 'terminated') tellEnd(enqueue, context);
-  else if (context.asked !== null) ask(enqueue, context.asked, context.node);
+  else if (context.asked !== null) ask(enqueue, context, context.asked);
 });
 
 /** Its configuration is another: other resources have to be asked for, everything else is as it says. */
@@ -37,7 +38,7 @@ export const askChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.node.admission === undefined) return;
   const isOther = JSON.stringify(allocationOf(event.pod)) !== JSON.stringify(context.allocation);
   const isPending = context.refusal !== null;
-  if (isOther || isPending) ask(enqueue, event.pod, context.node);
+  if (isOther || isPending) ask(enqueue, context, event.pod);
 });
 
 export const takeGrant = s.enqueueActions((args) => {
@@ -56,8 +57,9 @@ export const takeGrant = s.enqueueActions((args) => {
 });
 
 /** What was granted was asked for by a configuration that another one has followed meanwhile. */
-const askOther = s.enqueueActions(({ context: { asked, allocation, node }, enqueue }) => {
-  if (asked !== null && !isSame(allocationOf(asked), allocation)) ask(enqueue, asked, node);
+const askOther = s.enqueueActions(({ context, enqueue }) => {
+  const { asked, allocation } = context;
+  if (asked !== null && !isSame(allocationOf(asked), allocation)) ask(enqueue, context, asked);
 });
 
 const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({

@@ -46,6 +46,24 @@ it('one that ended before the agent began again leaves its room to others', () =
   expect(node.phase('job')).toBe('Succeeded');
 });
 
+it('one whose end nobody learned of runs again when the machine has started anew, and has its room', () => {
+  node = bootCountingNode();
+  node.world.setManifests([]);
+  node.world.runtime.programs.set('job', [
+    { runsMs: 3_000, exitCode: 0 },
+    { runsMs: 60_000, exitCode: 0 },
+  ]);
+  tellPods(node, 'ADD', asking('job', '1500m'));
+  node.until('over', () => node.phase('job') === 'Succeeded');
+  node.run(3_000);
+  node.world.runtime.containers.clear();
+  node.world.runtime.sandboxes.clear();
+  restartWith(asking('job', '1500m'));
+  node.until('Running again', isRunning('job'));
+  tellPods(node, 'ADD', asking('new', '1'));
+  node.until('refused', () => node.status('new')?.reason === 'OutOfcpu');
+});
+
 it('one whose sandbox is still to be stopped stays what it became, whoever has its room by now', () => {
   node = bootCountingNode();
   node.world.setManifests([]);
