@@ -128,6 +128,8 @@ export interface SoftState {
   readonly containers: Readonly<
     Record<string, { readonly restartCount: number; readonly backoffMs: number; readonly backoffUntilMs: number }>
   >;
+  /** By the same key: the number of the newest instance, which no runtime knows after the machine started anew. */
+  readonly begun?: Readonly<Record<string, number>>;
   /** By pod uid: what a pod holds of the node and which resources it was given. */
   readonly grants?: Readonly<Record<string, Grant>>;
   /** By pod uid, while a change of resources is under way: what the running instances have. */

@@ -3,7 +3,7 @@
  *
  * Decides: when to write. Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what
  *   pods were given, who was refused and why, and what running instances have.
- * Hears: `memory.noted` of containers, `memory.pulled` of images, `memory.probed` and `memory.resized` of pods,
+ * Hears: `memory.noted` and `memory.begun` of containers, `memory.pulled` of images, `memory.probed` and `memory.resized` of pods,
  *   `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` and `pods.known` of `pods`,
  *   `memory.wanted` of both.
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
@@ -47,6 +47,12 @@ const note = s.assign(({ context, event }) => {
   if (event.type !== 'memory.noted') return {};
   const containers = { ...context.state.containers, [event.key]: event.container };
   return { state: { ...context.state, containers }, isDirty: true };
+});
+
+const noteBegun = s.assign(({ context, event }) => {
+  if (event.type !== 'memory.begun') return {};
+  const begun = { ...context.state.begun, [event.key]: event.restartCount };
+  return { state: { ...context.state, begun }, isDirty: true };
 });
 
 /** A pull may end after its pod is gone: back-offs that would begin anew anyway go. */
@@ -96,6 +102,7 @@ function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState |
     Object.fromEntries(Object.entries(table).filter(([key]) => isKept(key.split('/', 1)[0]!)));
   const kept = {
     containers: only(state.containers),
+    begun: only(state.begun),
     probes: only(state.probes),
     pulls: only(state.pulls),
     grants: only(state.grants),
@@ -156,6 +163,7 @@ export const memoryMachine = s.createMachine({
   initial: 'loading',
   on: {
     'memory.noted': { actions: note },
+    'memory.begun': { actions: noteBegun },
     'memory.probed': { actions: noteProbes },
     'memory.pulled': { actions: notePull },
     'memory.allocated': { actions: noteGrant },

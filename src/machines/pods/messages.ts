@@ -322,13 +322,12 @@ export interface StatusWanted {
 }
 
 export type ContainerMemory = SoftState['containers'][string];
-
 export type PullMemory = NonNullable<SoftState['pulls']>[string];
-
 export type ProbedInstance = SoftState['probes'][string];
 
 export type MemoryMessage =
   | { readonly type: 'memory.noted'; readonly key: string; readonly container: ContainerMemory }
+  | { readonly type: 'memory.begun'; readonly key: string; readonly restartCount: number }
   /** `null`: the pull has succeeded. */
   | { readonly type: 'memory.pulled'; readonly key: string; readonly pull: PullMemory | null }
   | { readonly type: 'memory.probed'; readonly key: string; readonly probed: ProbedInstance }

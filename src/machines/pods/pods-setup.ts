@@ -104,10 +104,18 @@ export const fullName = ({ name, namespace }: PodRef): string => `${name}_${name
 
 export const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
 
-/** What is remembered of a pod's containers, by container. */
-export const memoryOf = <Value>(memory: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
+/** What is remembered of one pod, by container or by image. */
+export const rememberedOf = ({ containers, begun, pulls, probes, resizes }: SoftState, uid: string) => ({
+  memory: ofPod(containers, uid),
+  begun: ofPod(begun ?? {}, uid),
+  pulls: ofPod(pulls ?? {}, uid),
+  probed: ofPod(probes, uid),
+  actuated: resizes?.[uid] ?? null,
+});
+
+const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
   Object.fromEntries(
-    Object.entries(memory).flatMap(([key, value]) =>
+    Object.entries(table).flatMap(([key, value]) =>
       key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
     ),
   );

@@ -34,10 +34,10 @@ import {
   type Enqueue,
   fullName,
   idOf,
-  memoryOf,
   type PodRecord,
   type Records,
   refOf,
+  rememberedOf,
   podsSetup as s,
   tell,
 } from './pods-setup.ts';
@@ -68,10 +68,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
     runtime,
     mustLook,
     held,
-    memory: memoryOf(context.memory.containers, ref.uid),
-    pulls: memoryOf(context.memory.pulls ?? {}, ref.uid),
-    probed: memoryOf(context.memory.probes, ref.uid),
-    actuated: context.memory.resizes?.[ref.uid] ?? null,
+    ...rememberedOf(context.memory, ref.uid),
     objects: withKeys(context.objects, objectKeys),
   };
   enqueue.spawnChild('pod', { id: idOf(ref.uid), input });

@@ -76,6 +76,7 @@ test('a link is made, kept, turned, and never put over a file', async () => {
 
 const STATE = {
   probes: { 'u/c': { id: 'c1', started: true, ready: false } },
+  begun: { 'u/c': 3 },
   containers: { 'u/c': { restartCount: 3, backoffMs: 20_000, backoffUntilMs: 1_763_700_000_000 } },
 };
 
@@ -95,6 +96,8 @@ test.each([
   ['no containers', '{}'],
   ['a count that is text', '{"containers":{"u/c":{"restartCount":"3","backoffMs":1,"backoffUntilMs":1}}}'],
   ['a readiness that is text', '{"containers":{},"probes":{"u/c":{"id":"c1","started":true,"ready":"yes"}}}'],
+  ['a number that is text', '{"containers":{},"begun":{"u/c":"1"}}'],
+  ['a table that is a number', '{"containers":{},"begun":1}'],
   ['nothing', ''],
 ])('soft state that is %s is moved aside and is no state', async (_title, content) => {
   const path = join(await temporaryFolder(), 'soft-state.json');

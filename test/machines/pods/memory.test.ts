@@ -45,6 +45,29 @@ test('what is noted while the memory is read is kept, beside what is read', () =
   expect(world.divergence()).toBeNull();
 });
 
+test('M1: starts of containers are written together, and go with their pod', () => {
+  const written: unknown[] = [];
+  const world = runUnder(
+    memoryMachine,
+    { softStateFile: '/soft-state.json' },
+    {
+      'host.loadSoftState': ok({ containers: {}, probes: {} }),
+      'host.saveSoftState': ({ state }: { state: { begun: object } }) => {
+        written.push(state.begun);
+        return ok(null);
+      },
+    },
+    ['pods', 'allocation'],
+  );
+  const pass = () => world.time.advanceTo(world.time.now() + 1_100);
+  world.tell({ type: 'memory.begun', key: 'u/a', restartCount: 0 });
+  world.tell({ type: 'memory.begun', key: 'v/b', restartCount: 4 });
+  pass();
+  world.tell({ type: 'memory.forgotten', uid: 'u' });
+  pass();
+  expect(written).toEqual([{ 'u/a': 0, 'v/b': 4 }, { 'v/b': 4 }]);
+});
+
 describe('what pods were given', () => {
   test('is written after a moment, together', () => {
     const { written, allocated, pass } = memory();

@@ -89,6 +89,7 @@ function checkLeftovers({ node, rules, cluster }: Simulation, wanted: ReadonlySe
     const uid = /^kubelet\/(?:pods|status)\/pod-([^/]+)$/.exec(address)?.[1];
     if (uid !== undefined && !wanted.has(uid)) rules.say(`${address} is left`);
   }
+  for (const uid of world.remembered.keys()) if (!wanted.has(uid)) rules.say(`${uid} is remembered`);
   const mirrors = cluster.kube.store.list('v1', 'pods').filter(({ metadata }) => /^[stu]-node$/.test(metadata.name));
   const statics = [...wanted].filter((uid) => uid.startsWith('static')).length;
   if (mirrors.length !== statics) rules.say(`${mirrors.length} mirrors for ${statics} static pods`);

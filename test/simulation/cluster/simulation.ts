@@ -45,6 +45,7 @@ export class Simulation {
     this.cluster = clusterNode({
       admission: { ...ADMISSION, allocatable, wholeNode: allocatable },
       makesPodCgroups: true,
+      ...(this.chance.is(0.7) ? { rememberedPodsDir: '/journal/pods' } : {}),
     });
     const { node, kube } = this.cluster;
     this.node = node;
@@ -213,6 +214,16 @@ export class Simulation {
     return '';
   }
 
+  /** The machine starts again: nothing runs, and what the runtime knew is gone. */
+  reboot(): string {
+    const { groups, runtime } = this.node.world;
+    for (const { cancel } of runtime.containers.values()) cancel?.();
+    runtime.containers.clear();
+    runtime.sandboxes.clear();
+    groups.clear();
+    return this.restart();
+  }
+
   /** Crashes that nobody asked for. */
   private collect(): void {
     const crashes = this.node.crashes().filter((each) => !this.injected.has(each.split(': ')[0]!));
@@ -323,6 +334,7 @@ const DISTURBANCES: readonly (readonly [string, (simulation: Simulation) => stri
   ['resize', (s) => s.resize()],
   ['files', (s) => s.files()],
   ['restart', (s) => s.restart()],
+  ['reboot', (s) => s.reboot()],
   ['crash', (s) => s.crash()],
   ['crash', (s) => s.crash()],
   ['configMap', (s) => s.configMap()],

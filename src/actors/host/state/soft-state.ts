@@ -32,29 +32,18 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
   return state ?? EMPTY;
 };
 
+/** Tables that are empty are left out, but for those that there are in every state. */
 function decode(text: string): SoftState | null {
   try {
-    const { containers, probes = {}, pulls = {}, grants = {}, rejections = {}, resizes = {} } = JSON.parse(text);
-    const entries: [string, ContainerState][] = Object.entries(containers);
-    if (!entries.every(([, state]) => isContainerState(state))) return null;
-    const probed: [string, ProbedState][] = Object.entries(probes);
-    if (!probed.every(([, state]) => isProbedState(state))) return null;
-    const pulled: [string, PulledState][] = Object.entries(pulls);
-    if (!pulled.every(([, state]) => isPulledState(state))) return null;
-    const given: [string, Grant][] = Object.entries(grants);
-    if (!given.every(([, grant]) => isGrant(grant))) return null;
-    const refused: [string, Rejection][] = Object.entries(rejections);
-    if (!refused.every(([, rejection]) => isRejection(rejection))) return null;
-    const resized: [string, Grant['allocation']][] = Object.entries(resizes);
-    if (!resized.every(([, allocation]) => isAllocation(allocation))) return null;
-    return {
-      ...(resized.length === 0 ? {} : { resizes: Object.fromEntries(resized) }),
-      ...(given.length === 0 ? {} : { grants: Object.fromEntries(given) }),
-      ...(refused.length === 0 ? {} : { rejections: Object.fromEntries(refused) }),
-      containers: Object.fromEntries(entries),
-      probes: Object.fromEntries(probed),
-      ...(pulled.length === 0 ? {} : { pulls: Object.fromEntries(pulled) }),
-    };
+    const read = { probes: {}, ...(JSON.parse(text) as Partial<Record<keyof SoftState, object>>) };
+    if (read.containers === undefined) return null;
+    const state: Record<string, object> = {};
+    for (const [name, isGood] of Object.entries(CHECKS) as [keyof SoftState, (value: never) => boolean][]) {
+      const table = read[name] ?? {};
+      if (typeof table !== 'object' || !Object.values(table).every((value) => isGood(value as never))) return null;
+      if (name in EMPTY || Object.keys(table).length > 0) state[name] = table;
+    }
+    return state as unknown as SoftState;
   } catch {
     return null;
   }
@@ -92,6 +81,16 @@ const isRejection = ({ reason, message }: Rejection): boolean =>
 
 const isProbedState = ({ id, started, ready }: ProbedState): boolean =>
   typeof id === 'string' && typeof started === 'boolean' && typeof ready === 'boolean';
+
+const CHECKS = {
+  containers: isContainerState,
+  begun: Number.isInteger,
+  probes: isProbedState,
+  pulls: isPulledState,
+  grants: isGrant,
+  rejections: isRejection,
+  resizes: isAllocation,
+} satisfies Record<keyof SoftState, (value: never) => boolean>;
 
 export const saveSoftState: Port<Operations['host.saveSoftState']> = async ({ id, input: { path, state } }) => {
   await replaceFile(path, `${JSON.stringify(state)}\n`, id);

@@ -36,6 +36,8 @@ export interface ContainerInput {
   /** The newest instance in the runtime; `null` when there is none. */
   readonly facts: ContainerFacts | null;
   readonly memory: ContainerMemory | null;
+  /** The number of the newest instance that was started, as it is remembered; `null`: of none. */
+  readonly begun: number | null;
   readonly maxBackoffMs: number;
   /** Absent: upstream's default. */
   readonly initialBackoffMs?: number;
@@ -45,7 +47,7 @@ export interface ContainerInput {
   readonly dormant: boolean;
 }
 
-export interface ContainerContext extends Omit<ContainerInput, 'memory'> {
+export interface ContainerContext extends Omit<ContainerInput, 'memory' | 'begun'> {
   /** The instance it works on; empty before it has one. */
   readonly id: string;
   /** Number of that instance, or of the next one. */
@@ -86,14 +88,14 @@ export interface ContainerStop {
 }
 
 export function initialContext(input: ContainerInput): ContainerContext {
-  const { memory, ...rest } = input;
+  const { memory, begun, ...rest } = input;
   const known = input.facts?.restartCount ?? 0;
   const isBehind = (memory?.restartCount ?? 0) > known;
   return {
     ...rest,
     ...backOffWords(isBehind ? (memory?.backoffMs ?? 0) : 0, input),
     id: isBehind ? '' : (input.facts?.id ?? ''),
-    restartCount: Math.max(known, memory?.restartCount ?? 0),
+    restartCount: Math.max(known, memory?.restartCount ?? 0, input.facts === null && begun !== null ? begun + 1 : 0),
     image: null,
     untilMs: memory?.backoffUntilMs ?? 0,
     failures: 0,

@@ -181,6 +181,14 @@ export const containerSetup = setup({
       }),
     ),
     record: sendTo(to('eventRecorder'), ({ context }, text: EventText) => eventRecorded(refOf(context), text)),
+    rememberStart: sendTo(
+      to('memory'),
+      ({ context: { uid, name, restartCount } }): MemoryMessage => ({
+        type: 'memory.begun',
+        key: `${uid}/${name}`,
+        restartCount,
+      }),
+    ),
     remember: sendTo(
       to('memory'),
       ({ context }): MemoryMessage => ({

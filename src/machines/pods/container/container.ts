@@ -149,7 +149,7 @@ const waiting = s.createStateConfig({
       },
     },
     starting: {
-      entry: noteStart,
+      entry: [noteStart, 'rememberStart'],
       invoke: {
         id: 'start',
         src: 'cri.startContainer',

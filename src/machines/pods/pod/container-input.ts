@@ -24,6 +24,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
     wanted: wantedOf(podOrName(context), member),
     facts: facts && facts.finishedAtMs > nowMs ? { ...facts, finishedAtMs: nowMs } : facts,
     memory: memoryOf(context, member, facts),
+    begun: context.begun[member.container.name] ?? null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
     ...(node.crashLoopBackOffInitialMs === undefined ? {} : { initialBackoffMs: node.crashLoopBackOffInitialMs }),
     podIP: addressesOf(context)[0] ?? '',

@@ -54,6 +54,8 @@ export interface PodInput extends PodRef {
   readonly held: boolean;
   /** What is remembered of its containers, by name. */
   readonly memory: Readonly<Record<string, ContainerMemory>>;
+  /** By the same name: the number of the newest instance that was started. */
+  readonly begun: Readonly<Record<string, number>>;
   /** What is remembered of failed pulls, by image. */
   readonly pulls: Readonly<Record<string, PullMemory>>;
   /** What its running instances have, when that is not yet what they were given. */

@@ -33,6 +33,7 @@ export function strangerInput(context: PodContext, name: string): ContainerInput
     },
     facts: factsOf(runtime, name),
     memory: null,
+    begun: null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
     podIP: addressesOf(context)[0] ?? '',
     dormant: true,

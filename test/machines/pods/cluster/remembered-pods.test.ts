@@ -59,6 +59,22 @@ describe('rememberedPods', () => {
     expect([...cluster.node.world.remembered]).toEqual([]);
   });
 
+  it('count the start of the machine, so that no log is written twice', () => {
+    const { kube } = running();
+    const status = () => kube.pod('web').status.containerStatuses[0];
+    expect(status().restartCount).toBe(0);
+    for (const attempt of [1, 2]) {
+      reboot();
+      kube.isAway = attempt === 1;
+      cluster.node.until('a start', () => started().length === 1, 30_000);
+      kube.isAway = false;
+      cluster.node.until('said', () => status().state.running && status().restartCount === attempt, 60_000);
+      const [container] = [...cluster.node.world.runtime.containers.values()];
+      expect(container!.config).toMatchObject({ metadata: { attempt }, log_path: `app/${attempt}.log` });
+      cluster.node.run(2_000);
+    }
+  });
+
   it.each([
     ['kubelet/pods', { type: 'config.pods', op: 'ADD', source: 'api', pods: null }],
     ['kubelet/podConfig/apiSource', { type: 'reflector.listed', items: null }],
