@@ -67,7 +67,6 @@ const s = setup({
       isReclaimed &&
       isTerminalPhase(own?.phase),
     isGone: ({ event }) => errorOf(event).code === 'NotFound',
-    isGoneOrAnother: ({ event }) => ['NotFound', 'Conflict'].includes(errorOf(event).code ?? ''),
     isUnanswered: ({ event }) => isUnanswered(errorOf(event)),
     isNews: ({ context, event }) =>
       event.type === 'status.observed' && event.seen?.resourceVersion !== context.seen?.resourceVersion,
@@ -245,7 +244,7 @@ export const statusPublisherMachine = s.createMachine({
         }),
         onDone: { target: 'deciding', actions: noteDeleted },
         onError: [
-          { guard: 'isGoneOrAnother', target: 'deciding', actions: noteDeleted },
+          { guard: 'isGone', target: 'deciding', actions: noteDeleted },
           { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
           { target: 'backingOff', actions: noteFailure },
         ],

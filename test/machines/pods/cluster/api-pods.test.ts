@@ -173,6 +173,16 @@ describe('an API server that does not do what it is asked', () => {
     expect(at[2]! - at[1]!).toBeGreaterThan(at[1]! - at[0]!);
   });
 
+  it('409: is asked again to delete what is over', () => {
+    const { node, kube } = running();
+    let left = 2;
+    const refusal = new Refusal('the object has been modified', { code: 409, reason: 'Conflict' });
+    kube.refuse = (verb) => (verb === 'delete' && left-- > 0 ? refusal : undefined);
+    kube.delete('pods', 'web', 1);
+    node.until('gone', isGone('web'), 30_000);
+    expect(kube.of('delete')).toHaveLength(3);
+  });
+
   it('429: is left alone as long as it asks', () => {
     cluster = clusterNode();
     refuseNext(1, new Refusal('slow down', { code: 429, reason: 'TooManyRequests', retryAfterSeconds: 17 }));
