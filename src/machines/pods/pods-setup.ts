@@ -55,7 +55,12 @@ interface Context {
   readonly relisted: boolean;
   /** Every source has spoken: what is not known here is wanted by nobody. */
   readonly judges: boolean;
+  /** The logs of pods that are gone could not be looked for. */
+  readonly lacksLogs: boolean;
 }
+
+/** What was found of pods that nobody knows; only logs have names. */
+export type Leftovers = { readonly uids?: readonly string[]; readonly pods?: readonly PodRef[] };
 
 type Event =
   | ConfigMessage

@@ -34,6 +34,7 @@ import {
   type Enqueue,
   fullName,
   idOf,
+  type Leftovers,
   type PodRecord,
   type Records,
   refOf,
@@ -177,8 +178,6 @@ const endLeftovers = s.enqueueActions((args) => {
   }
   args.enqueue.assign({ records });
 });
-
-type Leftovers = { readonly uids?: readonly string[]; readonly pods?: readonly PodRef[] };
 
 const cannotLook = line('warn', ({ event }: { event: unknown }) => [
   'Cannot look for folders of pods that are gone',
@@ -337,6 +336,7 @@ export const podsMachine = s.createMachine({
     objects: {},
     relisted: false,
     judges: false,
+    lacksLogs: false,
   }),
   entry: s.enqueueActions(({ enqueue }) => {
     enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
@@ -377,8 +377,8 @@ export const podsMachine = s.createMachine({
         id: 'logFolders',
         src: 'logs.podFolders',
         input: ({ context }) => ({ root: context.settings.podLogsDir }),
-        onDone: { target: 'lookingForLeftovers', actions: endLeftovers },
-        onError: { target: 'lookingForLeftovers', actions: cannotLook as never },
+        onDone: { target: 'lookingForLeftovers', actions: [endLeftovers, s.assign({ lacksLogs: false })] },
+        onError: { target: 'lookingForLeftovers', actions: [cannotLook as never, s.assign({ lacksLogs: true })] },
       },
     },
     lookingForLeftovers: {
@@ -386,11 +386,14 @@ export const podsMachine = s.createMachine({
         id: 'podFolders',
         src: 'volume.podFolders',
         input: ({ context }) => ({ root: context.settings.rootDir }),
-        onDone: { target: 'keeping', actions: endLeftovers },
+        onDone: [
+          { guard: ({ context }) => context.lacksLogs, target: 'lookingLater', actions: endLeftovers },
+          { target: 'keeping', actions: endLeftovers },
+        ],
         onError: { target: 'lookingLater', actions: cannotLook as never },
       },
     },
-    lookingLater: { ...keeping, after: { [LOOK_AGAIN_MS]: 'lookingForLeftovers' } },
+    lookingLater: { ...keeping, after: { [LOOK_AGAIN_MS]: 'lookingForLogs' } },
     keeping,
   },
 });

@@ -119,4 +119,19 @@ describe('logs of what is gone', () => {
     expect(effects('host.removePod').map(({ input }) => input['paths'])).toContainEqual(['/var/log/pods/ns_old_gone']);
     expect(node.podState('gone')).toBeUndefined();
   });
+
+  it('of an agent that crashed are looked for again where they could not be listed', () => {
+    node = new PodsNode();
+    node.world.logFolders = [{ uid: 'gone', namespace: 'ns', name: 'old' }];
+    let isBroken = true;
+    node.world.fault = (name) => (name === 'logs.podFolders' && isBroken ? { error: 'EIO' } : undefined);
+    const removed = () => effects('host.removePod').map(({ input }) => input['paths']);
+    node.boot().run(90_000);
+    expect(removed()).toEqual([]);
+    isBroken = false;
+    node.run(60_000);
+    expect(removed()).toContainEqual(['/var/log/pods/ns_old_gone']);
+    node.run(180_000);
+    expect(effects('logs.podFolders')).toHaveLength(3);
+  });
 });
