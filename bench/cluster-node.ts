@@ -14,7 +14,7 @@ interface NodeStatus {
 
 /** A pod that is bound to the node and ends at once when it is told to; no token, for raw CRI has none either. */
 export function boundPod(name: string, { image }: Containerd) {
-  return shellPod(name, image, SLEEP, { nodeName: NODE, automountServiceAccountToken: false });
+  return shellPod(name, image, SLEEP, { nodeName: NODE, automountServiceAccountToken: false, dnsPolicy: 'Default' });
 }
 
 export class ClusterNode {
@@ -54,7 +54,8 @@ export class ClusterNode {
   /** Every warning that the daemon has written about a pod. */
   troubles(): string[] {
     const warnings = this.server.store.list('v1', 'events', 'default').filter(({ type }) => type === 'Warning');
-    return warnings.map(({ reason, message }) => `${String(reason)}: ${String(message)}`);
+    const ofPods = warnings.filter(({ involvedObject }) => (involvedObject as { kind?: string }).kind === 'Pod');
+    return ofPods.map(({ reason, message }) => `${String(reason)}: ${String(message)}`);
   }
 
   async close(): Promise<void> {
