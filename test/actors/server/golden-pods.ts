@@ -66,7 +66,8 @@ export const corpusPods = (lines: readonly string[], httpd: readonly string[]): 
 
 const idOf = (pod: string, container: string, attempt = 1): string => `${pod}-${container}-${attempt}`;
 const CHUNK = 16_384;
-const TIME = '2026-11-21T07:00:00.123456789Z';
+/** An hour ago: requests for the lines of the last day find them. */
+const TIME = new Date(Date.now() - 3_600_000).toISOString().replace('Z', '456789Z');
 
 /** Writes the logs below `directory` and tells the node's view of the pods. */
 export function goldenPods(directory: string, pods: readonly GoldenPod[]): NodePod[] {
