@@ -193,6 +193,10 @@ export const anotherStart = (context: ContainerContext, nowMs: number): Partial<
   untilMs: nowMs,
 });
 
+/** After the one it works on, and after every one that the runtime has: also after one that it never heard it made. */
+const numberOfNext = ({ id, restartCount, facts }: ContainerContext): number =>
+  Math.max(id === '' ? restartCount : restartCount + 1, (facts?.restartCount ?? -1) + 1);
+
 /** The next instance: its number, and when it may come. */
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
   const { stop } = context;
@@ -210,7 +214,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     backoffMs: stop?.after === 'again' && context.endedBeforeMs === null ? context.backoffMs : backoffMs,
     endedBeforeMs: endedMs,
     knownAtMs: 0,
-    restartCount: context.id === '' ? context.restartCount : context.restartCount + 1,
+    restartCount: numberOfNext(context),
     id: '',
     image: null,
     stop: null,

@@ -119,3 +119,16 @@ it('one of which the runtime does not know any more how it is says so when it is
   node.run(1_000);
   expect(node.events()).toContain('Killing: Container is in "unknown" state, try killing it before restart');
 });
+
+it('one whose making was never answered, and that its sandbox took with it, has its number for itself', () => {
+  node = nodeWith({ uid: 'u1' });
+  const { runtime } = node.world;
+  node.world.fault = (name) => (name === 'cri.createContainer' ? { error: 'lost', lost: true } : undefined);
+  node.boot().until('the container', () => runtime.containers.size === 1);
+  const [created] = [...runtime.containers.values()];
+  runtime.stopSandbox(created!.sandbox.id);
+  node.world.fault = () => undefined;
+  node.until('Running', () => status()?.state?.running !== undefined, 60_000);
+  expect(runtime.started).toEqual(['web-node/app#1']);
+  expect(status()).toMatchObject({ restartCount: 1 });
+});
