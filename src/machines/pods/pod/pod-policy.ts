@@ -20,6 +20,7 @@ import type { DeviceHealth } from '../allocation/device-state.ts';
 import type { Rejection } from '../allocation/predicates.ts';
 import type { Allocation } from '../allocation/request.ts';
 import type { ContainerDevices } from '../allocation/resource-grants.ts';
+import { runsInOrder } from '../container/container-policy.ts';
 import type {
   ContainerFacts,
   ContainerKind,
@@ -356,6 +357,10 @@ export function nextToStop({ containers, pod }: PodContext): string[] {
 export const allGone = ({ containers }: PodContext): boolean => Object.values(containers).every(isGone);
 
 export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
+
+/** All of those that run in order have, or one of them. */
+export const hasRunInOrder = ({ initialised, containers }: PodContext): boolean =>
+  initialised || Object.values(containers).some((each) => each.view.phase === 'ended' && runsInOrder(each));
 
 export const anyReadySandbox = ({ runtime }: Pick<PodContext, 'runtime'>): boolean =>
   (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');

@@ -35,6 +35,7 @@ import {
   begunAt,
   changedFacts,
   deadlineOf,
+  hasRunInOrder,
   mayBePublished,
   type PodContext,
   type PodInput,
@@ -124,7 +125,7 @@ export const podSetup = setup({
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
     /** A sandbox that vanished is replaced, too: what ran in order before runs in order again. */
     mustReplace: ({ context }) =>
-      sandboxPlan(context) === 'replace' || (sandboxPlan(context) === 'create' && context.initialised),
+      sandboxPlan(context) === 'replace' || (sandboxPlan(context) === 'create' && hasRunInOrder(context)),
     isFinished: ({ context }) => sandboxPlan(context) === 'finished',
     lacksSandbox: ({ context }) => lacksSandbox(context),
     isMounted: ({ context }) => context.volumes !== null,

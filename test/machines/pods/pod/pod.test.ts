@@ -436,6 +436,21 @@ describe('a sandbox that dies', () => {
   });
 });
 
+describe('a sandbox that vanished before the pod was initialised', () => {
+  it('has what ran in order run in order again', () => {
+    const initContainers = ['first', 'second'].map((name) => ({ name, image: name === 'first' ? 'app:1' : 'late:1' }));
+    boot({ uid: 'u1', spec: { initContainers } });
+    for (const name of ['first', 'second']) node.world.runtime.programs.set(name, [{ runsMs: 100 }]);
+    until('the first one', () => started().length === 1);
+    node.run(5_000);
+    node.world.runtime.removeSandbox([...node.world.runtime.sandboxes.keys()][0]!);
+    node.run(5_000);
+    node.world.registry.set('late:1', image('late:1'));
+    until('Running', running('u1'), 60_000);
+    expect(started().slice(1)).toEqual(['web-node/first#1', 'web-node/second#0', 'web-node/app#0']);
+  });
+});
+
 describe('a pod with a deadline', () => {
   it('fails when it was active for too long, counted over a restart of the agent', () => {
     boot({ uid: 'u1', spec: { activeDeadlineSeconds: 60 } });
