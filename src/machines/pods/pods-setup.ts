@@ -6,7 +6,7 @@ import type { NodeChanged, NodeSettings } from '../node-settings.ts';
 import type { ObjectFound, ObjectsStarted } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
 import { operations } from '../operations/index.ts';
-import type { AllocationReport } from './allocation/messages.ts';
+import type { AllocationReport, PodsWanted } from './allocation/messages.ts';
 import type {
   ConfigMessage,
   Ended,
@@ -76,6 +76,7 @@ type Event =
   | ObjectsStarted
   | CSIReport
   | AllocationReport
+  | PodsWanted
   | Ended
   | { readonly type: 'images.started' }
   | { readonly type: 'memory.loaded'; readonly state: SoftState }

@@ -21,6 +21,11 @@ export interface PodsKnown {
   readonly uids: readonly string[];
 }
 
+/** Whoever found something on this node asks `pods` whose it can be. Answered by `pods.known`. */
+export interface PodsWanted {
+  readonly type: 'pods.wanted';
+}
+
 export type AllocationMessage =
   /** A pod wants to run with these resources, or to have them from now on. */
   | {

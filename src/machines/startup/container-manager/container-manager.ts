@@ -6,11 +6,11 @@
  * Owns: capacity and allocatable, the groups of all pods and of the QoS levels, the groups of kubelet and system, what
  *   active pods ask for in sum, the files that tell what single containers hold.
  * Hears: `containerManager.start` from the supervisor when the runtime is up for the first time; `qos.changed` and
- *   `resources.held` of `allocation`.
+ *   `resources.held` of `allocation`; `pods.known` of `pods`.
  * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,
  *   `cgroup.*`.
  * Tells the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; tells
- *   `eventRecorder` what became of enforcing.
+ *   `eventRecorder` what became of enforcing; asks `pods` which there are.
  * Invariants: M1 it refuses before anything of a pod exists. M2 it is created before RunKubelet and started only after
  * the runtime was up once. M3 started means that every group exists and is held to its limits once; after that they are
  * kept so, each minute, and a failure is said and tried again. M4 a runtime without cgroups gets none. M5 state files
@@ -45,7 +45,7 @@ export const containerManagerMachine = s.createMachine({
     refusal: '',
     steps: [],
     demand: NO_DEMAND,
-    pods: [],
+    found: [],
     orphans: [],
     kubeletGroup: input.kubeletCgroups,
     held: null,

@@ -2,12 +2,13 @@
  * The node's groups under the container manager: setting them up once, then keeping them as they have to be. Part of
  * the chart of `container-manager.ts`.
  */
-import { assign, line } from '../../../kernel/xstate.ts';
+import { assign, line, sendTo, to } from '../../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../../node/cgroups/names.ts';
 import { nodeAllocatableGroup, qosGroups } from '../../node/cgroups/node-groups.ts';
-import { daemonGroup, orphansOf, setUpSteps } from './policy.ts';
+import { daemonGroup, setUpSteps } from './policy.ts';
 import {
   draftFile,
+  judgeGroups,
   messageOf,
   noteDemand,
   noteHeld,
@@ -159,36 +160,32 @@ export const own = s.createStateConfig({
   },
 });
 
-/** Groups of pods that are gone: looked for once, when it is known which pods there are. */
+/**
+ * Groups of pods that are gone: looked for when it is known for the first time which pods there are. A pod that comes
+ * while they are listed may have its group already, so which pods there are is asked for once more after that.
+ */
 export const orphans = s.createStateConfig({
   initial: 'waiting',
   states: {
-    waiting: {
-      on: {
-        'pods.known': {
-          guard: 'hasLevels',
-          target: 'listing',
-          actions: s.assign({ pods: ({ event }) => (event.type === 'pods.known' ? event.uids : []) }),
-        },
-      },
-    },
+    waiting: { on: { 'pods.known': { guard: 'hasLevels', target: 'listing' } } },
     listing: {
       invoke: {
         id: 'listPods',
         src: 'cgroup.listPods',
         input: ({ context }) => ({ driver: context.cgroupDriver, parents: podParents(context) }),
-        onDone: {
-          target: 'removing',
-          actions: assign({ orphans: ({ context, event }) => orphansOf(context.pods, event.output.pods) }),
-        },
+        onDone: { target: 'comparing', actions: assign({ found: ({ event }) => event.output.pods }) },
         onError: {
           target: 'waiting',
           actions: line('error', ({ event }) => ['Failed to list pod cgroups', { err: messageOf(event) }]),
         },
       },
     },
+    comparing: {
+      entry: sendTo(to('pods'), { type: 'pods.wanted' }),
+      on: { 'pods.known': { target: 'judging', actions: judgeGroups } },
+    },
+    judging: { always: [{ guard: 'hasOrphans', target: 'removing' }, { target: 'waiting' }] },
     removing: {
-      always: { guard: 'hasNoOrphans', target: 'waiting' },
       entry: line('info', ({ context }) => ['Orphaned pod found, removing pod cgroups', { cgroups: context.orphans }]),
       invoke: {
         id: 'removeOrphans',

@@ -216,10 +216,14 @@ export function setUpSteps(input: ContainerManagerInput, resources: NodeResource
 
 const QOS_CLASSES = ['Burstable', 'BestEffort'];
 
-export const orphansOf = (
-  uids: readonly string[],
-  groups: readonly { readonly uid: string; readonly path: string }[],
-): readonly string[] => groups.filter(({ uid }) => !uids.includes(uid)).map(({ path }) => path);
+/** The cgroup of one pod. */
+export interface PodGroup {
+  readonly uid: string;
+  readonly path: string;
+}
+
+export const orphansOf = (uids: readonly string[], groups: readonly PodGroup[]): readonly string[] =>
+  groups.filter(({ uid }) => !uids.includes(uid)).map(({ path }) => path);
 
 /** Groups of daemons are named as files, whatever the driver. */
 export const daemonGroup = (name: string): string => configuredPath(name, 'cgroupfs');

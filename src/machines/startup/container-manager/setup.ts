@@ -17,7 +17,14 @@ import { type CgroupsHeld, cgroupOperations } from '../../operations/cgroup.ts';
 import { type CgroupInfo, hostOperations } from '../../operations/host.ts';
 import type { PodsKnown } from '../../pods/allocation/messages.ts';
 import type { Ended } from '../../pods/messages.ts';
-import { type ContainerManagerInput, printedGroup, resourcesOf, type SetUpStep } from './policy.ts';
+import {
+  type ContainerManagerInput,
+  orphansOf,
+  type PodGroup,
+  printedGroup,
+  resourcesOf,
+  type SetUpStep,
+} from './policy.ts';
 
 export interface ContainerManagerContext extends ContainerManagerInput {
   readonly cgroups: CgroupInfo | null;
@@ -25,9 +32,9 @@ export interface ContainerManagerContext extends ContainerManagerInput {
   readonly refusal: string;
   readonly steps: readonly SetUpStep[];
   readonly demand: QOSDemand;
-  /** Pods that there are. */
-  readonly pods: readonly string[];
-  /** Groups of pods that there are not. */
+  /** Groups of pods that were found. */
+  readonly found: readonly PodGroup[];
+  /** Those of pods that there are not. */
   readonly orphans: readonly string[];
   /** The group of this process; empty while it is not known. */
   readonly kubeletGroup: string;
@@ -78,7 +85,7 @@ export const containerManagerSetup = setup({
     isSetUp: ({ context }) => context.steps.length === 0,
     movesSystemToRoot: ({ context }) => context.steps.length === 0 && context.systemCgroups === '/',
     isMade: ({ context }) => context.steps[0]?.isMade === true,
-    hasNoOrphans: ({ context }) => context.orphans.length === 0,
+    hasOrphans: ({ context }) => context.orphans.length > 0,
     hasLevels: ({ context }) => context.usesCgroups && context.cgroupsPerQOS,
     gathersSystem: ({ context }) => context.usesCgroups && context.systemCgroups !== '',
     hasStaleFile: ({ context }) => staleFile(context) !== undefined,
@@ -111,6 +118,10 @@ export const judgeFiles = s.assign(({ context, event }) => {
   });
   return { refusal: stateFilesProblem(context, contents), written: Object.fromEntries(found) };
 });
+
+export const judgeGroups = s.assign(({ context, event }) =>
+  event.type === 'pods.known' ? { found: [], orphans: orphansOf(event.uids, context.found) } : {},
+);
 
 type Failing = { readonly error?: unknown };
 export const messageOf = (event: unknown): string => ((event as Failing).error as Error).message;

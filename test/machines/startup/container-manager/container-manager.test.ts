@@ -67,7 +67,11 @@ function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {
       },
     ]),
   );
-  const run = runUnder(containerManagerMachine, { ...INPUT, ...change }, noting, ['eventRecorder', 'allocation']);
+  const run = runUnder(containerManagerMachine, { ...INPUT, ...change }, noting, [
+    'eventRecorder',
+    'allocation',
+    'pods',
+  ]);
   run.tell({ type: 'containerManager.start' });
   run.time.advanceTo(run.time.now());
   const of = (name: string) => asked.flatMap((each) => (each.name === name ? [each.input as never] : []));
@@ -310,7 +314,21 @@ describe('keeping', () => {
     const run = start({}, { 'cgroup.listPods': ok({ pods }), 'cgroup.destroy': ok(null) });
     run.tell({ type: 'pods.known', uids: ['2', '3'] });
     run.time.advanceTo(run.time.now());
+    expect(run.told().at(-1)).toEqual({ to: 'parent/pods', type: 'pods.wanted' });
+    run.tell({ type: 'pods.known', uids: ['2', '3'] });
+    run.time.advanceTo(run.time.now());
     expect(run.of('cgroup.destroy')).toEqual([{ driver: 'cgroupfs', paths: ['/kubepods/pod1'], within: '/kubepods' }]);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it('leaves the group of a pod that came while the groups were listed', () => {
+    const run = start({}, { 'cgroup.listPods': ok({ pods: [{ uid: '1', path: '/kubepods/pod1' }] }) });
+    run.tell({ type: 'pods.known', uids: [] });
+    run.time.advanceTo(run.time.now());
+    run.tell({ type: 'pods.known', uids: ['1'] });
+    run.time.advanceTo(run.time.now());
+    expect(run.of('cgroup.destroy')).toEqual([]);
+    expect(run.said()).not.toContain('Orphaned pod found, removing pod cgroups');
     expect(run.divergence()).toBeNull();
   });
 });
