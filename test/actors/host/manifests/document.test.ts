@@ -23,6 +23,13 @@ test.each([
       b: '-9223372036854775808',
     },
   ],
+  [
+    'JSON of a program is a document',
+    '{"a":[1,-0.5,true,null,"yes"],"b":{}}\n',
+    { a: [1, -0.5, true, null, 'yes'], b: {} },
+  ],
+  ['its integer that would be rounded is text', '{"a":9007199254740992}', { a: '9007199254740992' }],
+  ['its key that names a part of every object is a key', '{"toString":"x"}', { toString: 'x' }],
   ['a number that overflows is text', 'a: 1e400\nb: .inf', { a: '1e400', b: '.inf' }],
   ['nothing at all is null', '', null],
   ['a comment is nothing', '# x\n', null],
