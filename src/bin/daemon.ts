@@ -38,7 +38,7 @@ import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/reco
 import { kubeletMachine } from '../machines/kubelet.ts';
 import { commandFailed } from '../machines/startup/configuration/index.ts';
 import { announceOnce } from './announcement.ts';
-import { collectAtRest } from './lean-process.ts';
+import { collectAtRest } from './collect-at-rest.ts';
 import { maskedArguments } from './masked-arguments.ts';
 import { printLines } from './print-lines.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';

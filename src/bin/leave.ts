@@ -4,12 +4,18 @@
  * A call into a name server or a file system that does not answer holds its thread, and a process that exits waits for
  * its threads. Who stops the node does not: after a moment the process is replaced by one that ends at once.
  */
+import { flushCompileCache } from 'node:module';
 
 /** What files and connections that are being closed may take. */
 const PATIENCE_MS = 1_000;
 
 /** Gives the code back, with which the process ends: by itself when it can. */
 export function leaveSoon(exitCode: number): number {
-  setTimeout(() => process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`]), PATIENCE_MS).unref();
+  const replace = () => {
+    // Node does it at an exit of its own, which does not come.
+    flushCompileCache();
+    process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`]);
+  };
+  setTimeout(replace, PATIENCE_MS).unref();
   return exitCode;
 }

@@ -18,7 +18,7 @@ import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';
 import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 
 const FOLDER_MODE = 0o755;
-/** What libuv takes when nobody says otherwise. `bin/lean-process.ts` says more. */
+/** What libuv takes when nobody says otherwise. `bin/lean-process.js` says more. */
 const THREADS_DEFAULT = 4;
 /**
  * Calls that are under way at once: a quarter of the threads. The kernel does one after the other whatever is asked,

@@ -9,7 +9,7 @@
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 
-/** What libuv takes when nobody says otherwise. `bin/lean-process.ts` says more. */
+/** What libuv takes when nobody says otherwise. `bin/lean-process.js` says more. */
 const THREADS_DEFAULT = 4;
 /** Calls that are under way at once. */
 export const STRANGER_CALLS_MAX = Math.floor(Number(process.env['UV_THREADPOOL_SIZE'] ?? THREADS_DEFAULT) / 2);

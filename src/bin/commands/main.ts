@@ -1,16 +1,11 @@
 /** The first word decides which code is loaded: the daemon carries no parser but a kubelet's. */
-import { becomeLean } from '../lean-process.ts';
-
 /** The verbs with the command line of a kubelet. */
 const DAEMON_VERBS: readonly string[] = ['run', 'run-once', 'config'];
 
 export async function main(argv: readonly string[]): Promise<number> {
   const [verb, ...rest] = argv;
   if (verb === 'help' && DAEMON_VERBS.includes(rest[0] ?? '')) return main([...rest, '--help']);
-  if (verb === 'run') {
-    becomeLean();
-    return (await import('./run.ts')).run(rest);
-  }
+  if (verb === 'run') return (await import('./run.ts')).run(rest);
   if (verb === 'run-once') return (await import('./run-once.ts')).runOnce(rest);
   if (verb === 'config') return (await import('./config.ts')).configCommand(rest);
   return (await import('./verbs.ts')).callVerb(argv);

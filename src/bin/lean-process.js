@@ -1,11 +1,12 @@
 /**
  * The memory of the daemon's process. It runs for months beside the pods of its node, most of that time with nothing to
- * do: while it works it may take what makes it quick, at rest it gives back what V8 keeps for the next time.
+ * do: while it works it may take what makes it quick, at rest it gives back what V8 keeps for the next time
+ * (`collect-at-rest.ts`).
  *
  * V8 and the C library want to know before the process begins, so the process replaces itself once, with the same
- * number, arguments and files. That costs about 25 ms; `npm run bench -- --only rss` shows what it saves.
+ * number, arguments and files, before anything else is looked at. That costs about 25 ms; `npm run bench -- --only rss`
+ * shows what it saves.
  */
-import { getHeapStatistics } from 'node:v8';
 
 /**
  * A nursery in which a turn's values die before they are moved out of it, but not the largest one; one thread that
@@ -21,11 +22,6 @@ const V8_FLAGS = [
   '--invocation-count-for-maglev=2000',
   '--expose-gc',
 ];
-/** At rest the process allocates less than this between two looks: leases and probes, but no batch of pods. */
-const REST_LOOK_MS = 5_000;
-const REST_BYTES = 16 * 2 ** 20;
-/** What must have been allocated since the last time for a collection (some 100 ms) to be worth it. */
-const WORTH_BYTES = 48 * 2 ** 20;
 /**
  * One heap of the C library for all threads; each thread that reads a file would keep one of its own. And threads for
  * file systems and name servers that do not answer, beside those for all others.
@@ -33,25 +29,8 @@ const WORTH_BYTES = 48 * 2 ** 20;
 const ENVIRONMENT = { MALLOC_ARENA_MAX: '1', UV_THREADPOOL_SIZE: '16' };
 
 /** Returns only in a process that has these settings; settings that were given win. */
-export function becomeLean(): void {
+export function becomeLean() {
   if (V8_FLAGS.every((flag) => process.execArgv.includes(flag))) return;
   const argv = [process.execPath, ...V8_FLAGS, ...process.execArgv, ...process.argv.slice(1)];
   process.execve?.(process.execPath, argv, { ...ENVIRONMENT, ...process.env });
-}
-
-/** From now on gives memory back whenever the process comes to rest. Does nothing in a process that is not lean. */
-export function collectAtRest(lookMs = REST_LOOK_MS): void {
-  const collect = globalThis.gc;
-  if (collect === undefined) return;
-  let collectedAt = 0;
-  let lookedAt = 0;
-  const look = () => {
-    const allocated = getHeapStatistics().total_allocated_bytes;
-    if (allocated - lookedAt < REST_BYTES && allocated - collectedAt > WORTH_BYTES) {
-      collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
-      collectedAt = allocated;
-    }
-    lookedAt = allocated;
-  };
-  setInterval(look, lookMs).unref();
 }

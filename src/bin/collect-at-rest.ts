@@ -1,0 +1,25 @@
+/** Memory is given back while nothing happens; see `lean-process.js` for what the process may take while it works. */
+import { getHeapStatistics } from 'node:v8';
+
+/** At rest the process allocates less than this between two looks: leases and probes, but no batch of pods. */
+const REST_LOOK_MS = 5_000;
+const REST_BYTES = 16 * 2 ** 20;
+/** What must have been allocated since the last time for a collection (some 100 ms) to be worth it. */
+const WORTH_BYTES = 48 * 2 ** 20;
+
+/** From now on gives memory back whenever the process comes to rest. Does nothing in a process that is not lean. */
+export function collectAtRest(lookMs = REST_LOOK_MS): void {
+  const collect = globalThis.gc;
+  if (collect === undefined) return;
+  let collectedAt = 0;
+  let lookedAt = 0;
+  const look = () => {
+    const allocated = getHeapStatistics().total_allocated_bytes;
+    if (allocated - lookedAt < REST_BYTES && allocated - collectedAt > WORTH_BYTES) {
+      collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+      collectedAt = allocated;
+    }
+    lookedAt = allocated;
+  };
+  setInterval(look, lookMs).unref();
+}

@@ -1,0 +1,19 @@
+/** Where the command keeps compiled code: nowhere that a stranger could have filled before. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+
+test('leaves nothing in the folder of temporary files, from which Node would run it the next time', () => {
+  const temporary = mkdtempSync(join(tmpdir(), 'door-'));
+  try {
+    const env = { ...process.env, TMPDIR: temporary, NODE_COMPILE_CACHE: undefined };
+    expect(execFileSync(process.execPath, ['src/bin/statelet.js', '--help'], { env, encoding: 'utf8' })).toContain(
+      'run',
+    );
+    expect(readdirSync(temporary)).toEqual([]);
+  } finally {
+    rmSync(temporary, { recursive: true });
+  }
+});
