@@ -39,6 +39,14 @@ export interface SupervisorHooks {
   readonly failed: (text: string, container: Container) => void;
 }
 
+/** The last word first, against the order in which a shim writes: what came before a word that is seen is seen, too. */
+function read({ files, process: known }: Container) {
+  const shim = readJson(files.shim, isProcessIdentity);
+  const gone = shim !== undefined && !isAlive(shim);
+  const exit = readJson(files.exit, isExitRecord);
+  return { shim, gone, exit, process: known ?? readJson(files.process, isProcessRecord) };
+}
+
 export class Supervisor {
   readonly #cacheDirectory: string;
   readonly #hooks: SupervisorHooks;
@@ -62,10 +70,10 @@ export class Supervisor {
 
   /** Takes over a container of an earlier runtime. What happened meanwhile is no news and is not reported. */
   async adopt(container: Container): Promise<void> {
-    container.exit = readJson(container.files.exit, isExitRecord);
-    container.process = readJson(container.files.process, isProcessRecord);
-    if (container.exit || !container.record.startRequested) return;
-    const shim = readJson(container.files.shim, isProcessIdentity);
+    const { shim, gone, exit, process: leader } = read(container);
+    container.exit = exit;
+    container.process = leader;
+    if (exit || !container.record.startRequested) return;
     if (!shim && claim(container.files.shim, identify(process.pid))) {
       this.#writeExit(
         container,
@@ -75,7 +83,7 @@ export class Supervisor {
       );
       return;
     }
-    if (shim && !isAlive(shim)) await this.#lose(container);
+    if (gone) await this.#lose(container);
     else this.#watch(container);
   }
 
@@ -171,14 +179,11 @@ export class Supervisor {
 
   #examine(container: Container): void {
     if (!this.#watched.has(container) || container.exit) return;
-    if (!container.process) {
-      container.process = readJson(container.files.process, isProcessRecord);
-      if (container.process) this.#hooks.changed(container, 'started');
+    const { gone, exit, process: leader } = read(container);
+    if (leader && !container.process) {
+      container.process = leader;
+      this.#hooks.changed(container, 'started');
     }
-    const shim = readJson(container.files.shim, isProcessIdentity);
-    // Alive first, file second: the shim writes its last word before it goes.
-    const gone = shim !== undefined && !isAlive(shim);
-    const exit = readJson(container.files.exit, isExitRecord);
     if (exit) this.#end(container, exit);
     else if (gone) this.#loseSoon(container);
     for (const listener of container.listeners) listener();
