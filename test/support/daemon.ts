@@ -1,6 +1,16 @@
 /** The daemon as a user starts it: a process of its own, in folders of its own, watched from outside. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
@@ -69,6 +79,24 @@ export async function eventually<T>(
       throw new Error(`${what}: not within ${timeoutMs} ms${last instanceof Error ? ` (${last.message})` : ''}`);
     const pauseMs = Math.min(LOOK_MAX_MS, Math.max(LOOK_MIN_MS, (Date.now() - began) * LOOK_SHARE));
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
+  }
+}
+
+/** Where each agent of this machine leaves links to logs. Those of pods that are left lead nowhere when a node is gone. */
+const LOG_LINKS = '/var/log/containers';
+
+function removeLinksInto(folder: string): void {
+  const entries = existsSync(LOG_LINKS) ? readdirSync(LOG_LINKS, { withFileTypes: true }) : [];
+  const links = entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => join(LOG_LINKS, name));
+  for (const link of links) if (leadsInto(link, folder)) rmSync(link, { force: true });
+}
+
+/** Another node's link may be gone meanwhile. */
+function leadsInto(link: string, folder: string): boolean {
+  try {
+    return readlinkSync(link).startsWith(`${folder}/`);
+  } catch {
+    return false;
   }
 }
 
@@ -263,6 +291,7 @@ ${this.options.configuration ?? ''}
     if (this.cgroupRoot !== '/') removeCgroupRoot(this.cgroupRoot);
     if (process.env['STATELET_KEEP']) this.keep();
     else rmSync(this.directory, REMOVED);
+    removeLinksInto(this.logs);
   }
 
   private keep(): void {

@@ -7,7 +7,7 @@
  * Invariants: sandboxes and containers without the label of a pod are foreign and never named; a status is told only
  * when it differs from the last one told; an observation never overrules one that began later.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/api/cri.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/operations/cri.ts';
 
@@ -104,9 +104,7 @@ export function podRuntimeStatus(
 
 /** Two statuses with equal fingerprints say the same. */
 function fingerprint({ sandboxes, containers }: PodRuntimeStatus): string {
-  return createHash('sha256')
-    .update(JSON.stringify([sandboxes, containers]))
-    .digest('base64');
+  return hash('sha256', JSON.stringify([sandboxes, containers]), 'base64');
 }
 
 interface LedgerEntry {

@@ -6,7 +6,7 @@
  * and never through a link (`beneath.ts`); at any moment there are at most `maxFiles` parts; what was cut off half-way
  * is cleared away by the next rotation.
  */
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createReadStream, createWriteStream, existsSync, readlinkSync } from 'node:fs';
 import { lstat, mkdir, open, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -204,10 +204,18 @@ async function unlinkInto(links: string, folder: string, onlyDangling: boolean):
   const prefix = onlyDangling ? '' : linkPrefix(folder);
   for (const name of names.filter((each) => each.startsWith(prefix))) {
     const link = join(links, name);
-    const target = await readlink(link).catch(() => '');
-    if (!target.startsWith(`${folder}/`)) continue;
-    if (onlyDangling && (await stat(link).catch(() => null))) continue;
+    if (!targetOf(link).startsWith(`${folder}/`)) continue;
+    if (onlyDangling && existsSync(link)) continue;
     await unlinkOnly(link);
+  }
+}
+
+/** Read here: a thread for each of some thousand links took a tenth of a second from the pods of a node that starts. */
+function targetOf(link: string): string {
+  try {
+    return readlinkSync(link);
+  } catch {
+    return '';
   }
 }
 
