@@ -5,10 +5,9 @@
  * nothing is retried here; only API v1 is spoken. The contract is loaded at the first connection, once per process.
  */
 import * as grpc from '@grpc/grpc-js';
-import { type AnyDefinition, loadSync, type MessageTypeDefinition, type PackageDefinition } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
 import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/api/cri.ts';
-import { PROTO_DIRECTORY } from '../package-directory.ts';
+import { Contract } from '../contract.ts';
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
@@ -68,37 +67,16 @@ export interface RuntimeClient {
   close(): void;
 }
 
-let contract: PackageDefinition | undefined;
-
-function loadContract(): PackageDefinition {
-  contract ??= loadSync(
-    ['cri/v1/api.proto', 'containerd/services/events/v1/events.proto', 'containerd/events/events.proto'],
-    {
-      includeDirs: [PROTO_DIRECTORY],
-      keepCase: true,
-      longs: String,
-      enums: String,
-      bytes: String,
-      defaults: true,
-    },
-  );
-  return contract;
-}
+const contract = new Contract(
+  ['cri/v1/api.proto', 'containerd/services/events/v1/events.proto', 'containerd/events/events.proto'],
+  { bytes: String },
+);
 
 type Method<Request, Response> = grpc.MethodDefinition<Request, Response>;
 
 const RUNTIME = 'runtime.v1.RuntimeService';
 const IMAGES = 'runtime.v1.ImageService';
 const EVENTS = 'containerd.services.events.v1.Events';
-
-/**
- * The definition of one call. Its types are the caller's word; src/machines/api/cri.ts comes from the same contract.
- */
-function methodOf<Request, Response>(service: string, name: string): Method<Request, Response> | undefined {
-  const definition: Readonly<Record<string, unknown>> = { ...loadContract()[service] };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
-  return definition[name] as Method<Request, Response> | undefined;
-}
 
 /** The socket of an endpoint such as `unix:///run/containerd/containerd.sock`. */
 export function socketTarget(endpoint: string): string {
@@ -198,9 +176,9 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
   const images = imageEndpoint === undefined || imageEndpoint === endpoint ? runtime : open(imageEndpoint);
   return {
     call: <Name extends CallName>(name: Name, request: Calls[Name][0], options: CallOptions) => {
-      const ofRuntime = methodOf<Calls[Name][0], Calls[Name][1]>(RUNTIME, name);
+      const ofRuntime = contract.method<Calls[Name][0], Calls[Name][1]>(RUNTIME, name);
       if (ofRuntime) return unary(runtime, ofRuntime, request, options);
-      const ofImages = methodOf<Calls[Name][0], Calls[Name][1]>(IMAGES, name);
+      const ofImages = contract.method<Calls[Name][0], Calls[Name][1]>(IMAGES, name);
       if (ofImages) return unary(images, ofImages, request, options);
       throw new Error(`proto/cri/v1/api.proto has no call ${name}`);
     },
@@ -210,7 +188,7 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
       onMessage: (message: Streams[Name][1]) => void,
       signal: AbortSignal,
     ) => {
-      const method = methodOf<Streams[Name][0], Streams[Name][1]>(name === 'Subscribe' ? EVENTS : RUNTIME, name);
+      const method = contract.method<Streams[Name][0], Streams[Name][1]>(name === 'Subscribe' ? EVENTS : RUNTIME, name);
       if (!method) throw new Error(`proto/ has no stream ${name}`);
       return serverStream(runtime, method, request, onMessage, signal);
     },
@@ -222,12 +200,5 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
 }
 
 /** Reads one message of package `containerd.events`; `null` when the contract does not have it. */
-export function decodeEvent(typeUrl: string, value: string): Readonly<Record<string, unknown>> | null {
-  const definition = loadContract()[typeUrl.slice(typeUrl.lastIndexOf('/') + 1)];
-  if (!definition || !isMessage(definition)) return null;
-  return { ...definition.deserialize(Buffer.from(value, 'base64')) };
-}
-
-function isMessage(definition: AnyDefinition): definition is MessageTypeDefinition<object, object> {
-  return 'deserialize' in definition && typeof definition['deserialize'] === 'function';
-}
+export const decodeEvent = (typeUrl: string, value: string): Readonly<Record<string, unknown>> | null =>
+  contract.decode(typeUrl.slice(typeUrl.lastIndexOf('/') + 1), Buffer.from(value, 'base64')) ?? null;

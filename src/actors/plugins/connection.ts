@@ -5,10 +5,9 @@
  */
 import { channel } from 'node:diagnostics_channel';
 import * as grpc from '@grpc/grpc-js';
-import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
+import { Contract } from '../contract.ts';
 import { goCodeName, toOperationError } from '../cri/client.ts';
-import { PROTO_DIRECTORY } from '../package-directory.ts';
 
 /** Upstream's limit. */
 const DIAL_TIMEOUT_MS = 10_000;
@@ -39,20 +38,15 @@ export interface PluginCall {
 /** Whoever counts calls listens here, so that no port has to hand anything through. Messages are {@link PluginCall}. */
 export const pluginCalls = channel('statelet:plugin-call');
 
-let contract: PackageDefinition | undefined;
+const contract = new Contract([
+  'pluginregistration/v1/api.proto',
+  'csi/v1/csi.proto',
+  'deviceplugin/v1beta1/api.proto',
+]);
 
 /** A call of a service of `proto/pluginregistration`, `proto/csi` or `proto/deviceplugin`. */
 export function methodOf<Request, Reply>(service: string, name: string): grpc.MethodDefinition<Request, Reply> {
-  contract ??= loadSync(['pluginregistration/v1/api.proto', 'csi/v1/csi.proto', 'deviceplugin/v1beta1/api.proto'], {
-    includeDirs: [PROTO_DIRECTORY],
-    keepCase: true,
-    longs: String,
-    enums: String,
-    defaults: true,
-  });
-  const definition = contract[service] as Readonly<Record<string, unknown>>;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
-  return definition[name] as grpc.MethodDefinition<Request, Reply>;
+  return contract.method<Request, Reply>(service, name)!;
 }
 
 /** Opens a connection to a socket for as long as `talk` needs it, and waits until somebody listens there. */

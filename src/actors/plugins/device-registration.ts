@@ -8,12 +8,11 @@
 import { chmod, mkdir, readdir, rm } from 'node:fs/promises';
 import { dirname, isAbsolute, join, normalize } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
 import { registrationProblem } from '../../machines/node/devices/device-policy.ts';
 import type { deviceOperations, RegistrationItem } from '../../machines/operations/devices.ts';
-import { PROTO_DIRECTORY } from '../package-directory.ts';
+import { Contract } from '../contract.ts';
 import { optionsAt } from './device-contract.ts';
 
 const FOLDER_MODE = 0o750;
@@ -57,15 +56,8 @@ async function removeSockets(folder: string): Promise<void> {
   for (const entry of entries) if (entry.isSocket()) await rm(join(folder, entry.name), { force: true });
 }
 
-function service(): grpc.ServiceDefinition {
-  const contract = loadSync(join(PROTO_DIRECTORY, 'deviceplugin/v1beta1/api.proto'), {
-    keepCase: true,
-    defaults: true,
-  });
-  const found = contract['v1beta1.Registration'];
-  if (!found || 'format' in found) throw new Error('proto/deviceplugin has no service v1beta1.Registration');
-  return found;
-}
+const service = (): grpc.ServiceDefinition =>
+  new Contract(['deviceplugin/v1beta1/api.proto']).service('v1beta1.Registration');
 
 type Done = grpc.sendUnaryData<object>;
 

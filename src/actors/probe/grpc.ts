@@ -4,9 +4,8 @@
  * Invariant: each attempt has a channel of its own, without TLS, proxy, retries or service configuration.
  */
 import * as grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
+import { Contract } from '../contract.ts';
 import { hostPort } from '../go-errors.ts';
-import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {
@@ -36,12 +35,7 @@ type HealthService = new (
 let service: HealthService | undefined;
 
 function healthService(): HealthService {
-  const contract = loadSync('grpc/health/v1/health.proto', {
-    includeDirs: [PROTO_DIRECTORY],
-    enums: String,
-    defaults: true,
-  });
-  const definition = contract['grpc.health.v1.Health'] as grpc.ServiceDefinition;
+  const definition = new Contract(['grpc/health/v1/health.proto']).service('grpc.health.v1.Health');
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
   service ??= grpc.makeClientConstructor(definition, 'Health') as unknown as HealthService;
   return service;

@@ -6,17 +6,15 @@
  */
 import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
 import { createConnection } from 'node:net';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
-import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
-import { PROTO_DIRECTORY } from '../package-directory.ts';
+import { Contract } from '../contract.ts';
 import { CriError, messageOf } from './errors.ts';
 import type { EventStream, Events } from './events.ts';
 import type { Faults } from './faults.ts';
 import type { Methods } from './service.ts';
 
-const PROTO = join(PROTO_DIRECTORY, 'cri/v1/api.proto');
 /** Bytes of one message: what the Go kubelet and containerd use. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 /** Bytes of a unix socket's path (sun_path, less the final zero). */
@@ -46,12 +44,12 @@ export async function serve(options: GrpcServerOptions): Promise<GrpcServer> {
     Object.fromEntries(
       Object.entries(methods).map(([name, method]) => [name, unary(name, method, options.faults, closing.signal)]),
     );
-  const contract = loadContract();
-  server.addService(serviceOf(contract, 'RuntimeService'), {
+  const contract = new Contract(['cri/v1/api.proto'], { bytes: String });
+  server.addService(contract.service('runtime.v1.RuntimeService'), {
     ...wrap(options.runtimeMethods),
     GetContainerEvents: (stream: EventStream) => void listen(stream, options, closing.signal),
   });
-  server.addService(serviceOf(contract, 'ImageService'), wrap(options.imageMethods));
+  server.addService(contract.service('runtime.v1.ImageService'), wrap(options.imageMethods));
   await bind(server, options.socket);
   return {
     close: async () => {
@@ -61,16 +59,6 @@ export async function serve(options: GrpcServerOptions): Promise<GrpcServer> {
       rmSync(options.socket, { force: true });
     },
   };
-}
-
-function loadContract(): PackageDefinition {
-  return loadSync(PROTO, { keepCase: true, longs: String, enums: String, bytes: String, defaults: true });
-}
-
-function serviceOf(contract: PackageDefinition, name: string): grpc.ServiceDefinition {
-  const found = contract[`runtime.v1.${name}`];
-  if (!found || 'format' in found) throw new Error(`${PROTO} has no service runtime.v1.${name}`);
-  return found;
 }
 
 type Method = Methods[string];

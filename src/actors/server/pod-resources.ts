@@ -6,15 +6,14 @@
  * policies of their managers, devices under those of their plugins. Upstream: pkg/kubelet/apis/podresources.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/operations/server.ts';
 import { parseCpuSet } from '../../machines/startup/configuration/values/cpu-set.ts';
+import { Contract } from '../contract.ts';
 import { TokenBucket } from '../kube/limits.ts';
-import { PROTO_DIRECTORY } from '../package-directory.ts';
 import { aborted } from './aborted.ts';
 import { allocatable, type Given, givenTo } from './given-resources.ts';
 import type { PodResourcesMethod } from './metrics/calls/pod-resources-metrics.ts';
@@ -65,13 +64,8 @@ export async function servePodResources(
   return null;
 }
 
-function serviceDefinition(version: Version): grpc.ServiceDefinition {
-  const path = join(PROTO_DIRECTORY, `podresources/${version}/api.proto`);
-  const name = `${version}.PodResourcesLister`;
-  const found = loadSync(path, { keepCase: true, longs: String, enums: String, defaults: true })[name];
-  if (!found || 'format' in found) throw new Error(`${path} has no service ${name}`);
-  return found;
-}
+const serviceDefinition = (version: Version): grpc.ServiceDefinition =>
+  new Contract([`podresources/${version}/api.proto`]).service(`${version}.PodResourcesLister`);
 
 type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
 

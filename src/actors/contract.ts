@@ -1,0 +1,114 @@
+/**
+ * A contract of gRPC, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`.
+ *
+ * Messages are plain objects with the names of the files: 64-bit integers as text, enums by name, every field there.
+ * Invariant: what reads and writes a type is made when it is wanted for the first time. protobufjs would make all that
+ * it has for a type at once, and `@grpc/proto-loader` descriptors besides: some 50 ms of each start.
+ */
+import type * as grpc from '@grpc/grpc-js';
+import protobuf from 'protobufjs';
+import { PROTO_DIRECTORY } from './package-directory.ts';
+
+interface ContractOptions {
+  /** Bytes as base64; else as a Buffer. */
+  readonly bytes?: StringConstructor;
+}
+
+type Method<Request, Reply> = grpc.MethodDefinition<Request, Reply>;
+type Maker = 'encode' | 'decode' | 'fromObject' | 'toObject';
+
+/** protobufjs's own makers, with what the code that they write refers to. */
+const { encoder, decoder, converter, Reader, Writer, util } = protobuf;
+const MAKERS: Readonly<Record<Maker, (type: protobuf.Type, types: readonly unknown[]) => unknown>> = {
+  encode: (type, types) => encoder(type)({ Writer, types, util }),
+  decode: (type, types) => decoder(type)({ Reader, types, util }),
+  fromObject: (type, types) => converter.fromObject(type)({ types, util }),
+  toObject: (type, types) => converter.toObject(type)({ types, util }),
+};
+
+export class Contract {
+  readonly #files: readonly string[];
+  readonly #conversion: protobuf.IConversionOptions;
+  #read: protobuf.Root | undefined;
+
+  /** Files by their paths below `proto/`; they are read when something of them is wanted. */
+  constructor(files: readonly string[], options: ContractOptions = {}) {
+    this.#files = files;
+    this.#conversion = { longs: String, enums: String, defaults: true, ...options };
+  }
+
+  get #root(): protobuf.Root {
+    this.#read ??= read(this.#files);
+    return this.#read;
+  }
+
+  /** Every call of a service, such as `runtime.v1.RuntimeService`. */
+  service(name: string): grpc.ServiceDefinition {
+    const { methodsArray } = this.#root.lookupService(name);
+    return Object.fromEntries(methodsArray.map((method) => [method.name, this.#definition(name, method)]));
+  }
+
+  /** One call, or `undefined` when the service does not have it. Its types are the caller's word. */
+  method<Request, Reply>(service: string, name: string): Method<Request, Reply> | undefined {
+    const method = this.#root.lookupService(service).methods[name];
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
+    return method && (this.#definition(service, method) as unknown as Method<Request, Reply>);
+  }
+
+  /** A message by the name of its type; `undefined` when the contract does not have it. */
+  decode(typeName: string, bytes: Uint8Array): Readonly<Record<string, unknown>> | undefined {
+    const type = this.#root.lookup(typeName, protobuf.Type);
+    return type instanceof protobuf.Type ? this.#decode(type, bytes) : undefined;
+  }
+
+  #definition(service: string, method: protobuf.Method): Method<object, object> {
+    const { name, requestStream, responseStream } = method;
+    method.resolve();
+    const [request, response] = [method.resolvedRequestType!, method.resolvedResponseType!];
+    return {
+      path: `/${service}/${name}`,
+      requestStream: requestStream === true,
+      responseStream: responseStream === true,
+      requestSerialize: (message) => encode(request, message),
+      requestDeserialize: (bytes) => this.#decode(request, bytes),
+      responseSerialize: (message) => encode(response, message),
+      responseDeserialize: (bytes) => this.#decode(response, bytes),
+    };
+  }
+
+  #decode(type: protobuf.Type, bytes: Uint8Array): Record<string, unknown> {
+    return type.toObject(type.decode(bytes), this.#conversion);
+  }
+}
+
+function encode(type: protobuf.Type, message: object): Buffer {
+  const { buffer, byteOffset, byteLength } = type.encode(type.fromObject(message)).finish();
+  return Buffer.from(buffer, byteOffset, byteLength);
+}
+
+function read(files: readonly string[]): protobuf.Root {
+  const root = new protobuf.Root();
+  root.resolvePath = (_origin, target) => `${PROTO_DIRECTORY}/${target}`;
+  root.loadSync([...files], { keepCase: true });
+  root.resolveAll();
+  for (const type of typesOf(root)) makeWhenWanted(type);
+  return root;
+}
+
+const typesOf = (space: protobuf.NamespaceBase): protobuf.Type[] =>
+  space.nestedArray.flatMap((each) => [
+    ...(each instanceof protobuf.Type ? [each] : []),
+    ...(each instanceof protobuf.Namespace ? typesOf(each) : []),
+  ]);
+
+function makeWhenWanted(type: protobuf.Type): void {
+  for (const [name, make] of Object.entries(MAKERS)) {
+    const first = (...given: unknown[]): unknown => {
+      const types = type.fieldsArray.map((field) => field.resolve().resolvedType);
+      const made = make(type, types) as (...given: unknown[]) => unknown;
+      Object.assign(type, { [name]: made });
+      return made.apply(type, given);
+    };
+    Object.assign(type, { [name]: first });
+  }
+}
