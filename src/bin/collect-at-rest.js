@@ -1,4 +1,7 @@
-/** Memory is given back while nothing happens; see `lean-process.js` for what the process may take while it works. */
+/**
+ * What a process does when it comes to rest: it gives memory back. `lean-process.js` says what it may take while it
+ * works.
+ */
 import { getHeapStatistics } from 'node:v8';
 
 /** At rest the process allocates less than this between two looks: leases and probes, but no batch of pods. */
@@ -7,8 +10,11 @@ const REST_BYTES = 16 * 2 ** 20;
 /** What must have been allocated since the last time for a collection (some 100 ms) to be worth it. */
 const WORTH_BYTES = 48 * 2 ** 20;
 
-/** From now on gives memory back whenever the process comes to rest. Does nothing in a process that is not lean. */
-export function collectAtRest(lookMs = REST_LOOK_MS): void {
+/**
+ * From now on gives memory back whenever the process comes to rest; `before` is called the first time, while V8 still
+ * has all that it compiled. Does nothing in a process that is not lean.
+ */
+export function collectAtRest(before = () => {}, lookMs = REST_LOOK_MS) {
   const collect = globalThis.gc;
   if (collect === undefined) return;
   let collectedAt = 0;
@@ -16,6 +22,7 @@ export function collectAtRest(lookMs = REST_LOOK_MS): void {
   const look = () => {
     const allocated = getHeapStatistics().total_allocated_bytes;
     if (allocated - lookedAt < REST_BYTES && allocated - collectedAt > WORTH_BYTES) {
+      if (collectedAt === 0) before();
       collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
       collectedAt = allocated;
     }

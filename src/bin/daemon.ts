@@ -38,7 +38,6 @@ import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/reco
 import { kubeletMachine } from '../machines/kubelet.ts';
 import { commandFailed } from '../machines/startup/configuration/index.ts';
 import { announceOnce } from './announcement.ts';
-import { collectAtRest } from './collect-at-rest.ts';
 import { maskedArguments } from './masked-arguments.ts';
 import { printLines } from './print-lines.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
@@ -123,7 +122,6 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
     });
     kernel.boot();
     parts.page?.open();
-    collectAtRest();
   });
   await journal.close();
   await parts.page?.visualizer.close();

@@ -12,7 +12,8 @@ const PATIENCE_MS = 1_000;
 /** Gives the code back, with which the process ends: by itself when it can. */
 export function leaveSoon(exitCode: number): number {
   const replace = () => {
-    // Node does it at an exit of its own, which does not come.
+    // As at an exit of its own, which does not come.
+    process.emit('exit', exitCode);
     flushCompileCache();
     process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`]);
   };

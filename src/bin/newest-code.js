@@ -1,15 +1,15 @@
 /** Which code to run: the sources, or the one piece that `npm run bundle` made of them when nothing was changed since. */
 import { readdirSync, statSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { loadBundle } from './compiled-bundle.js';
 
 const ROOT = join(import.meta.dirname, '../..');
 const SOURCES = join(ROOT, 'src');
 const BUNDLE = join(ROOT, 'dist/main.cjs');
 
 /** @returns {Promise<typeof import('./commands/main.ts')>} */
-export const newestCode = async () =>
-  bundleIsCurrent() ? createRequire(import.meta.url)(BUNDLE) : import('./commands/main.ts');
+export const newestCode = async (compiledDirectory) =>
+  bundleIsCurrent() ? loadBundle(BUNDLE, compiledDirectory) : import('./commands/main.ts');
 
 function bundleIsCurrent() {
   const madeMs = statSync(BUNDLE, { throwIfNoEntry: false })?.mtimeMs;

@@ -10,6 +10,8 @@
  */
 import module from 'node:module';
 import { join } from 'node:path';
+import { collectAtRest } from './collect-at-rest.js';
+import { keepCompiled } from './compiled-bundle.js';
 import { becomeLean } from './lean-process.js';
 import { newestCode } from './newest-code.js';
 
@@ -23,8 +25,10 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
   );
   process.exitCode = 2;
 } else {
-  if (process.argv[2] === 'run') becomeLean();
+  const isDaemon = process.argv[2] === 'run';
+  if (isDaemon) becomeLean();
   module.enableCompileCache(COMPILED);
-  const { main } = await newestCode();
+  const { main } = await newestCode(COMPILED);
+  if (isDaemon) collectAtRest(keepCompiled);
   process.exitCode = await main(process.argv.slice(2));
 }

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 
-const COLLECT = new URL('../../src/bin/collect-at-rest.ts', import.meta.url).href;
+const COLLECT = new URL('../../src/bin/collect-at-rest.js', import.meta.url).href;
 const LOOK_MS = 50;
 
 /** Runs a script that holds 64 MiB for a moment; returns the MiB of its heap after some looks. */
@@ -10,7 +10,7 @@ function heapAfter(flags: readonly string[], afterwards: string): number {
   const script = `
     const { collectAtRest } = await import(${JSON.stringify(COLLECT)});
     let held = Array.from({ length: 64 }, (_, i) => new Array(2 ** 17).fill(i));
-    collectAtRest(${LOOK_MS});
+    collectAtRest(() => {}, ${LOOK_MS});
     held = undefined;
     ${afterwards}
     setTimeout(() => { console.log(process.memoryUsage().heapTotal / 2 ** 20); process.exit(0); }, ${5 * LOOK_MS});`;

@@ -1,0 +1,91 @@
+/**
+ * Loads the bundle together with what V8 compiled of it in earlier processes.
+ *
+ * Node's own cache of compiled code has what is compiled when a file is loaded. Most functions are compiled when they
+ * are called for the first time, anew in each process: 80 ms of the start of a full node. So a process that has worked
+ * writes down what it has compiled.
+ *
+ * Invariants: code is taken only for the very text it was made of, by the same V8 with the same settings; a file that
+ * was not written to its end is not taken; where nothing can be written, nothing is.
+ */
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, dirname, join } from 'node:path';
+import { cachedDataVersionTag } from 'node:v8';
+import vm from 'node:vm';
+import zlib from 'node:zlib';
+
+/** Before the code: the checksums of text and code. */
+const HEADER_BYTES = 8;
+/** What was kept is replaced by that much more. */
+const WORTH_FACTOR = 1.1;
+
+/** @type {{ script: vm.Script, textSum: number, keptAt: string, keptBytes: number }[]} */
+const loaded = [];
+
+/** The exports of a CommonJS file whose chunks are beside it. `compiledDirectory` is made when it is needed. */
+export function loadBundle(path, compiledDirectory) {
+  const directory = dirname(path);
+  const kept = join(compiledDirectory, cachedDataVersionTag().toString(16));
+  const modules = new Map();
+  const load = (file) => {
+    const known = modules.get(file);
+    if (known) return known.exports;
+    const module = { exports: {} };
+    modules.set(file, module);
+    const outside = createRequire(file);
+    const require = Object.assign((id) => (id.startsWith('./') ? load(join(directory, id)) : outside(id)), outside);
+    compiled(file, join(kept, basename(file))).runInThisContext()(module.exports, require, module, file, directory);
+    return module.exports;
+  };
+  process.once('exit', () => keepCompiled(({ keptBytes }) => keptBytes === 0));
+  return load(path);
+}
+
+function compiled(file, keptAt) {
+  const text = readFileSync(file, 'latin1');
+  const textSum = zlib.crc32(text);
+  const cachedData = keptCode(keptAt, textSum);
+  const script = new vm.Script(`(function (exports, require, module, __filename, __dirname) { ${text}\n})`, {
+    filename: file,
+    cachedData,
+    importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+  });
+  const isTaken = cachedData !== undefined && !script.cachedDataRejected;
+  loaded.push({ script, textSum, keptAt, keptBytes: isTaken ? cachedData.length : 0 });
+  return script;
+}
+
+function keptCode(keptAt, textSum) {
+  try {
+    const bytes = readFileSync(keptAt);
+    const code = bytes.subarray(HEADER_BYTES);
+    return bytes.readUInt32LE(0) === textSum && bytes.readUInt32LE(4) === zlib.crc32(code) ? code : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes down what this process has compiled until now of the chosen files, where it is more than what is kept. */
+export function keepCompiled(isChosen = () => true) {
+  for (const each of loaded.filter(isChosen)) {
+    const code = each.script.createCachedData();
+    if (code.length > each.keptBytes * WORTH_FACTOR && !written(each, code)) return;
+    each.keptBytes = code.length;
+  }
+}
+
+function written({ textSum, keptAt }, code) {
+  const header = Buffer.alloc(HEADER_BYTES);
+  header.writeUInt32LE(textSum, 0);
+  header.writeUInt32LE(zlib.crc32(code), 4);
+  const unfinished = `${keptAt}.${process.pid}`;
+  try {
+    mkdirSync(dirname(keptAt), { recursive: true });
+    writeFileSync(unfinished, Buffer.concat([header, code]));
+    renameSync(unfinished, keptAt);
+    return true;
+  } catch {
+    return false;
+  }
+}
