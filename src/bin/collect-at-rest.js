@@ -24,7 +24,7 @@ export function collectAtRest(before = () => {}, lookMs = REST_LOOK_MS) {
     if (allocated - lookedAt < REST_BYTES && allocated - collectedAt > WORTH_BYTES) {
       if (collectedAt === 0) before();
       collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
-      collectedAt = allocated;
+      collectedAt = getHeapStatistics().total_allocated_bytes;
     }
     lookedAt = allocated;
   };

@@ -17,11 +17,8 @@ import zlib from 'node:zlib';
 
 /** Before the code: the checksums of text and code. */
 const HEADER_BYTES = 8;
-/** What was kept is replaced by that much more. */
-const WORTH_FACTOR = 1.1;
-
-/** @type {{ script: vm.Script, textSum: number, keptAt: string, keptBytes: number }[]} */
-const loaded = [];
+/** Files of which nothing was kept. @type {{ script: vm.Script, textSum: number, keptAt: string }[]} */
+const missing = [];
 
 /** The exports of a CommonJS file whose chunks are beside it. `compiledDirectory` is made when it is needed. */
 export function loadBundle(path, compiledDirectory) {
@@ -38,7 +35,7 @@ export function loadBundle(path, compiledDirectory) {
     compiled(file, join(kept, basename(file))).runInThisContext()(module.exports, require, module, file, directory);
     return module.exports;
   };
-  process.once('exit', () => keepCompiled(({ keptBytes }) => keptBytes === 0));
+  process.once('exit', keepCompiled);
   return load(path);
 }
 
@@ -51,8 +48,7 @@ function compiled(file, keptAt) {
     cachedData,
     importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   });
-  const isTaken = cachedData !== undefined && !script.cachedDataRejected;
-  loaded.push({ script, textSum, keptAt, keptBytes: isTaken ? cachedData.length : 0 });
+  if (cachedData === undefined || script.cachedDataRejected) missing.push({ script, textSum, keptAt });
   return script;
 }
 
@@ -66,16 +62,14 @@ function keptCode(keptAt, textSum) {
   }
 }
 
-/** Writes down what this process has compiled until now of the chosen files, where it is more than what is kept. */
-export function keepCompiled(isChosen = () => true) {
-  for (const each of loaded.filter(isChosen)) {
-    const code = each.script.createCachedData();
-    if (code.length > each.keptBytes * WORTH_FACTOR && !written(each, code)) return;
-    each.keptBytes = code.length;
+/** Writes down what this process has compiled until now, where nothing was kept. */
+export function keepCompiled() {
+  for (const { script, textSum, keptAt } of missing.splice(0)) {
+    if (!written(keptAt, textSum, script.createCachedData())) return;
   }
 }
 
-function written({ textSum, keptAt }, code) {
+function written(keptAt, textSum, code) {
   const header = Buffer.alloc(HEADER_BYTES);
   header.writeUInt32LE(textSum, 0);
   header.writeUInt32LE(zlib.crc32(code), 4);
