@@ -198,11 +198,13 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     TIMEOUT_MS,
   );
 
-  const noRoom = { options: `size=${DISK_BYTES}`, fill: 'cat /dev/zero > "$0/.ballast" || true' };
+  const noRoom = { options: `size=${DISK_BYTES}`, fill: 'cat /dev/zero > "$0/.ballast-0" || true' };
   const noInodes = {
     options: `nr_inodes=${DISK_INODES}`,
-    fill: 'mkdir "$0/.ballast"; i=0; while touch "$0/.ballast/$i" 2>/dev/null; do i=$((i+1)); done',
+    // No folder: among those of pods it would be one that nobody wants, and be removed.
+    fill: 'i=0; while touch "$0/.ballast-$i" 2>/dev/null; do i=$((i+1)); done',
   };
+  const isBallast = (name: string) => name.startsWith('.ballast-');
   const pods = () => join(node.rootDir, 'pods');
   const logs = () => node.logs;
   const journal = () => node.journal;
@@ -228,7 +230,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
         else await node.untilReady('crowded');
         expect(await node.healthz()).toBe(true);
         expect(await node.instances(BYSTANDER)).toEqual(before);
-        rmSync(join(disk, '.ballast'), { recursive: true });
+        for (const name of readdirSync(disk).filter(isBallast)) rmSync(join(disk, name));
         await node.untilReady('crowded');
         node.remove('crowded.json');
         await node.gone('crowded');
