@@ -26,7 +26,8 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.
     external: ['koffi', /^@opentelemetry\/(?!api$)/],
   });
-  rmSync(DIST, { recursive: true, force: true });
+  // A process that ends meanwhile may keep its compiled code there.
+  rmSync(DIST, { recursive: true, force: true, maxRetries: 5 });
   await bundle.write({
     dir: DIST,
     // CommonJS takes of Node's own modules what it uses; an ES module has all of `node:http` made ready, with the
