@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
 import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
 import { exitCodes } from '../../src/bin/exit-codes.ts';
+import { OperationError } from '../../src/kernel/json.ts';
 import type { ContainerStatus } from '../../src/machines/api/cri.ts';
 import type { PodStatus } from '../../src/machines/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from './containerd.ts';
@@ -93,12 +94,20 @@ export class ObservedNode extends TestNode {
   async instances(pod: string): Promise<Instance[]> {
     const filter = { label_selector: { [POD_NAME_LABEL]: `${pod}-node1` } };
     const { containers } = await this.client.call('ListContainers', { filter }, CALL);
-    const statuses = await Promise.all(
-      containers.map(({ id }) => this.client.call('ContainerStatus', { container_id: id }, CALL)),
-    );
+    const statuses = await Promise.all(containers.map(({ id }) => this.#statusOf(id)));
     return statuses
-      .flatMap(({ status }) => (status ? [instance(status)] : []))
+      .flatMap((status) => (status ? [instance(status)] : []))
       .sort((a, b) => a.attempt - b.attempt || Number(BigInt(a.startedAt) - BigInt(b.startedAt)));
+  }
+
+  /** Null for one that was removed after it was listed, as old instances are at any time. */
+  async #statusOf(id: string): Promise<ContainerStatus | null> {
+    try {
+      return (await this.client.call('ContainerStatus', { container_id: id }, CALL)).status ?? null;
+    } catch (error) {
+      if (error instanceof OperationError && error.code === 'NOT_FOUND') return null;
+      throw error;
+    }
   }
 
   /** The one that runs. */

@@ -7,7 +7,8 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
-import { attempt, closedPort, HASTY, httpServer, portsOf, rawServer } from './support.ts';
+import { freePort } from '../../support/ports.ts';
+import { attempt, HASTY, httpServer, portsOf, rawServer } from './support.ts';
 
 const get = (port: number, path = '/', headers: { name: string; value: string }[] = []) =>
   ({ kind: 'httpGet', url: `http://127.0.0.1:${port}${path}`, headers }) as const;
@@ -95,7 +96,7 @@ describe('a request', () => {
 
   test('ignores the proxies of the environment', async () => {
     const before = process.env['http_proxy'];
-    process.env['http_proxy'] = `http://127.0.0.1:${await closedPort()}`;
+    process.env['http_proxy'] = `http://127.0.0.1:${await freePort()}`;
     onTestFinished(() => {
       if (before === undefined) delete process.env['http_proxy'];
       else process.env['http_proxy'] = before;
@@ -144,7 +145,7 @@ describe('a redirect', () => {
 
 describe('a server', () => {
   test('that is not there', async () => {
-    const port = await closedPort();
+    const port = await freePort();
     const output = `Get "http://127.0.0.1:${port}/": dial tcp 127.0.0.1:${port}: connect: connection refused`;
     expect(await attempt(get(port))).toEqual({ verdict: 'failure', result: 'failure', output });
   });
@@ -265,7 +266,7 @@ describe('a hook', () => {
   });
 
   test('that nobody answers fails', async () => {
-    const port = await closedPort();
+    const port = await freePort();
     await expect(call(`http://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
     await expect(call(`https://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
   });

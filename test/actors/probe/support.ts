@@ -44,15 +44,6 @@ export function rawServer(onConnection: (socket: Socket) => void): Promise<numbe
   return listening(server);
 }
 
-/** A port on which nobody listens. */
-export async function closedPort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  return port;
-}
-
 /** For what does not answer in time. */
 export const HASTY = { timeoutSeconds: 1 } as const;
 const EACH_IS_A_VERDICT = { periodSeconds: 30, timeoutSeconds: 30, successThreshold: 1, failureThreshold: 1 };

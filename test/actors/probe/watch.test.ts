@@ -5,8 +5,9 @@ import { loadSync } from '@grpc/proto-loader';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { eventually } from '../../support/daemon.ts';
+import { freePort } from '../../support/ports.ts';
 import { FakeRuntime, type Handlers, never, Refusal } from '../cri/fake-runtime.ts';
-import { attempt, closedPort, HASTY, httpServer, portsOf, rawServer, watch } from './support.ts';
+import { attempt, HASTY, httpServer, portsOf, rawServer, watch } from './support.ts';
 
 describe('TCP', () => {
   const tcp = (port: number, host = '127.0.0.1') => ({ kind: 'tcpSocket', host, port }) as const;
@@ -16,7 +17,7 @@ describe('TCP', () => {
   });
 
   test('says who refused', async () => {
-    const port = await closedPort();
+    const port = await freePort();
     expect(await attempt(tcp(port))).toMatchObject({
       verdict: 'failure',
       output: `dial tcp 127.0.0.1:${port}: connect: connection refused`,
@@ -97,7 +98,7 @@ describe('gRPC', () => {
   });
 
   test('fails in time where nobody listens, or speaks something else', async () => {
-    const refused = await closedPort();
+    const refused = await freePort();
     const silent = await rawServer(() => {});
     for (const port of [refused, silent]) {
       expect(await attempt(ask(port), HASTY)).toMatchObject({

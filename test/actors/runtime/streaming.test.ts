@@ -10,6 +10,7 @@ import type { StreamingOptions } from '../../../src/actors/server/streaming/endp
 import { openSpdy } from '../../../src/actors/server/streaming/runtime-stream.ts';
 import { runtimeStreamUrls } from '../../../src/actors/server/streaming/stream-urls.ts';
 import type { ContainerConfig } from '../../../src/machines/api/cri.ts';
+import { freePort } from '../../support/ports.ts';
 import { commandOf, forwarded, StreamClients, V5 } from '../../support/stream-clients.ts';
 import { eventually, isProcess, Node } from './harness.ts';
 
@@ -227,9 +228,10 @@ test('attached once more after the runtime came back', async () => {
 });
 
 async function echoServer(answer: (socket: Socket) => void): Promise<{ port: number; server: Server }> {
-  const server = createServer({ allowHalfOpen: true }, answer).listen(0, '127.0.0.1');
+  const port = await freePort();
+  const server = createServer({ allowHalfOpen: true }, answer).listen(port, '127.0.0.1');
   await once(server, 'listening');
-  return { port: (server.address() as { port: number }).port, server };
+  return { port, server };
 }
 
 test('ports are forwarded through one tunnel, 200 times at once, and what nobody serves is told', async () => {

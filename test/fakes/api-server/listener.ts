@@ -1,7 +1,8 @@
 /** The secure port: HTTP/2 and HTTP/1.1 on one address, which can go away and come back. */
 import { createSecureServer, type Http2SecureServer, type Http2Session } from 'node:http2';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { freePort } from '../../support/ports.ts';
 import type { Credential } from './pki.ts';
 import type { Request } from './users.ts';
 import type { Response } from './watches.ts';
@@ -39,8 +40,9 @@ export class Listener {
     return this.sockets.size;
   }
 
-  /** Opens the port; the same one again after {@link stop}. */
+  /** Opens the port; the same one again after {@link stop}, which nobody else is given meanwhile. */
   async start(): Promise<void> {
+    this.port ||= await freePort();
     const { credential, ca, http2, onRequest, onUpgrade } = this.options;
     const server = createSecureServer({
       ...credential,
@@ -72,7 +74,6 @@ export class Listener {
       server.once('error', reject);
       server.listen(this.port, LOOPBACK, resolve);
     });
-    this.port = (server.address() as AddressInfo).port;
     this.server = server;
   }
 
