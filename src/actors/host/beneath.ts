@@ -59,12 +59,53 @@ export function openParent(root: string, path: string, mode?: number): Place | n
     if (!folder) return null;
     const above = folder;
     try {
-      folder = enter({ folder: above, path: at(above, name) }, path, mode);
+      folder = enter(at(above, name), path, mode);
     } finally {
       above.close();
     }
   }
   return folder && { folder, path: at(folder, last) };
+}
+
+/**
+ * The folders on the way to several paths below one root, each opened once: what is made for a pod lies side by side.
+ * For calls that are made at once; `close` ends the paths that were given out.
+ */
+export class Ways {
+  readonly #root: string;
+  readonly #mode: number;
+  readonly #open = new Map<string, Folder>();
+
+  /** `mode`: of folders on the way that are missing. */
+  constructor(root: string, mode: number) {
+    this.#root = root;
+    this.#mode = mode;
+  }
+
+  /** The path to use in calls, as that of {@link openParent}. */
+  to(path: string): string {
+    const names = namesBelow(this.#root, path);
+    let folder = this.#kept('', () => openRoot(this.#root, this.#mode));
+    let way = '';
+    for (const name of names.slice(0, -1)) {
+      const above = folder;
+      way = `${way}/${name}`;
+      folder = this.#kept(way, () => enter(at(above, name), path, this.#mode));
+    }
+    return at(folder, names.at(-1) ?? '');
+  }
+
+  #kept(way: string, open: () => Folder | null): Folder {
+    const folder = this.#open.get(way) ?? open();
+    if (!folder) throw new OperationError(`${this.#root}${way} was removed meanwhile`, { code: 'ENOENT' });
+    this.#open.set(way, folder);
+    return folder;
+  }
+
+  close(): void {
+    for (const folder of this.#open.values()) folder.close();
+    this.#open.clear();
+  }
 }
 
 const at = (folder: Folder, name: string): string => `/proc/self/fd/${folder.fd}/${name}`;
@@ -86,16 +127,17 @@ function openIfThere(path: string, flags: number): Folder | null {
   }
 }
 
-function enter(place: Place, path: string, mode?: number): Folder | null {
+/** `path` is what the caller wants, for its errors. */
+function enter(place: string, path: string, mode?: number): Folder | null {
   try {
-    const found = openIfThere(place.path, FOLDER);
+    const found = openIfThere(place, FOLDER);
     if (found || mode === undefined) return found;
     makeFolder(place, mode);
-    return new Folder(place.path, FOLDER);
+    return new Folder(place, FOLDER);
   } catch (error) {
     const code = errnoOf(error);
     if (code === 'ELOOP' || code === 'ENOTDIR') {
-      const name = place.path.split('/').at(-1);
+      const name = place.split('/').at(-1);
       throw new OperationError(`refusing to touch ${path}: "${name}" on the way is not a folder`, { code });
     }
     throw error;
@@ -106,14 +148,21 @@ function enter(place: Place, path: string, mode?: number): Folder | null {
  * Makes the folder where it is missing; one that exists gets the permissions it lacks and keeps the others. Fails with
  * `ENOTDIR` on something else.
  */
-export function makeFolder(place: Place, mode: number): void {
+export function makeFolder(path: string, mode: number): void {
+  let found = lstatSync(path, { throwIfNoEntry: false });
+  if (!found) {
+    madeOrThere(path, mode);
+    found = lstatSync(path);
+  }
+  if (!found.isDirectory()) throw new OperationError(`${path} is not a folder`, { code: 'ENOTDIR' });
+  const wanted = mode & PERMISSIONS;
+  if ((found.mode & wanted) !== wanted) chmodSync(path, (found.mode & 0o7777) | wanted);
+}
+
+function madeOrThere(path: string, mode: number): void {
   try {
-    mkdirSync(place.path, mode);
+    mkdirSync(path, mode);
   } catch (error) {
     if (errnoOf(error) !== 'EEXIST') throw error;
   }
-  const found = lstatSync(place.path);
-  if (!found.isDirectory()) throw new OperationError(`${place.path} is not a folder`, { code: 'ENOTDIR' });
-  const wanted = mode & PERMISSIONS;
-  if ((found.mode & wanted) !== wanted) chmodSync(place.path, (found.mode & 0o7777) | wanted);
 }

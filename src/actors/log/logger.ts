@@ -3,7 +3,8 @@
  *
  * Two forms, as the kubelet has them: klog's text (`I1121 03:04:04.341809   14920 kubelet] "Started kubelet"
  * key="value"`) and one JSON object a line (`ts`, `caller`, `msg`, and `v` where it is no error; `level` and `pid` are
- * this product's). Lines go to stderr, or are split by `splitStream`. Nothing is held back: there is nothing to flush.
+ * this product's). Lines go to stderr, or are split by `splitStream`, those of a turn in one piece. Nothing is held
+ * back: there is nothing to flush.
  */
 import { type DestinationStream, pino } from 'pino';
 import type { Port } from '../../kernel/operation.ts';
@@ -16,8 +17,8 @@ interface LoggerOptions extends LogForm {
 }
 
 interface Streams {
-  readonly out: (line: string) => void;
-  readonly err: (line: string) => void;
+  readonly out: (lines: string) => void;
+  readonly err: (lines: string) => void;
 }
 
 const OF_THE_PROCESS: Streams = {
@@ -101,7 +102,8 @@ export const logPorts = (
 
 export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions): RecordPrinter {
   let form: LogForm = first;
-  let loggers = loggersOf(form, streams);
+  const said = { out: '', err: '' };
+  let loggers = loggersOf(form, said);
   let time = 0;
   const print = (records: readonly KernelRecord[]): void => {
     for (const record of records) {
@@ -112,17 +114,23 @@ export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions
       const known = { ts: time, caller: shortName(record.at), ...v };
       loggers[isError ? 'errors' : 'others'][record.level]({ ...known, ...record.fields }, record.text);
     }
+    for (const stream of ['out', 'err'] as const) {
+      if (said[stream] !== '') streams[stream](said[stream]);
+      said[stream] = '';
+    }
   };
   const set = (change: LogForm): void => {
     form = change;
-    loggers = loggersOf(form, streams);
+    loggers = loggersOf(form, said);
   };
   return Object.assign(print, { set, setVerbosity: (verbosity: number) => set({ ...form, verbosity }) });
 }
 
 const ERRORS: readonly string[] = ['error', 'fatal'];
 
-function loggersOf({ verbosity, format, splitStream }: LogForm, { out, err }: Streams) {
+/** Loggers that add their lines to what is `said`. */
+function loggersOf({ verbosity, format, splitStream }: LogForm, said: Record<keyof Streams, string>) {
+  const [out, err] = [(line: string) => void (said.out += line), (line: string) => void (said.err += line)];
   const open = (write: (line: string) => void) =>
     pino(
       {

@@ -46,7 +46,7 @@ async function mounted(root: string, { source, spec, filesystem }: LocalVolume, 
   const place = openParent(root, path, WAY_MODE);
   if (!place) throw new OperationError(`${path} cannot be made`);
   try {
-    makeFolder(place, WAY_MODE);
+    makeFolder(place.path, WAY_MODE);
     if (!(await isMounted(root, path))) {
       await prepare(source, filesystem);
       const folder = await open(place.path, INSIDE);

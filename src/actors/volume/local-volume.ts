@@ -109,7 +109,7 @@ async function bind(root: string, { path, filesystem }: LocalVolume, source: Fil
   const place = openParent(root, path, WAY_MODE);
   if (!place) return;
   try {
-    makeFolder(place, WAY_MODE);
+    makeFolder(place.path, WAY_MODE);
     const target = await open(place.path, INSIDE);
     try {
       await mounter.bind(fdPath(source), fdPath(target));

@@ -182,7 +182,7 @@ async function makeVolumeFolder(root: string, path: string): Promise<void> {
     const place = openParent(root, each, WAY_MODE);
     if (!place) continue;
     try {
-      makeFolder(place, mode);
+      makeFolder(place.path, mode);
     } finally {
       place.folder.close();
     }

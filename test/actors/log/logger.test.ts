@@ -16,7 +16,11 @@ const LINES = [
 
 function printed(form: LogForm, change?: (printer: ReturnType<typeof logRecords>) => void) {
   const [out, err]: [string[], string[]] = [[], []];
-  const streams = { out: (line: string) => void out.push(line), err: (line: string) => void err.push(line) };
+  const linesOf = (text: string) => text.split(/(?<=\n)/);
+  const streams = {
+    out: (lines: string) => void out.push(...linesOf(lines)),
+    err: (lines: string) => void err.push(...linesOf(lines)),
+  };
   const printer = logRecords({ ...form, streams });
   change?.(printer);
   printer(LINES);

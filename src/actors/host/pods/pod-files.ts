@@ -20,7 +20,7 @@ import { normalize } from 'node:path';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import type { hostOperations, NodeText } from '../../../machines/operations/host.ts';
-import { errnoOf, makeFolder, openParent } from '../beneath.ts';
+import { errnoOf, makeFolder, openParent, Ways } from '../beneath.ts';
 import { parseMounts } from '../kernel/mounts.ts';
 
 type Operations = typeof hostOperations;
@@ -36,20 +36,27 @@ const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
 /** Folders first, then files. All at once, as the walk to them (`beneath.ts`), because a pod waits for them. */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
-  for (const directory of directories) makeManagedFolder(directory.root ?? root, directory);
-  for (const file of files) writeManagedFile(root, file);
+  const ways = new Map<string, Ways>();
+  const below = (its: string): Ways => {
+    const known = ways.get(its) ?? new Ways(its, WAY_MODE);
+    ways.set(its, known);
+    return known;
+  };
+  try {
+    for (const directory of directories) makeManagedFolder(below(directory.root ?? root), directory);
+    for (const file of files) writeManagedFile(below(root), file);
+  } finally {
+    for (const each of ways.values()) each.close();
+  }
   return null;
 };
 
-function makeManagedFolder(root: string, { path, mode }: { path: string; mode: number }): void {
-  const place = openParent(root, path, WAY_MODE);
-  if (!place) return;
+function makeManagedFolder(ways: Ways, { path, mode }: { path: string; mode: number }): void {
+  const place = ways.to(path);
   try {
     makeFolder(place, mode);
   } catch (error) {
     throw named(error, path, 'a folder');
-  } finally {
-    place.folder.close();
   }
 }
 
@@ -80,11 +87,10 @@ function bytesNow(file: string): Buffer | null {
   }
 }
 
-function writeManagedFile(root: string, { path, mode, content }: ManagedFile): void {
-  const place = openParent(root, path, WAY_MODE);
-  if (!place) return;
+function writeManagedFile(ways: Ways, { path, mode, content }: ManagedFile): void {
+  const place = ways.to(path);
   try {
-    const fd = openSync(place.path, FILE, mode);
+    const fd = openSync(place, FILE, mode);
     try {
       const found = fstatSync(fd);
       if (!found.isFile()) throw new OperationError('it is not a regular file', { code: 'EEXIST' });
@@ -95,8 +101,6 @@ function writeManagedFile(root: string, { path, mode, content }: ManagedFile): v
     }
   } catch (error) {
     throw named(error, path, 'a regular file');
-  } finally {
-    place.folder.close();
   }
 }
 

@@ -27,8 +27,12 @@ export interface Seen {
   readonly turnMs: number;
 }
 
+export type RecordKind = KernelRecord['k'];
+
 /** A part of the metrics that is made of the records of turns, in their order; `end` closes each turn. */
 export interface Projection {
+  /** The kinds of records that it is told. */
+  readonly hears: readonly RecordKind[];
   on(record: KernelRecord, seen: Seen): void;
 }
 

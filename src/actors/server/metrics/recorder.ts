@@ -30,6 +30,7 @@ import {
   POD_START_BUCKETS,
   type Projection,
   podContext,
+  type RecordKind,
   type UnderWay,
 } from './projection.ts';
 import { StorageMetrics } from './volumes/storage.ts';
@@ -91,7 +92,12 @@ export class Recorder {
     new VolumeLeftovers(this.registry),
   ];
 
+  readonly #hearers = new Map<RecordKind, Projection[]>();
+
   constructor({ journalBytes }: RecorderOptions) {
+    for (const projection of this.#projections) {
+      for (const kind of projection.hears) this.#hearers.set(kind, [...(this.#hearers.get(kind) ?? []), projection]);
+    }
     const underWay = this.#underWay;
     const sampled = (name: string, help: string, read: () => number) => sampledGauge(this.registry, name, help, read);
     sampled('statelet_journal_bytes', 'Bytes of the journal on disk.', journalBytes);
@@ -111,7 +117,7 @@ export class Recorder {
     for (const record of records) {
       const request = record.k === 'result' || record.k === 'cancel' ? this.#underWay.get(record.id) : undefined;
       const seen = { kernel, request, turnMs: tookMs };
-      for (const projection of this.#projections) projection.on(record, seen);
+      for (const projection of this.#hearers.get(record.k) ?? []) projection.on(record, seen);
       this.#counters.records.inc({ kind: record.k });
       if (record.k === 'effect') this.#requested(record, kernel.now);
       else if (record.k === 'result') this.#settled(record, kernel.now);

@@ -20,14 +20,15 @@ import type {
   ShownRecord,
   StatesView,
 } from './protocol.ts';
-import { shortText, trimmed } from './trim.ts';
+import { shortText } from './trim.ts';
 
 /** Actors that ended and are still shown, so that a pod that died can be looked at. */
 const ENDED_MAX = 200;
 /** Characters of an error in the tree. */
 const ERROR_MAX_CHARS = 500;
 
-interface ActiveSince extends ActiveState {
+interface ActiveSince {
+  readonly state: ActiveState;
   readonly n: number;
 }
 
@@ -39,6 +40,8 @@ interface Actor {
   error: string | undefined;
   named: NamedUid | undefined;
   active: Map<string, ActiveSince>;
+  /** Those of `active`, for everybody who shows them. */
+  states: readonly ActiveState[];
 }
 
 export class Observer implements CauseSource {
@@ -115,7 +118,7 @@ export class Observer implements CauseSource {
 
   private statesOf(address: Address): StatesView | undefined {
     const actor = this.actors.get(address);
-    return actor?.status === 'active' ? { value: trimmed(actor.value), active: activeOf(actor) } : undefined;
+    return actor?.status === 'active' ? { value: actor.value, active: actor.states } : undefined;
   }
 
   private requestIn(record: KernelRecord): Pick<ShownRecord, 'request'> {
@@ -127,7 +130,7 @@ export class Observer implements CauseSource {
 
   private withStates(seen: ShownRecord, address: Address, was: StatesView | undefined): ShownRecord {
     const actor = this.actors.get(address);
-    return { ...seen, ...(actor ? { active: activeOf(actor) } : {}), ...(was ? { was } : {}) };
+    return { ...seen, ...(actor ? { active: actor.states } : {}), ...(was ? { was } : {}) };
   }
 
   private stateChanged(record: StateRecord, t: number, kernel: Kernel): void {
@@ -150,7 +153,8 @@ export class Observer implements CauseSource {
     const nodes = activeStates(actor.machine, value);
     const before = actor.active;
     actor.value = value;
-    actor.active = new Map(nodes.map((node) => [node.id, before.get(node.id) ?? { ...described(node), since: t, n }]));
+    actor.active = new Map(nodes.map((node) => [node.id, before.get(node.id) ?? { state: described(node, t), n }]));
+    actor.states = Array.from(actor.active.values(), ({ state }) => state);
     if (actor.address === this.root) this.phases.changed(actor.status === 'active' ? nodes : [], t, n);
   }
 
@@ -198,14 +202,12 @@ export class Observer implements CauseSource {
   view(address: Address): ActorView | undefined {
     const actor = this.actors.get(address);
     if (!actor) return undefined;
-    const { machine, value, status, error, named } = actor;
+    const { machine, value, status, error, named, states: active } = actor;
     const requests = [...(this.requests.get(address)?.values() ?? [])];
     const more = { ...(error === undefined ? {} : { error }), ...(named ? { named } : {}) };
-    return { address, machine: machine.id, value: trimmed(value), status, active: activeOf(actor), requests, ...more };
+    return { address, machine: machine.id, value, status, active, requests, ...more };
   }
 }
-
-const activeOf = ({ active }: Actor): ActiveState[] => [...active.values()].map(({ n: _n, ...state }) => state);
 
 /** A uid in an address is for machines; an actor whose context has it beside a name can tell what people call it. */
 function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
@@ -222,9 +224,10 @@ const newActor = (address: Address, machine: AnyStateMachine): Actor => ({
   error: undefined,
   named: undefined,
   active: new Map(),
+  states: [],
 });
 
-function described(node: AnyStateNode): Omit<ActiveState, 'since'> {
-  const text = (node.meta as { waitsFor?: unknown } | undefined)?.waitsFor;
-  return { id: node.id, path: node.path.join('.'), ...(typeof text === 'string' ? { waitsFor: text } : {}) };
+function described({ id, path, meta }: AnyStateNode, since: number): ActiveState {
+  const text = (meta as { waitsFor?: unknown } | undefined)?.waitsFor;
+  return { id, path: path.join('.'), since, ...(typeof text === 'string' ? { waitsFor: text } : {}) };
 }

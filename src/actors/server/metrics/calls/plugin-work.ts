@@ -38,6 +38,7 @@ export function countDriverCalls(registry: Registry, view: Pick<NodeView, 'conte
 }
 
 export class DeviceWork implements Projection {
+  readonly hears = ['in', 'result'] as const;
   readonly #registrations;
   readonly #allocations;
 

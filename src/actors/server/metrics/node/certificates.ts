@@ -24,6 +24,7 @@ interface Managed {
 }
 
 export class Certificates implements Projection {
+  readonly hears = ['state', 'result'] as const;
   readonly #registry: Registry;
   readonly #managed = new Map<string, Managed>();
 

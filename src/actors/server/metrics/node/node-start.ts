@@ -22,6 +22,7 @@ function bootTimeMs(): number | undefined {
 }
 
 export class NodeStart implements Projection {
+  readonly hears = ['header', 'effect', 'result'] as const;
   readonly #registry: Registry;
   #beganMs = 0;
   #askedMs: number | undefined;

@@ -19,6 +19,7 @@ const CPU_REFUSAL = /not enough cpus available|^SMT Alignment Error/;
 const MEMORY_REFUSAL = /^\[memorymanager\]/;
 
 export class ResourceManagerWork implements Projection {
+  readonly hears = ['message'] as const;
   /** By pod, what its containers are to have; of pods that were decided about nothing. */
   readonly #wishes = new Map<string, readonly ContainerWish[] | null>();
   readonly #families: ReturnType<typeof families>;

@@ -8,6 +8,7 @@ import type { Projection, Seen } from '../projection.ts';
 const SUPPORT_ENDS = '1.37.0';
 
 export class RuntimeSupport implements Projection {
+  readonly hears = ['result'] as const;
   readonly #losing: Gauge<'version'>;
 
   constructor(registry: Registry) {

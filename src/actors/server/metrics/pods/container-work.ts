@@ -30,6 +30,7 @@ interface Sleep {
 }
 
 export class ContainerWork implements Projection {
+  readonly hears = ['effect', 'result', 'state'] as const;
   readonly #families: ReturnType<typeof families>;
   /** By address of the container. */
   readonly #sleeping = new Map<string, Sleep>();

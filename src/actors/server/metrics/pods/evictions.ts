@@ -8,6 +8,7 @@ import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type Seen } from '../p
 const EVICTION = 'kubelet/eviction';
 
 export class Evictions implements Projection {
+  readonly hears = ['message', 'result'] as const;
   readonly #ages: Histogram<'eviction_signal'>;
   #counted: EvictionContext['evictions'] = {};
   #lookedAtMs: number | undefined;

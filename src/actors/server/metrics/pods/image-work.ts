@@ -59,6 +59,7 @@ interface ImageContext {
 }
 
 export class ImageWork implements Projection {
+  readonly hears = ['message', 'effect', 'result'] as const;
   /** By pod and container, what is asked and not answered. */
   readonly #wishes = new Map<string, Wish>();
   /** By actor of the image, since when it is pulled. */

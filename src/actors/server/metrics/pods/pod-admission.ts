@@ -9,6 +9,7 @@ import type { Projection } from '../projection.ts';
 const RESOURCES = ['OutOfcpu', 'OutOfmemory', 'OutOfephemeral-storage', 'OutOfpods'];
 
 export class PodAdmission implements Projection {
+  readonly hears = ['message'] as const;
   readonly #refused = new Set<string>();
   readonly #rejections: Counter<'reason'>;
   readonly #preemptions: Counter<'preemption_signal'>;

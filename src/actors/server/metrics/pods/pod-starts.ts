@@ -36,6 +36,7 @@ interface Start {
 }
 
 export class PodStarts implements Projection {
+  readonly hears = ['message', 'effect', 'result'] as const;
   readonly #starts = new Map<string, Start>();
   /** Whose configuration went, while something of them may be left. */
   readonly #removed = new Set<string>();

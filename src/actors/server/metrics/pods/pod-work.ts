@@ -21,6 +21,7 @@ interface Busy {
 }
 
 export class PodWork implements Projection {
+  readonly hears = ['message', 'effect', 'result', 'cancel', 'end'] as const;
   readonly #busy = new Map<string, Busy>();
   /** Why the next work of a pod begins; without an entry it is `sync`. */
   readonly #next = new Map<string, Work>();

@@ -28,6 +28,7 @@ type StatusMessage =
   | { readonly type: 'status.removed'; readonly uid: string };
 
 export class ProbeWork implements Projection {
+  readonly hears = ['message'] as const;
   readonly registry = new Registry();
   readonly #total = counter(
     this.registry,

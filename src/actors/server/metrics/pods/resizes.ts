@@ -40,6 +40,7 @@ interface Asked {
 }
 
 export class Resizes implements Projection {
+  readonly hears = ['message', 'result', 'end'] as const;
   readonly #asked = new Map<string, Asked>();
   /** By pod, since when what was given is being made so. */
   readonly #working = new Map<string, number>();

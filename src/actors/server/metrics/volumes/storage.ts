@@ -52,6 +52,7 @@ export interface DriverVolume {
 }
 
 export class StorageMetrics implements Projection {
+  readonly hears = ['effect', 'result', 'cancel'] as const;
   /** By pod, since when a volume is not set up. */
   readonly #since = new Map<string, Map<string, number>>();
   /** By request of a driver's volume, the driver: its actor may have ended with the answer. */

@@ -5,6 +5,7 @@ import { counter, gauge } from '../instruments.ts';
 import { type Projection, podContextAt, podUidAt, type Seen, type UnderWay } from '../projection.ts';
 
 export class VolumeLeftovers implements Projection {
+  readonly hears = ['result'] as const;
   /** Pods that had a folder when this agent looked, and that are not known to have given it up. */
   #left = new Set<string>();
   readonly #failing = new Set<string>();
