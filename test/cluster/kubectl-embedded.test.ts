@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Cluster, startCluster } from '../support/cluster.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
+import { untilNothingIsLost } from '../support/kubectl-race.ts';
 import { freePort } from '../support/ports.ts';
 import { requirement } from '../support/require.ts';
 
@@ -59,6 +60,11 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
     const [code] = (await once(child, 'close')) as [number];
     return { code, ...said };
   }
+  /** On a terminal kubectl's own words come with the output. */
+  async function onOneStream(argv: readonly string[], env: object, stdin = '') {
+    const { code, stdout } = await run(argv, { stdin, env });
+    return { code, stdout, stderr: stdout };
+  }
   const kubectl = (...argv: string[]) => [
     'kubectl',
     `--kubeconfig=${kubeconfig}`,
@@ -72,11 +78,13 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
     const env = { KUBECTL_REMOTE_COMMAND_WEBSOCKETS: isWebSocket, KUBECTL_PORT_FORWARD_WEBSOCKETS: isWebSocket };
 
     test('exec passes input, output and the exit code', async () => {
-      expect(await run(kubectl('exec', '-i', 'app', '--', 'cat'), { stdin: 'typed\n', env })).toMatchObject({
+      const echo = () => run(kubectl('exec', '-i', 'app', '--', 'cat'), { stdin: 'typed\n', env });
+      expect(await untilNothingIsLost(echo)).toMatchObject({
         code: 0,
         stdout: 'typed\n',
       });
-      expect(await run(kubectl('exec', 'app', '--', 'sh', '-c', 'echo no >&2; exit 7'), { env })).toEqual({
+      const fail = () => run(kubectl('exec', 'app', '--', 'sh', '-c', 'echo no >&2; exit 7'), { env });
+      expect(await untilNothingIsLost(fail)).toEqual({
         code: 7,
         stdout: '',
         stderr: 'no\ncommand terminated with exit code 7\n',
@@ -85,7 +93,7 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
 
     test('exec on a terminal has one', async () => {
       const argv = kubectl('exec', '-it', 'app', '--', 'sh', '-c', 'tty; exit 3');
-      const { code, stdout } = await run(onTerminal(argv), { env });
+      const { code, stdout } = await untilNothingIsLost(() => onOneStream(onTerminal(argv), env));
       expect([code, stdout]).toEqual([3, expect.stringMatching(/\/dev\/pts\/\d+\r\n/)]);
     });
 
@@ -95,10 +103,8 @@ describe.skipIf(skip)('streams of the embedded runtime', () => {
       await eventually('the process has heard it', async () =>
         (await run(kubectl('logs', 'app'))).stdout.includes('got hello'),
       );
-      const { stdout: typed } = await run(onTerminal(kubectl('attach', '-it', 'shell')), {
-        stdin: 'echo $((40 + 2))\n',
-        env,
-      });
+      const attached = onTerminal(kubectl('attach', '-it', 'shell'));
+      const { stdout: typed } = await untilNothingIsLost(() => onOneStream(attached, env, 'echo $((40 + 2))\n'));
       expect(typed).toContain('\r\n42\r\n');
     });
 

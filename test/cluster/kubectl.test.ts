@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Cluster, startCluster } from '../support/cluster.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
+import { untilNothingIsLost } from '../support/kubectl-race.ts';
 import { requirement } from '../support/require.ts';
 
 const CANARY = 'canary-77aa-of-the-cluster';
@@ -36,7 +37,7 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
   });
 
   /** Not in step: the test API server answers from this process. */
-  async function kubectl(argv: readonly string[], stdin = ''): Promise<string> {
+  async function run(argv: readonly string[], stdin: string) {
     const own = [`--kubeconfig=${kubeconfig}`, `--cache-dir=${join(node.directory, 'kubectl-cache')}`];
     const child = spawn('kubectl', [...own, ...argv], { stdio: ['pipe', 'pipe', 'pipe'] });
     const said = { stdout: '', stderr: '' };
@@ -44,8 +45,12 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
     child.stderr.on('data', (chunk) => (said.stderr += String(chunk)));
     child.stdin.end(stdin);
     const status = await new Promise<number | null>((ended) => child.once('close', ended));
-    if (status !== 0) throw new Error(`kubectl ${argv.join(' ')}: ${said.stderr}\n${node.log}`);
-    return said.stdout;
+    return { status, ...said };
+  }
+  async function kubectl(argv: readonly string[], stdin = ''): Promise<string> {
+    const { status, stdout, stderr } = await untilNothingIsLost(() => run(argv, stdin));
+    if (status !== 0) throw new Error(`kubectl ${argv.join(' ')}: ${stderr}\n${node.log}`);
+    return stdout;
   }
   const apply = (object: object) => kubectl(['apply', '-f', '-'], JSON.stringify(object));
   const wait = (what: string, condition: string) =>

@@ -10,6 +10,7 @@ import { constants, hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
+import { untilNothingIsLost } from './kubectl-race.ts';
 
 const GOLDEN = join(import.meta.dirname, '../golden/http');
 /** The only image of the corpus. */
@@ -134,7 +135,12 @@ export class Kubectl {
   }
 
   /** To its end, or to the interrupt that the recorder gave it. */
-  async run(asked: Asked | Transcript): Promise<Said> {
+  run(asked: Asked | Transcript): Promise<Said> {
+    const mayRunTwice = ['exec', 'cp'].includes(asked.argv[0]!) && asked.tty === undefined;
+    return mayRunTwice ? untilNothingIsLost(() => this.runOnce(asked)) : this.runOnce(asked);
+  }
+
+  private async runOnce(asked: Asked | Transcript): Promise<Said> {
     const child = this.start(asked);
     const said = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
     for (const name of ['stdout', 'stderr'] as const) {
