@@ -48,7 +48,8 @@ describe('a daemon', () => {
     const before = await turns();
     for (let i = 0; i < 50; i++) await Promise.all([get('/pods'), get('/metrics/slis'), get('/nowhere'), logs()]);
     expect((await turns()) - before, 'turns of 200 requests').toBeLessThan(50);
-    await node.stop();
+    // Which ends the pod, too.
+    await node.stop('SIGINT');
     const replayed = node.statelet('replay', node.journal);
     expect(replayed.stderr + replayed.stdout).toContain('same');
     expect(replayed.code).toBe(0);
