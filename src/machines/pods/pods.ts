@@ -340,7 +340,7 @@ export const podsMachine = s.createMachine({
   }),
   entry: s.enqueueActions(({ enqueue }) => {
     enqueue.sendTo(to('memory'), { type: 'memory.wanted' });
-    enqueue.sendTo(to('syncLoop'), { type: 'pods.started' });
+    for (const other of ['syncLoop', 'status']) enqueue.sendTo(to(other), { type: 'pods.started' });
   }),
   initial: 'gathering',
   on: {

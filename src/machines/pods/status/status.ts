@@ -4,8 +4,8 @@
  *
  * Decides: what is worth a line, who needs a publisher.
  * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
- * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` of `pods`, `status.observed` and
- *   `status.listed` of `apiSource`.
+ * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` and `pods.started` of `pods`,
+ *   `status.observed` and `status.listed` of `apiSource`.
  * Asks: everybody to tell again what they told, when it starts.
  * Invariants:
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.
@@ -14,7 +14,7 @@
 import { type AnyActorRef, line, setup, to } from '../../../kernel/xstate.ts';
 import type { PodStatus } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import type { Ended, PodRef, StatusMessage } from '../messages.ts';
+import type { Ended, PodRef, PodsMessage, StatusMessage } from '../messages.ts';
 import { statusPublisherMachine } from './status-publisher.ts';
 
 export interface PodSummary extends PodRef {
@@ -43,7 +43,7 @@ interface Context {
 }
 
 const s = setup({
-  types: { input: {} as StatusInput, context: {} as Context, events: {} as StatusMessage | Ended },
+  types: { input: {} as StatusInput, context: {} as Context, events: {} as StatusMessage | PodsMessage | Ended },
   actors: { publisher: statusPublisherMachine },
 });
 
@@ -137,6 +137,14 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
   } else if (publisher) drop(enqueue, context.publishers, event.uid);
 });
 
+/** Every pod of before has lost its actor: those that are still there tell anew. */
+const beginAnew = s.enqueueActions(({ context, enqueue }) => {
+  const inApi = Object.entries(context.publishers).filter(([, publisher]) => publisher.inApi);
+  const kept = Object.fromEntries(inApi.map(([uid]) => [uid, { inApi: true, onNode: false }]));
+  for (const uid of Object.keys(context.publishers)) if (!kept[uid]) enqueue.stopChild(idOf(uid));
+  enqueue.assign({ pods: {}, publishers: kept });
+});
+
 const bury = s.enqueueActions(({ context, event, enqueue }) => {
   const prefix = 'xstate.error.actor.pod-';
   if (!event.type.startsWith(prefix)) return;
@@ -165,6 +173,7 @@ export const statusMachine = s.createMachine({
     'status.changed': { actions: note },
     'status.reclaimed': { actions: forward },
     'status.removed': { actions: forget },
+    'pods.started': { actions: beginAnew },
     'status.observed': { actions: observe },
     'status.listed': { actions: takeList },
     'xstate.error.actor.*': { actions: bury },

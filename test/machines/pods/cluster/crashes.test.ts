@@ -115,6 +115,25 @@ describe('a crash of one actor', () => {
     expect(node.crashes()).toEqual(crashed.map((each) => expect.stringContaining(`${each}: `)));
   });
 
+  it('pods: of a pod that is gone when it is back no status is left, and those of the others are told', () => {
+    const { node, kube } = running();
+    const gone = { uid: 'gone', namespace: 'default', name: 'gone' };
+    const told = { type: 'status.changed', pod: gone, status: { phase: 'Failed' }, stage: 'terminated' };
+    node.kernel.dispatch('kubelet/status', told as never, 'test');
+    node.run(100);
+    expect(node.kernel.addresses).toContain('kubelet/status/pod-gone');
+    const [at, broken] = others[0]!;
+    node.kernel.dispatch(at, broken as never, 'test');
+    node.run(5_000);
+    const known = node.kernel.snapshotOf('kubelet/status') as { context: { pods: object; publishers: object } };
+    for (const pods of [known.context.pods, known.context.publishers]) {
+      expect(Object.keys(pods).sort()).toEqual(['static', uid()].sort());
+    }
+    expect(node.kernel.addresses).not.toContain('kubelet/status/pod-gone');
+    kube.delete('pods', 'web');
+    node.until('gone', () => kube.pod('web') === undefined, 60_000);
+  });
+
   it('serviceAccountToken: what is no token is none, and another one is asked for', () => {
     cluster = clusterNode(settings);
     const { node, kube } = cluster;
