@@ -119,7 +119,7 @@ describe('a crash of one actor', () => {
     const { node, kube } = running();
     const gone = { uid: 'gone', namespace: 'default', name: 'gone' };
     const told = { type: 'status.changed', pod: gone, status: { phase: 'Failed' }, stage: 'terminated' };
-    node.kernel.dispatch('kubelet/status', told as never, 'test');
+    node.kernel.dispatch('kubelet/status', told, 'test');
     node.run(100);
     expect(node.kernel.addresses).toContain('kubelet/status/pod-gone');
     const [at, broken] = others[0]!;
