@@ -9,7 +9,7 @@ import pLimit from 'p-limit';
 import { eventually, SLEEP, shellPod, type TestNode } from '../test/support/daemon.ts';
 import { BareProcess } from './bare-process.ts';
 import { type PodRequests, removeAll, renamed, startRaw, writeFiles } from './control.ts';
-import { type Bench, measure, newNode } from './pod-life.ts';
+import { type Bench, measure, newNode, PHASE_MS } from './pod-life.ts';
 import { cpuMs, familyCpuMs, rssMiB } from './process-cost.ts';
 import { load, type Measure } from './statistics.ts';
 
@@ -113,6 +113,7 @@ async function oneRound(bench: Bench, pilot: PodRequests, sizes: CrowdSizes, int
   const node = newNode(bench);
   try {
     await node.start();
+    await sleep(PHASE_MS);
     const ours = [await ourBatch(bench, node, pods)];
     if (only.has('batch')) into.batch.rounds.push({ control, ours });
     const { idle, weight } = await withAgent(bench, node, sizes, into);
@@ -129,6 +130,8 @@ async function oneRound(bench: Bench, pilot: PodRequests, sizes: CrowdSizes, int
     await node.close();
     await removeAll(bench.client);
   }
+  if (only.has('batch')) control.push(await controlBatch(bench, pilot, pods));
+  await removeAll(bench.client);
 }
 
 /** Measures those of {@link CROWD} that are in `only`; the others stay empty and are left out. */

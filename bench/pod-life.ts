@@ -20,7 +20,7 @@ import type { RuntimeEvents, TaskEvent } from './runtime-events.ts';
 import { load, type Measure } from './statistics.ts';
 
 /** Longer than every period that an agent may poll with, so that no phase is favoured. */
-const PHASE_MS = 1_000;
+export const PHASE_MS = 1_000;
 /** Between two pods, so that what the one before left to do is done. */
 const REST_MS = 200;
 const EXIT_POLL_MS = 2;

@@ -17,7 +17,7 @@
  * before: equal content gives an equal outcome.
  */
 import { createHash } from 'node:crypto';
-import { constants, type Stats } from 'node:fs';
+import { type BigIntStats, constants } from 'node:fs';
 import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
@@ -25,6 +25,7 @@ import type { Json } from '../../../kernel/json.ts';
 import type { Manifest, ManifestError } from '../../../machines/operations/host.ts';
 import type { ConfigObject } from '../../../machines/operations/volume.ts';
 import { staticPod } from '../../../machines/pods/config/static-pod.ts';
+import { objectKeysOf } from '../../../machines/pods/volumes/objects.ts';
 import { aggregate } from '../../../machines/startup/configuration/values/go-text.ts';
 import { configObject, configObjectKind } from './config-object.ts';
 import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
@@ -37,11 +38,16 @@ const READ_PARALLEL = 8;
 /** After this time without a change a file counts as finished: a writer needs a few ms from one write to the next. */
 const SETTLE_MS = 100;
 
+/** File systems stamp what comes within one tick of the kernel's clock with the same time. */
+const TICK_MS = 10;
+
 /** What one file held, kept between scans so that unchanged content is not decoded again. */
 export interface FileState {
   /** sha256 of the content that was decoded; empty when it has to be looked at again. */
   readonly digest: string;
   readonly inode: string;
+  /** Of the file that was read, when nothing can have happened to it since without another one; else empty. */
+  readonly stamp: string;
   /** The last content that made a pod. */
   readonly manifest: Manifest | null;
   /** The last content that made a ConfigMap or Secret; the values of a Secret are handles. */
@@ -50,6 +56,8 @@ export interface FileState {
 }
 
 export interface Scan {
+  /** False: files are still to be read, and count as what they were before. */
+  readonly isWhole: boolean;
   readonly files: ReadonlyMap<string, FileState>;
   readonly manifests: readonly Manifest[];
   readonly objects: readonly ConfigObject[];
@@ -70,17 +78,50 @@ interface FileOutcome {
   readonly unfinishedForMs: number;
 }
 
-/** Reads everything under `path`. Fails only when the path exists and cannot be listed at all. */
-export async function scanManifests(path: string, reader: Reader, before: Scan['files']): Promise<Scan> {
+/**
+ * Reads everything under `path`. Yields what is known each time when twice as many files have been read and something
+ * is new, with the others as they were before; and at last the whole. Fails only when the path exists and cannot be
+ * listed at all.
+ */
+export async function* scanManifests(path: string, reader: Reader, before: Scan['files']): AsyncGenerator<Scan> {
   const listing = await list(path);
   const outcomes: FileOutcome[] = [];
-  for (let at = 0; at < listing.files.length; at += READ_PARALLEL) {
+  let isNew = false;
+  for (let at = 0, next = READ_PARALLEL; at < listing.files.length; at += READ_PARALLEL) {
+    if (at === next) {
+      if (isNew) yield scanOf(listing, partly(listing.files, outcomes, reader, before), false);
+      isNew = false;
+      next = 2 * at;
+    }
     const batch = listing.files.slice(at, at + READ_PARALLEL);
     const read = await Promise.all(batch.map((file) => readManifest(file, reader, before.get(file))));
-    outcomes.push(...read.filter((outcome) => outcome !== null));
+    const found = read.filter((outcome) => outcome !== null);
+    isNew ||= found.some(({ file, state }) => state !== before.get(file));
+    outcomes.push(...found);
   }
+  yield scanOf(listing, outcomes, true);
+}
+
+/** While others are still to be read: so is what a pod names, perhaps. */
+function partly(files: readonly string[], read: readonly FileOutcome[], { nodeName }: Reader, before: Scan['files']) {
+  const known = new Map(read.map((outcome) => [outcome.file, outcome]));
+  return files.flatMap((file) => {
+    const [now, was] = [known.get(file), before.get(file)];
+    const isSure = now && (now.state === was || !namesObjects(now.state, nodeName));
+    if (isSure) return now;
+    return was ? finished(file, was) : [];
+  });
+}
+
+function namesObjects({ manifest }: FileState, nodeName: string): boolean {
+  const found = manifest && staticPod(manifest, nodeName);
+  return found !== null && found.errors === undefined && objectKeysOf(found.pod).length > 0;
+}
+
+function scanOf(listing: Listing, outcomes: readonly FileOutcome[], isWhole: boolean): Scan {
   const { objects, errors } = distinctObjects(outcomes);
   return {
+    isWhole,
     files: new Map(outcomes.map(({ file, state }) => [file, state])),
     manifests: outcomes.flatMap(({ state }) => state.manifest ?? []),
     objects,
@@ -134,9 +175,9 @@ const isManifestName = (name: string): boolean => !name.startsWith('.') && !name
 const byCodePoint = (a: string, b: string): number => (a < b ? -1 : 1);
 
 /** The status of what the path leads to, or `null` when there is nothing. */
-async function existing(path: string): Promise<Stats | null> {
+async function existing(path: string): Promise<BigIntStats | null> {
   try {
-    return await stat(path);
+    return await stat(path, { bigint: true });
   } catch (error) {
     if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
     throw error;
@@ -152,26 +193,40 @@ async function readManifest(file: string, reader: Reader, before?: FileState): P
     if (!found) return await danglingLink(file);
     if (found.isDirectory()) return skipped(file, `Not recursing into manifest path "${file}"`);
     if (!found.isFile()) return skipped(file, `Manifest path "${file}" is not a directory or file: ${kindOf(found)}`);
+    if (before && before.stamp !== '' && before.stamp === stampOf(found)) return finished(file, before);
     const { bytes, stats } = await readWhole(file);
+    const stamp = rests(stats.ctimeMs) ? stampOf(stats) : '';
     const digest = createHash('sha256').update(bytes).digest('hex');
-    if (before?.digest === digest) return { file, state: before, unfinishedForMs: FINISHED };
+    if (before?.digest === digest) return finished(file, stamp === before.stamp ? before : { ...before, stamp });
     const inode = `${stats.dev}:${stats.ino}`;
-    const state = { ...decode(file, reader, bytes, before), digest, inode };
+    const state = { ...decode(file, reader, bytes, before), digest, inode, stamp };
     const unfinishedForMs = settlesInMs(stats);
     if (unfinishedForMs === FINISHED || (state.error === null && before?.inode !== inode)) {
-      return { file, state, unfinishedForMs: FINISHED };
+      return finished(file, state);
     }
     const { manifest = null, object = null, error = null } = before ?? {};
-    return { file, state: { digest: '', inode, manifest, object, error }, unfinishedForMs };
+    return { file, state: { ...UNREAD, inode, manifest, object, error }, unfinishedForMs };
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return null;
-    return { file, state: { ...broken(file, error, before), digest: '', inode: '' }, unfinishedForMs: FINISHED };
+    return finished(file, { ...UNREAD, ...broken(file, error, before) });
   }
 }
 
+/** To be looked at again. */
+const UNREAD = { digest: '', inode: '', stamp: '' };
+
+const finished = (file: string, state: FileState): FileOutcome => ({ file, state, unfinishedForMs: FINISHED });
+
+/** Another one after every change of content or name, unless two come within one tick of the clock. */
+const stampOf = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
+  [dev, ino, size, mtimeNs, ctimeNs].join(':');
+
+/** The last change of the file is more than a tick away. */
+const rests = (ctimeMs: bigint): boolean => Date.now() - Number(ctimeMs) > 2 * TICK_MS;
+
 /** After how many ms without a further change the file counts as finished; `FINISHED` when it does already. */
-function settlesInMs({ mtimeMs }: Stats): number {
-  const ageMs = Date.now() - mtimeMs;
+function settlesInMs({ mtimeMs }: BigIntStats): number {
+  const ageMs = Date.now() - Number(mtimeMs);
   return ageMs >= 0 && ageMs < SETTLE_MS ? SETTLE_MS - ageMs : FINISHED;
 }
 
@@ -182,22 +237,21 @@ async function danglingLink(file: string): Promise<FileOutcome | null> {
 }
 
 function skipped(file: string, message: string): FileOutcome {
-  const state = { digest: '', inode: '', manifest: null, object: null, error: { file, message } };
-  return { file, state, unfinishedForMs: FINISHED };
+  return finished(file, { ...UNREAD, manifest: null, object: null, error: { file, message } });
 }
 
-function kindOf(stats: Stats): string {
+function kindOf(stats: BigIntStats): string {
   if (stats.isFIFO()) return 'a named pipe';
   if (stats.isSocket()) return 'a socket';
   return stats.isBlockDevice() || stats.isCharacterDevice() ? 'a device' : 'an unknown kind of file';
 }
 
 /** Reads at most one byte more than the limit, so that a file that grows meanwhile cannot fill the memory. */
-async function readWhole(file: string): Promise<{ bytes: Uint8Array; stats: Stats }> {
+async function readWhole(file: string): Promise<{ bytes: Uint8Array; stats: BigIntStats }> {
   const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
   try {
-    const stats = await handle.stat();
-    const buffer = Buffer.alloc(Math.min(stats.size + 1, MAX_DOCUMENT_BYTES + 1));
+    const stats = await handle.stat({ bigint: true });
+    const buffer = Buffer.alloc(Math.min(Number(stats.size) + 1, MAX_DOCUMENT_BYTES + 1));
     let length = 0;
     while (length < buffer.length) {
       const { bytesRead } = await handle.read(buffer, length, buffer.length - length, length);

@@ -7,8 +7,10 @@
  * hangs on the folder that the path names.
  *
  * Invariants: one scan at a time; an event during a scan leads to another scan; what is emitted is always the complete
- * set, and never twice the same; a file that went and came back between two scans is said to have gone, so that its pod
- * starts anew as by the kubelet; nothing is emitted after the abort.
+ * set, in which a file that is still to be read counts as it was, and never twice the same; the first set is of files
+ * that were all read; a pod that names ConfigMaps or Secrets is told with a set that is all read; a file that went and
+ * came back between two scans is said to have gone, so that its pod starts anew as by the kubelet; nothing is emitted
+ * after the abort.
  */
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
@@ -78,16 +80,25 @@ class ManifestFollower {
     return new Promise((done) => void setTimeout(done, ms));
   }
 
-  /** Lists, compares, speaks. Returns after how many ms a file that may still be written to must be read again. */
+  /**
+   * Lists, compares, speaks: of many files that changed the first are told while the others are read. Returns after how
+   * many ms a file that may still be written to must be read again.
+   */
   async #scan(): Promise<number> {
     try {
       const reader = { nodeName: this.#call.input.nodeName, vault: this.#vault };
       const returned = this.#takeReturned();
-      const scan = await scanManifests(this.#path, reader, this.#files);
-      this.#files = scan.files;
-      if (returned.size > 0) this.#emit({ ...scan, manifests: scan.manifests.filter(({ uid }) => !returned.has(uid)) });
-      this.#emit(scan);
-      return scan.unfinishedForMs;
+      let unfinishedForMs = Number.POSITIVE_INFINITY;
+      for await (const scan of scanManifests(this.#path, reader, this.#files)) {
+        const isAllowed = scan.isWhole ? returned.size > 0 : this.#emitted !== '';
+        const beganMs = performance.now();
+        if (isAllowed) this.#emit({ ...scan, manifests: scan.manifests.filter(({ uid }) => !returned.has(uid)) });
+        if (scan.isWhole) {
+          this.#emit(scan);
+          ({ files: this.#files, unfinishedForMs } = scan);
+        } else if (isAllowed) await this.#rest(performance.now() - beganMs);
+      }
+      return unfinishedForMs;
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       const message = `Unable to read config path "${this.#path}": ${why}; the pods read before keep running`;

@@ -36,16 +36,20 @@ export interface Projection {
   on(record: KernelRecord, seen: Seen): void;
 }
 
-const POD_ADDRESS = /^kubelet\/pods\/pod-(?<uid>[^/]+)/;
+const POD = 'kubelet/pods/pod-';
 
 /** Of the pod whose actor is at this address or above it; empty: of none. */
-export const podUidAt = (address: string): string => POD_ADDRESS.exec(address)?.groups?.['uid'] ?? '';
+export function podUidAt(address: string): string {
+  if (!address.startsWith(POD)) return '';
+  const end = address.indexOf('/', POD.length);
+  return address.slice(POD.length, end === -1 ? undefined : end);
+}
 
 export const podContext = (address: string, kernel: Kernel): PodContext | undefined =>
   (kernel.snapshotOf(address) as { context?: PodContext } | undefined)?.context;
 
 /** What the pod's actor knows, by any address below it. */
 export function podContextAt(address: string, kernel: Kernel): PodContext | undefined {
-  const pod = POD_ADDRESS.exec(address)?.[0];
-  return pod === undefined ? undefined : podContext(pod, kernel);
+  const uid = podUidAt(address);
+  return uid === '' ? undefined : podContext(`${POD}${uid}`, kernel);
 }

@@ -93,11 +93,13 @@ function tell(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: re
   const own = pods.filter((pod) => !isMirrorPod(pod));
   const goneOwn = gone.filter(({ uid }) => context.told[uid] !== undefined);
   for (const pod of pods) tellSeen(enqueue, pod);
-  for (const message of differences(SOURCE, context.told, own, goneOwn)) enqueue.sendTo(to('syncLoop'), message);
+  const after = toldOf(own);
+  const messages = differences(SOURCE, own, { before: context.told, after, gone: goneOwn });
+  for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
   const goneUids = new Set(gone.map(({ uid }) => uid));
   const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
     Object.fromEntries(Object.entries(table).filter(([uid]) => !goneUids.has(uid)));
-  const told = { ...without(context.told), ...toldOf(own) };
+  const told = { ...without(context.told), ...after };
   const mirrors = pods
     .filter(isMirrorPod)
     .map((pod) => [pod.metadata.uid, { ...refOf(pod), staticUid: hashIn(pod) }] as const);
@@ -198,9 +200,11 @@ const startRemembered = s.enqueueActions((args) => {
   const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));
   const names = pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
   enqueue(line('warn', ['The API server is away; starting the pods that are remembered', { pods: names }]));
-  for (const message of differences(SOURCE, context.told, pods, [])) enqueue.sendTo(to('syncLoop'), message);
+  const after = toldOf(pods);
+  const messages = differences(SOURCE, pods, { before: context.told, after, gone: [] });
+  for (const message of messages) enqueue.sendTo(to('syncLoop'), message);
   for (const { pod, objects } of known) tellObjects(enqueue, pod.metadata.uid, objects, now(args));
-  enqueue.assign({ told: { ...context.told, ...toldOf(pods) }, remembered: [] });
+  enqueue.assign({ told: { ...context.told, ...after }, remembered: [] });
 });
 
 const EXPIRED = 'failed to fetch token: the one that was kept has expired, and the API server is away';

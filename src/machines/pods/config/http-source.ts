@@ -77,11 +77,12 @@ const take = s.enqueueActions((args) => {
   if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  for (const message of differences(SOURCE, context.told, pods, goneFrom(context.told, pods))) {
+  const told = toldOf(pods);
+  const gone = goneFrom(context.told, pods);
+  for (const message of differences(SOURCE, pods, { before: context.told, after: told, gone })) {
     if (hasApiServer) tellMirrors(enqueue, message);
     enqueue.sendTo(to('syncLoop'), message);
   }
-  const told = toldOf(pods);
   const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(told) };
   enqueue.sendTo(to('syncLoop'), ready);
   if (hasApiServer) tellMirrorsReady(enqueue, SOURCE);

@@ -99,7 +99,8 @@ const takeManifests = s.enqueueActions((args) => {
   for (const [level, text, fields] of errorLines(context.errors, known)) enqueue(line(level, [text, fields]));
   const versions = hasApiServer ? context.versions : tellObjects(enqueue, context.versions, event.objects);
   const told = toldOf(pods);
-  for (const message of differences(SOURCE, context.told, pods, goneFrom(context.told, pods))) {
+  const gone = goneFrom(context.told, pods);
+  for (const message of differences(SOURCE, pods, { before: context.told, after: told, gone })) {
     if (hasApiServer) tellMirrors(enqueue, message);
     enqueue.sendTo(to('syncLoop'), message);
   }

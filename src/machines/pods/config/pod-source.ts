@@ -70,14 +70,20 @@ const tellable = (pod: Pod): Told => ({
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
 });
 
+/** What was told, what is told now ({@link toldOf}), and what is gone. */
+interface Tellings {
+  readonly before: ToldPods;
+  readonly after: ToldPods;
+  readonly gone: readonly PodRef[];
+}
+
 /** What has to be told when these pods came or changed and those are gone. */
-export function differences(
-  source: Source,
-  told: ToldPods,
-  pods: readonly Pod[],
-  gone: readonly PodRef[],
-): readonly ConfigMessage[] {
-  const known = pods.map((pod) => ({ pod, before: told[pod.metadata.uid], after: tellable(pod) }));
+export function differences(source: Source, pods: readonly Pod[], told: Tellings): readonly ConfigMessage[] {
+  const { gone } = told;
+  const known = pods.map((pod) => {
+    const { uid } = pod.metadata;
+    return { pod, before: told.before[uid], after: told.after[uid]! };
+  });
   const of = (op: (each: (typeof known)[number]) => boolean): readonly Pod[] => known.filter(op).map(({ pod }) => pod);
   const isDeletion = ({ before, after }: (typeof known)[number]) => before?.deleting === false && after.deleting;
   const isUpdate = (each: (typeof known)[number]) =>

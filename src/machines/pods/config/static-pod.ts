@@ -28,6 +28,9 @@ import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
+/** Of each manifest what it gave last: it is asked for when its file was read, and whenever another one changes. */
+const known = new WeakMap<Manifest, { readonly asked: string; readonly answer: StaticPod }>();
+
 /** `hasApiServer`: then ConfigMaps and Secrets do not lie beside it, and it may name none unless the rule says so. */
 export function staticPod(
   manifest: Manifest,
@@ -35,6 +38,15 @@ export function staticPod(
   hasApiServer = false,
   rule: ApiReferenceRule = 'none',
 ): StaticPod {
+  const asked = `${nodeName} ${hasApiServer} ${rule}`;
+  const before = known.get(manifest);
+  if (before?.asked === asked) return before.answer;
+  const answer = staticPodOf(manifest, nodeName, hasApiServer, rule);
+  known.set(manifest, { asked, answer });
+  return answer;
+}
+
+function staticPodOf(manifest: Manifest, nodeName: string, hasApiServer: boolean, rule: ApiReferenceRule): StaticPod {
   const kindError = wrongKind(manifest.value);
   if (kindError !== null) return { errors: [kindError] };
   const errors: string[] = [];

@@ -274,11 +274,57 @@ test('14 20,000 files at once: the first 2,000 are read, the rest is told, and a
   const stream = follow(folder);
   await stream.until(() => true);
   for (let at = 0; at < 20_000; at++) writeFileSync(join(folder, `p${String(at).padStart(5, '0')}.yaml`), pod('p'));
-  const said = await stream.until(saysOf(folder, 'the folder has 20000 files'), 20_000);
-  expect(said.manifests).toHaveLength(2_000);
+  const isWhole = saysOf(folder, 'the folder has 20000 files');
+  const said = await stream.until((item) => isWhole(item) && item.manifests.length === 2_000, 20_000);
   expect(errorOf(said, folder)).toContain('ignoring 18000 from "p02000.yaml" on');
   put(folder, 'a.yaml', pod('a'));
   await stream.until((item) => names(item)?.[0] === 'a.yaml', 20_000);
+});
+
+test('the first set is complete; of many new files the first are told while the others are read', async () => {
+  const folder = await manifestFolder();
+  const several = (count: number, of: string) => {
+    for (let at = 0; at < count; at++) put(folder, `${of}${String(at).padStart(2, '0')}.yaml`, pod(`${of}${at}`));
+  };
+  several(20, 'b');
+  const stream = follow(folder);
+  const first = await stream.until(() => true);
+  expect(first.manifests).toHaveLength(20);
+  several(40, 'c');
+  several(40, 'a');
+  await stream.until((item) => item.manifests.length === 100);
+  const counts = stream.items.map(({ manifests }) => manifests.length);
+  expect(counts, 'no pod leaves meanwhile').toEqual(counts.toSorted((a, b) => a - b));
+  expect(counts.length, `said: ${counts.join(', ')}`).toBeGreaterThan(2);
+  for (const item of stream.items) expect(names(item)).toEqual(names(item)?.toSorted());
+});
+
+test('a pod that names a ConfigMap is told together with it, however many files there are', async () => {
+  const folder = await manifestFolder();
+  const stream = follow(folder);
+  await stream.until(() => true);
+  const volume = '  volumes:\n  - name: v\n    configMap:\n      name: z\n';
+  put(folder, 'a.yaml', pod('a') + volume);
+  for (let at = 10; at < 50; at++) put(folder, `b${at}.yaml`, pod(`b${at}`));
+  put(folder, 'z.yaml', 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: z\ndata:\n  k: v\n');
+  const whole = await stream.until((item) => item.manifests.length === 41);
+  expect(names(whole)?.[0]).toBe('a.yaml');
+  const withPod = stream.items.filter((item) => names(item)?.includes('a.yaml'));
+  for (const { objects } of withPod) expect(objects.map(({ name }) => name)).toEqual(['z']);
+});
+
+test('a file of long ago that changes without another size or time of its own is read again', async () => {
+  const folder = await manifestFolder();
+  const file = put(folder, 'a.yaml', pod('a', 'busybox:1'));
+  utimesSync(file, 5, 5);
+  const stream = follow(folder, 20);
+  await stream.until(({ manifests }) => JSON.stringify(manifests).includes('busybox:1'));
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const { size } = statSync(file);
+  writeFileSync(file, pod('a', 'busybox:2'));
+  utimesSync(file, 5, 5);
+  expect(statSync(file)).toMatchObject({ size, mtimeMs: 5_000 });
+  await stream.until(({ manifests }) => JSON.stringify(manifests).includes('busybox:2'));
 });
 
 test('15 a folder that is removed and made again is followed again', async () => {
