@@ -98,7 +98,8 @@ async function killWhileChanging(node: ObservedNode): Promise<void> {
     const running = async () => (await node.instances(name)).filter(({ state }) => state === 'CONTAINER_RUNNING');
     await eventually(`${name} runs`, async () => (await running()).length > 0);
     expect(await running(), `${name} runs once`).toHaveLength(1);
-    expect(await node.sandboxes(name)).toBe(1);
+    // A sandbox whose making died with its agent's call may stay until it is collected (containerd 2).
+    expect(await node.readySandboxes(name)).toBe(1);
   }
   for (const name of names.filter((_, i) => i % 2 === 0)) await node.gone(name);
   await node.stop();

@@ -82,10 +82,9 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     const missing = `${open.host}/never/x:nosuch`;
     run('missing', missing);
     const refusal = await waits('missing', 'ErrImagePull');
-    expect(refusal.message).toBe(
-      `rpc error: code = NotFound desc = failed to pull and unpack image "${missing}": ` +
-        `failed to resolve reference "${missing}": ${missing}: not found`,
-    );
+    const [said, why] = (refusal.message ?? '').split(/: failed to resolve (?:image|reference "[^"]+"): /);
+    expect(said).toBe(`rpc error: code = NotFound desc = failed to pull and unpack image "${missing}"`);
+    expect(why).toBe(`${missing}: not found`);
     const backOff = await waits('missing', 'ImagePullBackOff');
     expect(backOff.message).toBe(`Back-off pulling image "${missing}": ErrImagePull: ${refusal.message}`);
   });
@@ -98,7 +97,7 @@ describe.skipIf(isSkipped)('images from a registry', () => {
     await hasSaid('Unable to retrieve some image pull secrets (nosuch); attempting to pull the image may not succeed.');
     run('stranger', image);
     const { message } = await waits('stranger', 'ErrImagePull');
-    expect(message).toContain('401 Unauthorized');
+    expect(message).toMatch(/401 Unauthorized|authorization failed: no basic auth credentials/);
     const pulls = locked.pullsOf('private/x');
     run('heir', image, { secrets: ['login'] });
     await node.running('heir');

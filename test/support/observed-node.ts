@@ -5,7 +5,7 @@ import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.
 import { BUILT_IN_IMAGE } from '../../src/actors/runtime/index.ts';
 import { exitCodes } from '../../src/bin/exit-codes.ts';
 import { OperationError } from '../../src/kernel/json.ts';
-import type { ContainerStatus } from '../../src/machines/api/cri.ts';
+import type { ContainerStatus, PodSandbox } from '../../src/machines/api/cri.ts';
 import type { PodStatus } from '../../src/machines/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from './containerd.ts';
 import { type DaemonOptions, eventually, readText, TestNode } from './daemon.ts';
@@ -119,9 +119,17 @@ export class ObservedNode extends TestNode {
   }
 
   async sandboxes(pod: string): Promise<number> {
+    return (await this.#listSandboxes(pod)).length;
+  }
+
+  /** Without those that were replaced and wait for the garbage collector. */
+  async readySandboxes(pod: string): Promise<number> {
+    return (await this.#listSandboxes(pod)).filter(({ state }) => state === 'SANDBOX_READY').length;
+  }
+
+  async #listSandboxes(pod: string): Promise<readonly PodSandbox[]> {
     const filter = { label_selector: { [POD_NAME_LABEL]: `${pod}-node1` } };
-    const { items } = await this.client.call('ListPodSandbox', { filter }, CALL);
-    return items.length;
+    return (await this.client.call('ListPodSandbox', { filter }, CALL)).items;
   }
 
   async gone(pod: string): Promise<void> {
