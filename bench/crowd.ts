@@ -130,7 +130,8 @@ async function oneRound(bench: Bench, pilot: PodRequests, sizes: CrowdSizes, int
     await node.close();
     await removeAll(bench.client);
   }
-  if (only.has('batch')) control.push(await controlBatch(bench, pilot, pods));
+  if (!only.has('batch')) return;
+  control.push(await controlBatch(bench, pilot, pods));
   await removeAll(bench.client);
 }
 

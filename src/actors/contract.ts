@@ -60,17 +60,6 @@ export class Contract {
     return this.#methods.get(key) as unknown as Method<Request, Reply> | undefined;
   }
 
-  /** Makes what these calls need now, before the first of them is in a hurry. */
-  prepare(service: string, names: readonly string[]): void {
-    const { methods } = this.#root.lookupService(service);
-    for (const name of names) {
-      const method = methods[name]!;
-      method.resolve();
-      prepareType(method.resolvedRequestType!, ['fromObject', 'encode']);
-      prepareType(method.resolvedResponseType!, ['decode', 'toObject']);
-    }
-  }
-
   /** A message by the name of its type; `undefined` when the contract does not have it. */
   decode(typeName: string, bytes: Uint8Array): Readonly<Record<string, unknown>> | undefined {
     const type = this.#root.lookup(typeName, protobuf.Type);
@@ -117,30 +106,14 @@ const typesOf = (space: protobuf.NamespaceBase): protobuf.Type[] =>
     ...(each instanceof protobuf.Namespace ? typesOf(each) : []),
   ]);
 
-/** What stands in for what is not made yet. */
-const waiting = new WeakSet<object>();
-
 function makeWhenWanted(type: protobuf.Type): void {
-  for (const name of Object.keys(MAKERS) as Maker[]) {
-    const first = (...given: unknown[]): unknown => make(type, name).apply(type, given);
-    waiting.add(first);
+  for (const [name, make] of Object.entries(MAKERS)) {
+    const first = (...given: unknown[]): unknown => {
+      const types = type.fieldsArray.map((field) => field.resolve().resolvedType);
+      const made = make(type, types) as (...given: unknown[]) => unknown;
+      Object.assign(type, { [name]: made });
+      return made.apply(type, given);
+    };
     Object.assign(type, { [name]: first });
-  }
-}
-
-function make(type: protobuf.Type, name: Maker): (...given: unknown[]) => unknown {
-  const types = type.fieldsArray.map((field) => field.resolve().resolvedType);
-  const made = MAKERS[name](type, types) as (...given: unknown[]) => unknown;
-  Object.assign(type, { [name]: made });
-  return made;
-}
-
-/** The type and all that it holds. */
-function prepareType(type: protobuf.Type, names: readonly Maker[]): void {
-  const missing = names.filter((name) => waiting.has(type[name]));
-  if (missing.length === 0) return;
-  for (const name of missing) make(type, name);
-  for (const { resolvedType } of type.fieldsArray) {
-    if (resolvedType instanceof protobuf.Type) prepareType(resolvedType, names);
   }
 }

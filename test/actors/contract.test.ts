@@ -47,16 +47,3 @@ test('64-bit integers and bytes are text where a caller wants them as text', () 
     exited_at: null,
   });
 });
-
-test('what was prepared reads and writes the same', () => {
-  const prepared = new Contract(['cri/v1/api.proto'], { bytes: String });
-  prepared.prepare(RUNTIME, ['CreateContainer', 'ContainerStatus', 'Version']);
-  const config = { metadata: { name: 'c', attempt: 1 }, linux: { resources: {} } };
-  const request = { pod_sandbox_id: 's', config };
-  const ofBoth = [prepared, contract].map((each) => {
-    const { requestSerialize, requestDeserialize } = each.method<object, object>(RUNTIME, 'CreateContainer')!;
-    return requestDeserialize(requestSerialize(request));
-  });
-  expect(ofBoth[0]).toEqual(ofBoth[1]);
-  expect(ofBoth[0]).toMatchObject({ pod_sandbox_id: 's', config: { metadata: { name: 'c', attempt: 1 } } });
-});

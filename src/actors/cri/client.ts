@@ -78,16 +78,6 @@ const RUNTIME = 'runtime.v1.RuntimeService';
 const IMAGES = 'runtime.v1.ImageService';
 const EVENTS = 'containerd.services.events.v1.Events';
 
-/** Makes now what reads and writes the calls of a pod's start: some 20 ms that its first one would take longer. */
-export const prepareStart = (): void =>
-  contract.prepare(RUNTIME, [
-    'RunPodSandbox',
-    'PodSandboxStatus',
-    'CreateContainer',
-    'StartContainer',
-    'ContainerStatus',
-  ]);
-
 /** The socket of an endpoint such as `unix:///run/containerd/containerd.sock`. */
 export function socketTarget(endpoint: string): string {
   const path = endpoint.startsWith('unix://') ? endpoint.slice('unix://'.length) : endpoint;

@@ -10,7 +10,7 @@ import type { PortCall, Ports } from '../../kernel/operation.ts';
 import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
 import type { criOperations } from '../../machines/operations/cri.ts';
 import { Adapter, type CriOptions } from './adapter.ts';
-import { prepareStart, type RuntimeClient } from './client.ts';
+import type { RuntimeClient } from './client.ts';
 import { imagePorts } from './image-ports.ts';
 import { inspectPod } from './inspect.ts';
 import { POD_UID_LABEL } from './relist.ts';
@@ -19,8 +19,6 @@ import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
-/** When pods are watched: after what a node that starts has to do, most often before the first pod that it is given. */
-const PREPARE_AFTER_MS = 300;
 const CGROUP_DRIVERS = { SYSTEMD: 'systemd', CGROUPFS: 'cgroupfs' } as const;
 
 /** A number: a value that this version of the contract does not have. */
@@ -258,9 +256,7 @@ function runtimePorts(adapter: Adapter) {
       const options = { ...input, client, looks, podIds, emit, signal, requestTimeoutMs, periods, now, warn, onSeen };
       const watcher = new PodWatcher(options);
       adapter.watchers.add(watcher);
-      const preparation = setTimeout(prepareStart, PREPARE_AFTER_MS).unref();
       await watcher.run().finally(() => adapter.watchers.delete(watcher));
-      clearTimeout(preparation);
       return null;
     },
   } satisfies Partial<Ports<typeof criOperations>>;

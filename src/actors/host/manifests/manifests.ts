@@ -73,8 +73,8 @@ class ManifestFollower {
   }
 
   /**
-   * Waits whatever happens, at least as long as a listing took, so that a storm of events cannot keep the agent listing
-   * for more than half of its time.
+   * Waits whatever happens, at least as long as a listing took, or telling a part of one: a storm of events cannot keep
+   * the agent at it for more than half of its time.
    */
   #rest(ms: number): Promise<void> {
     return new Promise((done) => void setTimeout(done, ms));
@@ -90,13 +90,8 @@ class ManifestFollower {
       const returned = this.#takeReturned();
       let unfinishedForMs = Number.POSITIVE_INFINITY;
       for await (const scan of scanManifests(this.#path, reader, this.#files)) {
-        const isAllowed = scan.isWhole ? returned.size > 0 : this.#emitted !== '';
-        const beganMs = performance.now();
-        if (isAllowed) this.#emit({ ...scan, manifests: scan.manifests.filter(({ uid }) => !returned.has(uid)) });
-        if (scan.isWhole) {
-          this.#emit(scan);
-          ({ files: this.#files, unfinishedForMs } = scan);
-        } else if (isAllowed) await this.#rest(performance.now() - beganMs);
+        if (scan.isWhole) unfinishedForMs = this.#tellWhole(scan, returned);
+        else if (this.#emitted !== '') await this.#tellPart(scan, returned);
       }
       return unfinishedForMs;
     } catch (error) {
@@ -110,6 +105,20 @@ class ManifestFollower {
       });
       return Number.POSITIVE_INFINITY;
     }
+  }
+
+  #tellWhole(scan: Scan, returned: ReadonlySet<string>): number {
+    if (returned.size > 0) this.#emit(without(scan, returned));
+    this.#emit(scan);
+    this.#files = scan.files;
+    return scan.unfinishedForMs;
+  }
+
+  /** What these pods ask of the runtime is under way before more of them come. */
+  async #tellPart(scan: Scan, returned: ReadonlySet<string>): Promise<void> {
+    const beganMs = performance.now();
+    this.#emit(without(scan, returned));
+    await this.#rest(performance.now() - beganMs);
   }
 
   /** The pods of files that were there and both went and came since: to be replaced by a rename is one event alone. */
@@ -126,3 +135,8 @@ class ManifestFollower {
     this.#call.emit({ type: 'manifests.changed', manifests, objects, errors });
   }
 }
+
+const without = (scan: Scan, uids: ReadonlySet<string>): Scan => ({
+  ...scan,
+  manifests: scan.manifests.filter(({ uid }) => !uids.has(uid)),
+});
