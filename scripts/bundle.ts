@@ -20,6 +20,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
   const bundle = await rolldown({
     input: {
       main: join(ROOT, 'src/bin/commands/main.ts'),
+      servers: join(ROOT, 'src/actors/server/thread/serve.ts'),
       shim: join(ROOT, 'src/actors/runtime/process/shim.ts'),
     },
     platform: 'node',

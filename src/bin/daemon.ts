@@ -6,7 +6,7 @@
  */
 import { randomInt } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, extname, join } from 'node:path';
 import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { credentialPorts } from '../actors/credentials/index.ts';
 import { ServiceAccounts } from '../actors/credentials/service-accounts.ts';
@@ -19,13 +19,15 @@ import { certificatePorts } from '../actors/kube/certificates.ts';
 import { connectKube } from '../actors/kube/index.ts';
 import type { OnTransport } from '../actors/kube/transport.ts';
 import { logPorts, logRecords, printLine } from '../actors/log/logger.ts';
+import { PACKAGE_DIRECTORY } from '../actors/package-directory.ts';
 import { performerOf } from '../actors/performer.ts';
 import { pluginPorts } from '../actors/plugins/index.ts';
 import { probePorts } from '../actors/probe/index.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
-import { healthzPorts } from '../actors/server/healthz.ts';
-import { nodeServer } from '../actors/server/node-server.ts';
-import { Visualizer } from '../actors/server/visualizer/visualizer.ts';
+import { type NodeServer, nodeServer } from '../actors/server/node-server.ts';
+import { KernelFeed } from '../actors/server/visualizer/feed.ts';
+import type { ServedPage } from '../actors/server/visualizer/served-page.ts';
+import { keptToken } from '../actors/server/visualizer/token.ts';
 import { StatsReader, statsPorts } from '../actors/stats/index.ts';
 import { nodeTracer } from '../actors/tracing/index.ts';
 import { volumePorts } from '../actors/volume/index.ts';
@@ -48,6 +50,9 @@ const SEED_MAX = 2 ** 32 - 1;
 const ROOT_DIRECTORY_MODE = 0o750;
 /** Below the root directory: the key of the handles that stand for secrets in the journal. */
 const SECRETS_KEY = 'pki/journal-secrets.key';
+/** Below the root directory: what a client of the visualizer has to show. */
+const TOKEN = 'visualizer.token';
+const SERVER_THREAD = `${PACKAGE_DIRECTORY}/src/bin/server-thread.js`;
 
 export interface DaemonOptions {
   /** Arguments of the kubelet, without Statelet's own. Their credentials are hidden before anything is written. */
@@ -98,7 +103,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   const { journal, vault } = places;
   const parts = openParts(options, vault);
   const argv = maskedArguments(options.argv, (value) => vault.seal(value).$secret);
-  const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: parts.page?.url() ?? null }));
+  const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: parts.page?.url ?? null }));
   let interrupted = false;
   const end = await new Promise<End>((resolve) => {
     const kernel = new Kernel({
@@ -111,7 +116,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
         parts.log(records);
         parts.server.onTurn(records, running, tookMs);
         parts.tracer.onTurn(records, running);
-        parts.page?.visualizer.onTurn(records, running);
+        parts.onTurn(records, running);
         announce(records, running);
       },
       onStopped: resolve,
@@ -121,10 +126,11 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       kernel.dispatch(kubeletMachine.id, { type: 'signal.received', signal }, 'process');
     });
     kernel.boot();
-    parts.page?.open();
+    if (parts.page) openPage(parts.page);
   });
   await journal.close();
-  await parts.page?.visualizer.close();
+  parts.page?.close();
+  await parts.server.close();
   await parts.tracer.close();
   await parts.kube.close();
   parts.cgroups.close();
@@ -133,14 +139,16 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   return exitCode(end);
 }
 
+const printOfRuntime: Parameters<typeof connectRuntime>[0] = (level, text, fields) =>
+  printLine(level, 'runtime', text, fields);
+
 /** The ways to the world, and those who look on. Nothing is asked of either before the kernel boots. */
 function openParts(options: DaemonOptions, vault: Vault) {
-  const say: Parameters<typeof connectRuntime>[0] = (level, text, fields) => printLine(level, 'runtime', text, fields);
-  const runtime = connectRuntime(say, vault, (seen) => server.onRuntime(seen));
+  const runtime = connectRuntime(printOfRuntime, vault, (seen) => server.onRuntime(seen));
   const cgroups = cgroupPorts();
   const onTransport: OnTransport = (seen) => server.onTransport(seen);
   const kube = connectKube({ vault, onTransport, onRequest: (seen) => server.onRequest(seen) });
-  const page = visualizerPage(options);
+  const feed = new KernelFeed();
   const log = logRecords({ verbosity: options.verbosity, ...(options.logFormat === 'json' ? { format: 'json' } : {}) });
   const stats = new StatsReader({ call: runtime.call, onVolume: (...measured) => server.onVolume(...measured) });
   const server = nodeServer({
@@ -153,7 +161,10 @@ function openParts(options: DaemonOptions, vault: Vault) {
     journalDir: options.journalDir,
     setVerbosity: (verbosity) => log.setVerbosity(verbosity),
     warn: (sentence) => printLine('warn', 'server', sentence),
+    feed,
+    thread: { entry: SERVER_THREAD, isBundled: extname(import.meta.filename) === '.cjs' },
   });
+  if (!options.runOnce) server.start();
   const { close: _close, ...groups } = cgroups;
   const performer = performerOf({
     ...groups,
@@ -168,7 +179,6 @@ function openParts(options: DaemonOptions, vault: Vault) {
       onRun: (run) => server.onCredentialPlugin(run),
       warn: (message) => printLine('warn', 'credentials', message),
     }),
-    ...healthzPorts(),
     ...certificatePorts({ vault }),
     ...kube.ports,
     ...runtime.ports,
@@ -179,8 +189,13 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...statsPorts(stats),
     ...server.ports,
   });
-  return { runtime, cgroups, kube, page, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
+  const page = pageOf(options, server);
+  const onTurn = page ? feed.onTurn : () => {};
+  return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
+
+const pageOf = ({ visualizerPort, rootDir }: DaemonOptions, server: NodeServer) =>
+  visualizerPort === 'off' ? null : server.page(visualizerPort, keptToken(join(rootDir, TOKEN)));
 
 function header(options: DaemonOptions, incarnation: string): Omit<HeaderRecord, 'n' | 'k' | 't'> {
   const { argv, dataDir, journalDir, nodeName, rememberPods, runOnce } = options;
@@ -204,18 +219,13 @@ function bootId(): string {
 }
 
 /** The page opens after the first turn: nothing waits for it, and a port that is taken costs the page, not the node. */
-function visualizerPage({ visualizerPort }: DaemonOptions) {
-  if (visualizerPort === 'off') return undefined;
-  const visualizer = new Visualizer({ port: visualizerPort });
-  let url: string | null = null;
-  const open = () =>
-    void visualizer.listen().then(
-      (address) => (url = address.href),
+const openPage = (page: ServedPage): void =>
+  void page
+    .serve()
+    .catch(
       (error: Error) =>
         void process.stderr.write(`statelet: no visualizer: ${error.message}; try --visualizer-port=0\n`),
     );
-  return { visualizer, open, url: () => url };
-}
 
 /** The first signal asks the machines to end; a second one does not ask. SIGHUP asks for the configuration again. */
 function onSignals(received: (signal: string) => void): void {

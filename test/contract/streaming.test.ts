@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { NodePod } from '../../src/actors/server/node-view.ts';
+import type { NodePod } from '../../src/actors/server/node-pods.ts';
 import { runtimeStreamUrls } from '../../src/actors/server/streaming/stream-urls.ts';
 import type { Pod } from '../../src/machines/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';

@@ -11,6 +11,7 @@ const hooks = 'test/machines/pods/container/hooks.test.ts';
 const relist = 'test/actors/cri/relist.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';
 const streaming = 'test/contract/streaming.test.ts';
+const pipelines = 'test/actors/server/pipelines.test.ts';
 
 export const BAD_INPUTS: readonly Row[] = [
   row('B1', 'an empty file', `${folder}::01-empty.yaml`),
@@ -140,5 +141,12 @@ export const BAD_INPUTS: readonly Row[] = [
     'certificates that do not count, and a new authority',
     `${server}::certificates that do not count`,
     'test/actors/server/tls.test.ts::is the authority of clients: who came by the old one is nobody',
+  ),
+  row(
+    'B41',
+    'several requests in one write, the last of which takes the connection out of HTTP',
+    `${pipelines}::answered in their order, and closed`,
+    `${pipelines}::what is refused after two that are answered comes third`,
+    `${pipelines}::a client that is refused and does not leave is closed`,
   ),
 ];

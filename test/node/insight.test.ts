@@ -53,7 +53,9 @@ async function view(journal: string) {
   child.stdout.on('data', (text) => (stdout += text));
   child.stderr.on('data', (text) => (stderr += text));
   const url = await eventually('the page has an address', () => /^(http:\S+)\n/.exec(stdout)?.[1]);
-  const ask = async (path: string): Promise<unknown> => (await fetch(new URL(path, url))).json();
+  const token = new URL(url).searchParams.get('token');
+  const ask = async (path: string): Promise<unknown> =>
+    (await fetch(new URL(path, url), { headers: { authorization: `Bearer ${token}` } })).json();
   const end = async () => {
     child.kill('SIGINT');
     const [code] = await once(child, 'exit');
@@ -153,7 +155,7 @@ describe('view', () => {
     const before = (await ask(`api/actor?address=kubelet&at=${failure!.n - 20}`)) as ActorDetail;
     expect(JSON.parse(before.context!)).toMatchObject({ flags: { rootDir: expect.any(String) } });
     expect((await fetch(url)).status).toBe(200);
-    expect((await fetch(new URL('diagrams/kubelet.svg', url))).status).toBe(200);
+    expect((await fetch(new URL(`diagrams/kubelet.svg${new URL(url).search}`, url))).status).toBe(200);
     expect(await end()).toEqual({ code: 0, stderr: '' });
   });
 

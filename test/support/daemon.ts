@@ -257,7 +257,8 @@ ${this.options.configuration ?? ''}
   /** What an actor knows, through the visualizer's API; null when there is no such actor. */
   async context(address: string): Promise<Record<string, unknown> | null> {
     const url = `http://127.0.0.1:${this.visualizerPort}/api/actor?address=${encodeURIComponent(address)}`;
-    const response = await fetch(url);
+    const token = readFileSync(join(this.rootDir, 'visualizer.token'), 'utf8').trim();
+    const response = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
     if (!response.ok) return null;
     const { context } = (await response.json()) as { context?: string };
     return context === undefined ? null : (JSON.parse(context) as Record<string, unknown>);

@@ -7,7 +7,8 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';
 import { createWebSocketStream, WebSocket } from 'ws';
-import type { NodePod, NodeView } from '../../src/actors/server/node-view.ts';
+import type { NodePod } from '../../src/actors/server/node-pods.ts';
+import type { NodeView } from '../../src/actors/server/node-view.ts';
 import {
   type StreamingOptions,
   type StreamUrls,

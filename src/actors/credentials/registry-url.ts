@@ -16,7 +16,7 @@ export interface RegistryUrl {
 export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   const refuse = (reason: string) => ({ error: `parse ${quote(`https://${text}`)}: ${reason}` });
   if (/\p{Cc}/u.test(text)) return refuse('net/url: invalid control character in URL');
-  const bare = text.replace(/[?#].*$/s, '');
+  const bare = text.split(/[?#]/, 1)[0]!;
   const slash = bare.indexOf('/');
   const authority = slash < 0 ? bare : bare.slice(0, slash);
   const path = slash < 0 ? '' : bare.slice(slash);
@@ -56,7 +56,7 @@ function splitHost(host: string): { labels: readonly string[]; port: string } {
 
 /** Go's `filepath.Match` for one label; a pattern that is none matches nothing. */
 function globMatches(pattern: string, label: string): boolean {
-  const source = pattern.replaceAll(/\\(.)|(\*)|(\?)|(\[[^\]]+\])|([.+^${}()|[\]\\])/g, (all, ...groups) => {
+  const source = pattern.replaceAll(/\\(.)|(\*)|(\?)|(\[[^[\]]+\])|([.+^${}()|[\]\\])/g, (all, ...groups) => {
     const [escaped, star, any, set] = groups as (string | undefined)[];
     if (escaped !== undefined) return `\\u${escaped.charCodeAt(0).toString(16).padStart(4, '0')}`;
     if (star !== undefined) return '[^/]*';

@@ -4,9 +4,11 @@
  * The common credentials (certificates, tokens, passwords) are read here. Exec plugins and auth providers are left to
  * @kubernetes/client-node, which costs half a second and 60 MB to load and is loaded only for them.
  */
+
 import { accessSync, readFileSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
 import { type Json, OperationError, toPlainError } from '../../kernel/json.ts';
+import { trimRight } from '../../machines/startup/configuration/values/go-text.ts';
 import { decodeYaml } from '../host/configuration/configuration.ts';
 
 type Fields = Readonly<Record<string, Json | undefined>>;
@@ -74,7 +76,7 @@ export function loadKubeconfig(path: string, { mayLackCertificate = false } = {}
   if (checked.length > 0) throw invalid(checked);
   return {
     path,
-    server: text(cluster['server']).replace(/\/+$/, ''),
+    server: trimRight(text(cluster['server']), '/'),
     ca: pem(cluster, 'certificate-authority', folder),
     insecure: cluster['insecure-skip-tls-verify'] === true,
     tlsServerName: optional(cluster['tls-server-name']),

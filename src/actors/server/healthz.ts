@@ -9,36 +9,34 @@ import type { hostOperations } from '../../machines/operations/host.ts';
 import { aborted } from './aborted.ts';
 import { healthEndpoints } from './endpoints/health.ts';
 import { ApiServer } from './http/api-server.ts';
-import type { Checks } from './node-view.ts';
+import type { Checks } from './node-pods.ts';
 import { Listener } from './tls/listener.ts';
 
 /** Between two tries to listen: the Go kubelet's. */
 const RETRY_MS = 5_000;
 
-type Operation = (typeof hostOperations)['server.healthz'];
-type Item = Parameters<Parameters<Port<Operation>>[0]['emit']>[0];
+type Call = Parameters<Port<(typeof hostOperations)['server.healthz']>>[0];
+type Item = Parameters<Call['emit']>[0];
 
-/** Every kubelet has the check `ping`; `checks` are further ones. */
-export function healthzPorts(checks: Checks = {}): { readonly 'server.healthz': Port<Operation> } {
-  const endpoints = healthEndpoints({ ping: () => null, ...checks });
-  return {
-    'server.healthz': async (call) => {
-      const { input, signal } = call;
-      const api = await new ApiServer({ endpoints, gate: async () => null }).open();
-      let said = '';
-      while (!signal.aborted) {
-        const listener = new Listener({ ...input, accept: (socket) => api.accept(socket), tls: null });
-        const item = await listened(listener, input);
-        const isListening = item.type === 'healthz.listening';
-        if (!signal.aborted && (isListening || item.message !== said)) call.emit(item);
-        said = isListening ? '' : item.message;
-        await aborted(signal, isListening ? undefined : RETRY_MS);
-        if (isListening) await listener.close();
-      }
-      await api.close();
-      return null;
-    },
-  };
+/** Every kubelet has the check `ping`; `checks` are further ones, or this one read elsewhere. */
+export async function healthzPort(call: Pick<Call, 'input' | 'signal' | 'emit'>, checks: Checks = {}): Promise<null> {
+  const { input, signal } = call;
+  const api = await new ApiServer({
+    endpoints: healthEndpoints({ ping: () => null, ...checks }),
+    gate: async () => null,
+  }).open();
+  let said = '';
+  while (!signal.aborted) {
+    const listener = new Listener({ ...input, accept: (socket) => api.accept(socket), tls: null });
+    const item = await listened(listener, input);
+    const isListening = item.type === 'healthz.listening';
+    if (!signal.aborted && (isListening || item.message !== said)) call.emit(item);
+    said = isListening ? '' : item.message;
+    await aborted(signal, isListening ? undefined : RETRY_MS);
+    if (isListening) await listener.close();
+  }
+  await api.close();
+  return null;
 }
 
 async function listened(listener: Listener, { address, port }: { address: string; port: number }): Promise<Item> {

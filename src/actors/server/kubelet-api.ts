@@ -16,15 +16,16 @@ import { statsEndpoints } from './endpoints/stats.ts';
 import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
 import { pageNotFound, refusal } from './http/answer.ts';
 import type { Endpoint } from './http/endpoint.ts';
+import type { Insight } from './http/inspector.ts';
 import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
 import type { NodeMetrics } from './metrics/node-metrics.ts';
-import type { NodeView } from './node-view.ts';
+import type { ApiView } from './node-pods.ts';
 import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 import { type ExecSync, runEndpoints } from './streaming/run.ts';
 
 /** What the endpoints look at and ask. */
 export interface ApiDependencies {
-  readonly view: NodeView;
+  readonly view: ApiView;
   readonly metrics: NodeMetrics;
   readonly requests: RequestMetrics;
   readonly stats: NodeStats;
@@ -32,6 +33,7 @@ export interface ApiDependencies {
   readonly streams: StreamUrls;
   readonly checkpoint: CheckpointContainer;
   readonly setVerbosity: (level: number) => void;
+  readonly insight: Insight;
   readonly flags: () => Readonly<Record<string, string>>;
   readonly program: Program;
   /** `/var/log`. */
@@ -77,7 +79,8 @@ function sharedEndpoints({ view, metrics, stats }: ApiDependencies): Endpoint[] 
 }
 
 function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies): Endpoint[] {
-  const { view, requests, execSync, streams, checkpoint, flags, program, setVerbosity, logDirectory } = dependencies;
+  const { view, requests, execSync, streams, checkpoint, flags, program, insight, setVerbosity, logDirectory } =
+    dependencies;
   const { rootDir, podLogsDir, without = [] } = settings;
   const lacks = (name: (typeof without)[number]) => without.includes(name);
   const logs = settings.systemLogHandler
@@ -92,11 +95,12 @@ function debuggingEndpoints(settings: ApiSettings, dependencies: ApiDependencies
     ...runEndpoints(view, execSync),
     ...streamingEndpoints(view, streams, {
       onWebSocket: requests.streamed,
-      idleMs: () => millisecondsOf(view.configuration().streamingConnectionIdleTimeout),
+      idleMs: async () => millisecondsOf((await view.configuration()).streamingConnectionIdleTimeout),
     }),
     ...(lacks('checkpoint') ? [] : checkpointEndpoints({ view, rootDir, checkpoint })),
     ...debugEndpoints({
       setVerbosity,
+      insight,
       isProfilingEnabled: settings.profilingHandler,
       isFlagsEnabled: settings.debugFlagsHandler,
     }),

@@ -15,7 +15,10 @@ const OWNER_ONLY = 0o600;
 /** As starting makes it, which goes on at the same time. */
 const FOLDER_MODE = 0o750;
 
-export async function serveLocal(call: PortCall<LocalSocket, ServerItem>, options: ApiDependencies): Promise<null> {
+export async function serveLocal(
+  call: Pick<PortCall<LocalSocket, ServerItem>, 'input' | 'signal' | 'emit'>,
+  options: ApiDependencies,
+): Promise<null> {
   const { path, settings } = call.input;
   if (Buffer.byteLength(path) > PATH_MAX_BYTES) {
     throw new OperationError(`the path of a socket has at most ${PATH_MAX_BYTES} bytes: choose a shorter --root-dir`);

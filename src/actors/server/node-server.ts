@@ -6,6 +6,7 @@
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
+import type { hostOperations } from '../../machines/operations/host.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
 import { millisecondsOf } from '../../machines/startup/configuration/index.ts';
@@ -22,20 +23,27 @@ import type { OnVolume } from '../stats/pod-folders.ts';
 import type { StatsReader } from '../stats/reader.ts';
 import type { VolumeStats } from '../stats/summary-types.ts';
 import { flagValues } from './flag-values.ts';
-import { serverPorts } from './index.ts';
 import { ApiClientMetrics } from './metrics/calls/api-client.ts';
 import { credentialPluginRuns } from './metrics/calls/credential-plugins.ts';
 import { countDriverCalls } from './metrics/calls/plugin-work.ts';
-import { RequestMetrics } from './metrics/calls/request-metrics.ts';
+import { PodResourcesMetrics } from './metrics/calls/pod-resources-metrics.ts';
 import { RuntimeMetrics } from './metrics/calls/runtime-metrics.ts';
 import { TransportMetrics } from './metrics/calls/transports.ts';
-import { nodeMetrics } from './metrics/node-metrics.ts';
+import { type Measurements, type NodeMetrics, nodeMetrics } from './metrics/node-metrics.ts';
 import { bytesBelow } from './metrics/pods/disk.ts';
 import { Recorder } from './metrics/recorder.ts';
 import { VolumeMeasuring } from './metrics/volumes/volume-stats.ts';
 import { KernelView } from './node-view.ts';
+import { servePodResources } from './pod-resources.ts';
 import { runtimeCalls } from './runtime-calls.ts';
 import { runtimeStreamUrls } from './streaming/stream-urls.ts';
+import { ServerThread, type ServerThreadOptions } from './thread/host.ts';
+import { insightAnswers } from './thread/insight.ts';
+import { PodVersions } from './thread/known-pods.ts';
+import type { QuestionAnswers } from './thread/questions.ts';
+import { selfSigned } from './tls/self-signed.ts';
+import type { Feed, KernelFeed } from './visualizer/feed.ts';
+import { ServedPage } from './visualizer/served-page.ts';
 
 export interface NodeServerOptions {
   /** Asks the container runtime. */
@@ -52,10 +60,19 @@ export interface NodeServerOptions {
   readonly journalDir: string;
   readonly setVerbosity: (level: number) => void;
   readonly warn: (sentence: string) => void;
+  /** What the page of the visualizer shows. */
+  readonly feed: KernelFeed;
+  /** The program of the thread that serves. */
+  readonly thread: Pick<ServerThreadOptions, 'entry' | 'isBundled'>;
 }
 
 export interface NodeServer {
-  readonly ports: Ports<typeof serverOperations>;
+  readonly ports: Ports<typeof serverOperations & Pick<typeof hostOperations, 'server.healthz'>>;
+  /** Has the thread that serves ready before anything is to be served. */
+  readonly start: () => void;
+  readonly close: () => Promise<void>;
+  /** The page of the visualizer, which is not served yet; port 0 takes any. */
+  readonly page: (port: number, token: string) => ServedPage;
   /** For the kernel's option of this name. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Hears of each call of the runtime and each look at its pods. */
@@ -88,40 +105,86 @@ async function statsByPod(drivers: DriverStats, view: KernelView): Promise<Recor
 /** Where the machine's own logs are. */
 const LOG_DIRECTORY = '/var/log';
 
+const measurementsOf = (stats: StatsReader, drivers: DriverStats, view: KernelView): Measurements => ({
+  summary: async (asked) => {
+    const ofDrivers = asked.onlyCpuAndMemory ? {} : await statsByPod(drivers, view);
+    return await stats.summary(view.statsPlace(), { ...asked, claims: view.claims(), ofDrivers });
+  },
+  driverVolumes: async () => [...(await drivers.of(view.driverVolumes())).values()],
+  cgroups: () => stats.cgroups(view.statsPlace()),
+  disks: () => stats.disks(),
+  levels: () => stats.levels(),
+});
+
+const feedAnswers = (feed: KernelFeed): Pick<QuestionAnswers, keyof Feed> => ({
+  tree: () => feed.tree(),
+  phases: () => feed.phases(),
+  actor: (asked) => feed.actor(asked),
+  records: (asked) => feed.records(asked),
+  follow: (asked, following) => feed.follow(asked, following),
+});
+
+interface Known {
+  readonly view: KernelView;
+  readonly metrics: NodeMetrics;
+  readonly measurements: Measurements;
+}
+
+/** What the thread of the servers is answered. */
+function answersOf(
+  { call, review, setVerbosity, warn, feed }: NodeServerOptions,
+  { view, metrics, measurements }: Known,
+): QuestionAnswers {
+  const pods = new PodVersions();
+  const calls = runtimeCalls(call);
+  const checks = Object.entries(view.checks);
+  return {
+    pods: ({ since }) => pods.changedSince(since, view.podSources()),
+    configuration: () => view.configuration(),
+    checks: () => Object.fromEntries(checks.map(([name, problem]) => [name, problem()])),
+    metrics: ({ endpoint, further }) => metrics[endpoint](further),
+    summary: (asked) => measurements.summary(asked),
+    review: async ({ body, ...target }, { signal }) => (await review(target, body, signal)) as KubeObject,
+    ...runtimeStreamUrls(call),
+    execSync: (request, { signal }) => calls.execSync(request, signal),
+    checkpoint: async (request, { signal }) => (await calls.checkpoint(request, signal), null),
+    setVerbosity: (level) => (setVerbosity(level), null),
+    warn: (sentence) => (warn(sentence), null),
+    ...feedAnswers(feed),
+    ...insightAnswers,
+  };
+}
+
 export function nodeServer(options: NodeServerOptions): NodeServer {
-  const { call, review, stats, argv, version, nodeVersion, setVerbosity, warn, journalDir } = options;
+  const { stats, argv, version, nodeVersion, warn, journalDir } = options;
   const view = new KernelView();
   const recorder = new Recorder({ journalBytes: () => bytesBelow(journalDir) });
   countDriverCalls(recorder.registry, view);
   const measuring = new VolumeMeasuring(recorder.registry);
   const drivers = driverStats(view, measuring.measured);
-  const measurements = {
-    summary: async (asked: { readonly onlyCpuAndMemory: boolean }) => {
-      const ofDrivers = asked.onlyCpuAndMemory ? {} : await statsByPod(drivers, view);
-      return await stats.summary(view.statsPlace(), { ...asked, claims: view.claims(), ofDrivers });
-    },
-    driverVolumes: async () => [...(await drivers.of(view.driverVolumes())).values()],
-    cgroups: () => stats.cgroups(view.statsPlace()),
-    disks: () => stats.disks(),
-    levels: () => stats.levels(),
-  };
-  const flags = flagValues(argv);
-  const ports = serverPorts({
-    view,
-    ...runtimeCalls(call),
-    streams: runtimeStreamUrls(call),
-    stats: measurements,
-    metrics: nodeMetrics({ view, recorder, measurements, version: nodeVersion }),
-    requests: new RequestMetrics(recorder.registry),
-    create: async ({ client: _client, body, ...target }, signal) => (await review(target, body, signal)) as KubeObject,
-    setVerbosity,
-    flags: () => flags,
+  const measurements = measurementsOf(stats, drivers, view);
+  const metrics = nodeMetrics({ view, recorder, measurements, version: nodeVersion });
+  const answers = answersOf(options, { view, metrics, measurements });
+  const facts = {
+    flags: flagValues(argv),
     program: { startedAt: Date.now(), version: version.replace(/^v/, '') },
     logDirectory: LOG_DIRECTORY,
-    warn,
-  });
+    checks: Object.keys(view.checks),
+  };
+  const thread = new ServerThread({ ...options.thread, facts, answers, warn });
+  const seen = new PodResourcesMetrics(recorder.registry);
+  const ports: NodeServer['ports'] = {
+    'server.selfSign': ({ input }) => selfSigned(input.directory, input.hostname),
+    'server.serve': (opened) => thread.open('port', opened),
+    'server.serveLocal': (opened) =>
+      opened.input.service === 'api' ? thread.open('localSocket', opened) : servePodResources(opened, { view, seen }),
+    'server.healthz': (opened) => thread.open('healthz', opened),
+  };
   return {
     ports,
+    start: () => thread.start(),
+    page: (port, token) => new ServedPage(thread, port, token),
+    close: () => thread.close(),
     onCredentialPlugin: credentialPluginRuns(recorder.registry),
     onVolume: measuring.measured,
     onRuntime: new RuntimeMetrics(recorder.registry).seen,

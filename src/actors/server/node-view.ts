@@ -6,68 +6,21 @@
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
-import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/api/pod.ts';
 import type { Context as MountContext } from '../../machines/csi/mount-setup.ts';
 import { mountPlace } from '../../machines/csi/places.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import type { EvictionContext } from '../../machines/node/eviction/policy.ts';
 import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
-import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
 import type { MachineInfo } from '../../machines/operations/host.ts';
-import { allocatableCpus, type ExclusiveCpus } from '../../machines/pods/allocation/cpu-manager.ts';
+import { allocatableCpus } from '../../machines/pods/allocation/cpu-manager.ts';
 import type { PodContext } from '../../machines/pods/pod/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/types.ts';
 import type { ClaimPlaces } from '../stats/claim-stats.ts';
 import type { StatsVolume } from '../stats/driver-stats.ts';
+import type { NodePod, PodEnding } from './node-pods.ts';
 import { SyncLoopCheck } from './sync-loop-check.ts';
-
-/** A pod of this node: wanted, or only found in the runtime. */
-export interface NodePod {
-  readonly uid: string;
-  readonly namespace: string;
-  readonly name: string;
-  /** `null`: only the runtime knows it. */
-  readonly pod: Pod | null;
-  readonly status: PodStatus | null;
-  readonly runtime: PodRuntimeStatus | null;
-  /** How far it is on its way out; absent: it is to run. */
-  readonly ending?: PodEnding;
-  /** Names of the volumes that are set up. */
-  readonly mounted: readonly string[];
-  /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
-  readonly exclusiveCpus?: ExclusiveCpus;
-  /** By volume that is set up and lies on this machine, the claim behind it and where it is. Absent: none. */
-  readonly claims?: ClaimPlaces;
-}
-
-/** A pod that its source has: upstream serves and lists no other. */
-export type WantedPod = NodePod & { readonly pod: Pod };
-
-export interface PodEnding {
-  /** Its source does not have it any more. */
-  readonly isOrphan: boolean;
-  /** Its containers have stopped for good. */
-  readonly isStopped: boolean;
-}
-
-export const isWanted = (known: NodePod): known is WantedPod => known.pod !== null && known.ending?.isOrphan !== true;
-
-/** The wanted pod of this name; the later one while two have it. */
-export const podNamed = (view: Pick<NodeView, 'pods'>, namespace: string, name: string): WantedPod | undefined =>
-  view
-    .pods()
-    .filter(isWanted)
-    .findLast((known) => known.name === name && known.namespace === namespace);
-
-/** Of any kind, by its name. */
-export const containerSpec = ({ spec }: Pod, name: string): Container | EphemeralContainer | undefined =>
-  [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].find(
-    (container) => container.name === name,
-  );
-
-/** By name of a check, why it fails, or `null` while all is well. */
-export type Checks = Readonly<Record<string, () => string | null>>;
+import type { PodSource } from './thread/known-pods.ts';
 
 export interface NodeView {
   nodeName(): string;
@@ -87,7 +40,8 @@ export interface NodeView {
   contexts(prefix: string): readonly unknown[];
   /** CPUs that containers may have for themselves; empty where nothing keeps them apart. */
   allocatableCpus(): readonly number[];
-  readonly checks: Checks;
+  /** By name of a check, why it fails, or `null` while all is well. */
+  readonly checks: Readonly<Record<string, () => string | null>>;
 }
 
 const DRIVER_MOUNTS = `${kubeletMachine.id}/csiVolumes/mount-`;
@@ -123,7 +77,7 @@ export class KernelView implements NodeView {
     this.syncLoop.turned(kernel.snapshotOf(SYNC_LOOP) as Parameters<SyncLoopCheck['turned']>[0]);
   };
 
-  readonly checks: Checks = {
+  readonly checks = {
     ping: () => null,
     log: () => null,
     syncloop: () => this.syncLoop.problem(this.root.settings?.syncFrequencyMs ?? 0),
@@ -214,13 +168,24 @@ export class KernelView implements NodeView {
   }
 
   pods(): readonly NodePod[] {
-    return (this.contexts(PODS) as readonly PodContext[]).map((context) => {
-      const { uid, namespace, name, pod, status, runtime, volumes, cpus } = context;
-      const mounted = Object.keys(volumes ?? {});
-      const known = { uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus: cpus?.exclusive ?? {} };
-      return { ...known, ...endingOf(context), ...claimsOf(context) };
-    });
+    return (this.contexts(PODS) as readonly PodContext[]).map(nodePod);
   }
+
+  /** The same unread: a context that has not changed is the same value. */
+  podSources(): readonly PodSource[] {
+    return (this.contexts(PODS) as readonly PodContext[]).map((context) => ({
+      uid: context.uid,
+      state: context,
+      read: () => nodePod(context),
+    }));
+  }
+}
+
+function nodePod(context: PodContext): NodePod {
+  const { uid, namespace, name, pod, status, runtime, volumes, cpus } = context;
+  const mounted = Object.keys(volumes ?? {});
+  const known = { uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus: cpus?.exclusive ?? {} };
+  return { ...known, ...endingOf(context), ...claimsOf(context) };
 }
 
 const endingOf = ({ kill, stage }: PodContext): { readonly ending?: PodEnding } =>

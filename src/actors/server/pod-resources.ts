@@ -16,9 +16,9 @@ import { Contract } from '../contract.ts';
 import { TokenBucket } from '../kube/limits.ts';
 import { aborted } from './aborted.ts';
 import { allocatable, type Given, givenTo } from './given-resources.ts';
-import type { PodResourcesMethod } from './metrics/calls/pod-resources-metrics.ts';
-import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
-import { isWanted, type NodePod, type NodeView, podNamed } from './node-view.ts';
+import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/pod-resources-metrics.ts';
+import { isWanted, type NodePod, podNamed } from './node-pods.ts';
+import type { NodeView } from './node-view.ts';
 
 /** The versions of the API, all on one socket. */
 type Version = 'v1' | 'v1alpha1';
@@ -32,7 +32,7 @@ const FOLDER_MODE = 0o750;
 
 interface PodResourcesOptions {
   readonly view: Pick<NodeView, 'pods' | 'allocatableCpus' | 'contexts'>;
-  readonly requests: Pick<RequestMetrics, 'podResources'>;
+  readonly seen: PodResourcesMetrics;
 }
 
 interface PodResources {
@@ -70,7 +70,7 @@ const serviceDefinition = (version: Version): grpc.ServiceDefinition =>
 type Unary<Request> = (call: grpc.ServerUnaryCall<Request, unknown>, done: grpc.sendUnaryData<unknown>) => void;
 
 function methods(
-  { view, requests: { podResources: seen } }: PodResourcesOptions,
+  { view, seen }: PodResourcesOptions,
   { listsEndedPods = false }: LocalSocket['settings'],
   limit: TokenBucket,
 ): grpc.UntypedServiceImplementation {
@@ -95,7 +95,7 @@ function methods(
       cpu_ids: view.allocatableCpus(),
     })),
     Get: limited('Get', ({ pod_name, pod_namespace }: { pod_name: string; pod_namespace: string }) => {
-      const found = podNamed(view, pod_namespace, pod_name);
+      const found = podNamed(view.pods(), pod_namespace, pod_name);
       if (!found) throw new Error(`pod ${pod_name} in namespace ${pod_namespace} not found`);
       return { pod_resources: inView(found) };
     }),
@@ -103,10 +103,7 @@ function methods(
 }
 
 /** Of v1alpha1, which knows devices of containers alone, and lists pods that have ended too. */
-function olderMethods(
-  { view, requests: { podResources: seen } }: PodResourcesOptions,
-  limit: TokenBucket,
-): grpc.UntypedServiceImplementation {
+function olderMethods({ view, seen }: PodResourcesOptions, limit: TokenBucket): grpc.UntypedServiceImplementation {
   const inView = ({ uid, name, namespace, pod }: NodePod): object => ({
     name,
     namespace,

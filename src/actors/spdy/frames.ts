@@ -40,47 +40,64 @@ export type Frame =
   | { readonly kind: 'other' };
 
 /**
- * Cuts a connection's bytes into frames. Data is told as it comes, a frame of it in as many pieces as it came in, so
- * that none of it is copied; of everything else what is not whole yet is kept.
+ * Cuts a connection's bytes into frames. Data is passed on as it comes, a frame of it in as many pieces as it came in,
+ * so that none of it is copied; the bytes of any other frame are put together once, when all of them are there.
  */
 export class FrameReader {
-  private buffered: Buffer = Buffer.alloc(0);
-  /** The data frame whose payload is not all told. */
+  private chunks: Buffer[] = [];
+  private bytes = 0;
+  /** The data frame whose payload has not come whole. */
   private open: { readonly stream: number; readonly isLast: boolean; left: number } | null = null;
+  /** How many bytes the next frame needs before it can be read. */
+  private needed = HEAD_BYTES;
 
   push(chunk: Buffer): void {
-    this.buffered = this.buffered.length === 0 ? chunk : Buffer.concat([this.buffered, chunk]);
+    if (chunk.length > 0) this.chunks.push(chunk);
+    this.bytes += chunk.length;
   }
 
-  /** The next frame or piece of data, `null` when there is none yet. @throws RangeError for what nobody may send */
+  /** The next frame or piece of data, `null` when there is none yet. @throws RangeError for a frame that is too long */
   next(): Frame | null {
-    if (this.open) return this.buffered.length === 0 ? null : this.piece(this.open);
-    if (this.buffered.length < HEAD_BYTES) return null;
-    const length = this.buffered.readUInt32BE(4) & 0xffffff;
+    if (this.open) return this.bytes === 0 ? null : this.piece(this.open);
+    if (this.bytes < this.needed) return null;
+    const buffered = this.joined();
+    const length = buffered.readUInt32BE(4) & 0xffffff;
     if (length > FRAME_MAX_BYTES) throw new RangeError(`a SPDY frame of ${length} bytes`);
-    const head = this.buffered.readUInt32BE(0);
-    const isLast = (this.buffered.readUInt8(4) & FIN) !== 0;
+    const head = buffered.readUInt32BE(0);
+    const isLast = (buffered.readUInt8(4) & FIN) !== 0;
     if (head < 0x80000000) {
       this.taken(HEAD_BYTES);
       this.open = { stream: head, isLast, left: length };
-      return length > 0 && this.buffered.length === 0 ? null : this.piece(this.open);
+      return length > 0 && this.bytes === 0 ? null : this.piece(this.open);
     }
-    if (this.buffered.length < HEAD_BYTES + length) return null;
+    this.needed = HEAD_BYTES + length;
+    if (this.bytes < this.needed) return null;
+    this.needed = HEAD_BYTES;
     this.taken(HEAD_BYTES);
     return controlFrame(head & 0xffff, isLast, this.taken(length));
   }
 
   private piece(open: NonNullable<FrameReader['open']>): Frame {
-    const payload = this.taken(Math.min(open.left, this.buffered.length));
+    const payload = this.taken(Math.min(open.left, this.chunks[0]?.length ?? 0));
     open.left -= payload.length;
     if (open.left === 0) this.open = null;
     return { kind: 'data', stream: open.stream, isLast: open.isLast && open.left === 0, payload };
   }
 
+  /** All bytes that have not been taken, as one chunk. */
+  private joined(): Buffer {
+    const whole = this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks);
+    this.chunks = [whole];
+    return whole;
+  }
+
+  /** The first bytes, all of which are in the first chunk. */
   private taken(bytes: number): Buffer {
-    const first = this.buffered.subarray(0, bytes);
-    this.buffered = this.buffered.subarray(bytes);
-    return first;
+    const chunk = this.chunks[0] ?? Buffer.alloc(0);
+    if (bytes < chunk.length) this.chunks[0] = chunk.subarray(bytes);
+    else this.chunks.shift();
+    this.bytes -= bytes;
+    return chunk.subarray(0, bytes);
   }
 }
 

@@ -5,11 +5,13 @@
  * by name on open folders; links are resolved by hand and never lead above the volume (one that names the volume's own
  * path begins there again); what is mounted is the open file, not a path.
  */
+
 import { constants } from 'node:fs';
 import { chmod, type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/operations/volume.ts';
+import { trimRight } from '../../machines/startup/configuration/values/go-text.ts';
 import { errnoOf, openParent } from '../host/beneath.ts';
 import { withStranger } from '../host/strangers.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
@@ -105,7 +107,7 @@ async function follow(trail: FileHandle[], { volumePath, subPath }: Part, mayMak
 
 /** An absolute link may name something in this very volume, by the path that it has on the host. */
 async function fromTop(trail: FileHandle[], target: string, { volumePath, subPath }: Part): Promise<string[]> {
-  const tops = [volumePath, await realpath(volumePath)].map((top) => `${top.replace(/\/+$/, '')}/`);
+  const tops = [volumePath, await realpath(volumePath)].map((top) => `${trimRight(top, '/')}/`);
   const top = tops.find((each) => `${target}/`.startsWith(each));
   if (top === undefined) throw escapes(subPath);
   for (const handle of trail.splice(1)) await handle.close();

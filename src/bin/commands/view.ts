@@ -4,7 +4,9 @@
  * The journal is run again for it, so that the page can be shown as it was after any record: a start that failed is
  * over when one looks. What this build decides otherwise is not shown; the page says from where.
  */
-import { type Recorded, Visualizer } from '../../actors/server/visualizer/visualizer.ts';
+import { KernelFeed, type Recorded } from '../../actors/server/visualizer/feed.ts';
+import { newToken } from '../../actors/server/visualizer/token.ts';
+import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
@@ -49,8 +51,9 @@ async function serve(journal: Journal, port: number): Promise<number> {
     kernelAt: kernelsOf(journal),
     note: () => report && noteOf(report, journal),
   };
-  const visualizer = new Visualizer({ port, now: () => report?.kernel.now ?? journal.header.t, recorded });
-  report = replay({ ...replayOptions(journal), onTurn: visualizer.onTurn });
+  const feed = new KernelFeed({ now: () => report?.kernel.now ?? journal.header.t, recorded });
+  report = replay({ ...replayOptions(journal), onTurn: feed.onTurn });
+  const visualizer = new Visualizer({ port, feed, token: newToken() });
   const url = await visualizer.listen();
   const note = noteOf(report, journal);
   if (note) process.stderr.write(`statelet view: ${note}\n`);

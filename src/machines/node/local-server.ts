@@ -1,12 +1,13 @@
 /**
  * A local server: the node's API, or its pod resources, on a unix socket for those who are on the node itself.
  *
- * Decides: that a socket which cannot be had is said and tried again, and never the node's end. Owns: nothing.
+ * Decides: that a socket which cannot be had is said and tried again, and never the node's end, and at once when only
+ * its server was lost. Owns: nothing.
  * Hears: nothing but the end of its socket. Asks: `server.serveLocal`.
  * Invariant: W1 who may use it is decided by the rights on the socket's file alone.
  */
 import { line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
-import { type LocalSocket, type ServerItem, serverOperations } from '../operations/server.ts';
+import { isThreadLost, type LocalSocket, REOPEN_MS, type ServerItem, serverOperations } from '../operations/server.ts';
 
 /** Pause before the socket is tried again. */
 const RETRY_MS = 30_000;
@@ -27,15 +28,19 @@ export const localServerMachine = s.createMachine({
         src: 'server.serveLocal',
         input: ({ context }) => context,
         onDone: 'closed',
-        onError: {
-          target: 'closed',
-          actions: line('warn', ({ context, event }) => [
-            'Cannot serve a local socket, and tries again',
-            { path: context.path, service: context.service, err: (event.error as PlainError).message },
-          ]),
-        },
+        onError: [
+          { guard: ({ event }) => isThreadLost(event.error as PlainError), target: 'lost' },
+          {
+            target: 'closed',
+            actions: line('warn', ({ context, event }) => [
+              'Cannot serve a local socket, and tries again',
+              { path: context.path, service: context.service, err: (event.error as PlainError).message },
+            ]),
+          },
+        ],
       },
     },
     closed: { after: { [RETRY_MS]: 'open' } },
+    lost: { after: { [REOPEN_MS]: 'open' } },
   },
 });

@@ -1,7 +1,8 @@
 /**
  * A server of the node's own API: the kubelet's port, or the read-only one.
  *
- * Decides: whether the node has to sign its own certificate first; that a port which cannot be had is the node's end.
+ * Decides: whether the node has to sign its own certificate first; that a port which cannot be had is the node's end,
+ *   and one whose server was lost is opened anew.
  * Owns: one listening port.
  * Hears: `server.*` of its port.
  * Asks: `server.selfSign`, `server.serve`. Tells the supervisor `server.serving` and `server.failed`.
@@ -10,7 +11,7 @@
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
-import { type ServedPort, type ServerItem, serverOperations } from '../operations/server.ts';
+import { isThreadLost, REOPEN_MS, type ServedPort, type ServerItem, serverOperations } from '../operations/server.ts';
 import { http2Refusal } from '../startup/configuration/validation/tls-options.ts';
 
 export interface ServerInput {
@@ -65,10 +66,17 @@ export const serverMachine = s.createMachine({
         src: 'server.serve',
         input: ({ context }) => context.served,
         onDone: 'failed',
-        onError: {
-          target: 'failed',
-          actions: assign({ failure: ({ event }) => (event.error as PlainError).message }),
-        },
+        onError: [
+          {
+            guard: ({ event }) => isThreadLost(event.error as PlainError),
+            target: 'lost',
+            actions: line('error', ({ context: { served }, event }) => [
+              'A server was lost, and opens its port anew',
+              { address: served.address, port: served.port, err: (event.error as PlainError).message },
+            ]),
+          },
+          { target: 'failed', actions: assign({ failure: ({ event }) => (event.error as PlainError).message }) },
+        ],
       },
       initial: 'listening',
       on: {
@@ -104,6 +112,7 @@ export const serverMachine = s.createMachine({
         serving: {},
       },
     },
+    lost: { after: { [REOPEN_MS]: 'open' } },
     failed: { entry: sendParent(({ context }) => ({ type: 'server.failed', message: context.failure })) },
   },
 });

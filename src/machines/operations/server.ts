@@ -1,5 +1,5 @@
 /** The node's own API: what it serves, where, and to whom. Implemented by `src/actors/server`. */
-import { idempotent, stream } from '../../kernel/xstate.ts';
+import { idempotent, type PlainError, stream } from '../../kernel/xstate.ts';
 
 /** Which parts of the API are on. */
 export type ApiSettings = {
@@ -61,6 +61,16 @@ export type LocalSocket = {
   readonly service: 'api' | 'podResources';
   readonly settings: ApiSettings;
 };
+
+/**
+ * The code of the error with which a port's operation fails when the thread that served it was lost: nothing is wrong
+ * with the port, and it may be opened anew.
+ */
+export const THREAD_LOST = 'THREAD_LOST';
+/** Pause before a lost port is opened anew. The thread has a pace of its own, should it be lost again and again. */
+export const REOPEN_MS = 50;
+
+export const isThreadLost = ({ code }: PlainError): boolean => code === THREAD_LOST;
 
 export type ServerItem =
   | { readonly type: 'server.listening'; readonly address: string; readonly port: number }

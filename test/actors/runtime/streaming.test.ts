@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { NodePod } from '../../../src/actors/server/node-view.ts';
+import type { NodePod } from '../../../src/actors/server/node-pods.ts';
 import type { StreamingOptions } from '../../../src/actors/server/streaming/endpoints.ts';
 import { openSpdy } from '../../../src/actors/server/streaming/runtime-stream.ts';
 import { runtimeStreamUrls } from '../../../src/actors/server/streaming/stream-urls.ts';

@@ -10,14 +10,16 @@ import { status } from '@grpc/grpc-js';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import type { Create } from '../../../src/actors/server/auth/reviews.ts';
 import { flagValues } from '../../../src/actors/server/flag-values.ts';
-import { healthzPorts } from '../../../src/actors/server/healthz.ts';
+import { healthzPort } from '../../../src/actors/server/healthz.ts';
 import { ApiServer, type RequestLimits } from '../../../src/actors/server/http/api-server.ts';
-import { type ServerOptions, serverPorts } from '../../../src/actors/server/index.ts';
+import { ownInsight } from '../../../src/actors/server/http/inspector.ts';
 import { kubeletApi } from '../../../src/actors/server/kubelet-api.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
 import { nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
-import type { NodePod, NodeView } from '../../../src/actors/server/node-view.ts';
+import type { NodePod } from '../../../src/actors/server/node-pods.ts';
+import { type ServerOptions, servePort } from '../../../src/actors/server/node-port.ts';
+import type { NodeView } from '../../../src/actors/server/node-view.ts';
 import { runtimeCalls } from '../../../src/actors/server/runtime-calls.ts';
 import { runtimeStreamUrls } from '../../../src/actors/server/streaming/stream-urls.ts';
 import { Listener } from '../../../src/actors/server/tls/listener.ts';
@@ -279,6 +281,7 @@ export class GoldenNode {
       metrics: nodeMetrics({ view, recorder, measurements: stats, version: 'v1.36.2' }),
       requests: new RequestMetrics(recorder.registry),
       setVerbosity: () => {},
+      insight: ownInsight,
       flags: () => flagValues([]),
       program: { startedAt: Date.now(), version: '1.36.2' },
       logDirectory: this.logDirectory,
@@ -326,7 +329,7 @@ export class GoldenNode {
         if (item.type === 'server.listening') resolve(item.port);
       };
       const call = { id: 0, input, resume: false, signal: this.closing.signal, emit };
-      const served = serverPorts(this.options)['server.serve'](call);
+      const served = servePort(call, this.options);
       served.catch(reject);
       this.served.push(served);
     });
@@ -366,7 +369,7 @@ export class GoldenNode {
         signal: this.closing.signal,
         emit,
       };
-      this.served.push(healthzPorts()['server.healthz'](call));
+      this.served.push(healthzPort(call));
     });
   }
 

@@ -1,7 +1,7 @@
 /** The pods of the HTTP corpus as the node knew them, and their logs as the runtime had written them. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { NodePod } from '../../../src/actors/server/node-view.ts';
+import type { NodePod } from '../../../src/actors/server/node-pods.ts';
 import type { ContainerStatus } from '../../../src/machines/api/cri.ts';
 import type { Pod, PodStatus } from '../../../src/machines/api/pod.ts';
 

@@ -1,12 +1,17 @@
 /** The health endpoint over real connections; the texts are those a recorded kubelet answered. */
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { healthzPorts } from '../../../src/actors/server/healthz.ts';
-import type { Checks } from '../../../src/actors/server/node-view.ts';
+import { healthzPort } from '../../../src/actors/server/healthz.ts';
+import type { Checks } from '../../../src/actors/server/node-pods.ts';
 import { openStream } from '../../support/host-ports.ts';
 
+const healthz =
+  (checks?: Checks) =>
+  (call: Parameters<typeof healthzPort>[0]): Promise<null> =>
+    healthzPort(call, checks);
+
 async function serve(checks?: Checks) {
-  const stream = openStream(healthzPorts(checks)['server.healthz'], { address: '127.0.0.1', port: 0 });
+  const stream = openStream(healthz(checks), { address: '127.0.0.1', port: 0 });
   const item = await stream.until(() => true);
   if (item.type !== 'healthz.listening') throw new Error(item.message);
   const get = async (path: string, method = 'GET') => {
@@ -71,7 +76,7 @@ test('a port that is taken is said once, and served as soon as it is free', asyn
   const { port } = address;
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
-  const stream = openStream(healthzPorts()['server.healthz'], { address: '127.0.0.1', port });
+  const stream = openStream(healthz(), { address: '127.0.0.1', port });
   await vi.waitFor(() => expect(stream.items).toHaveLength(1), PATIENCE);
   expect(stream.items[0]).toMatchObject({
     type: 'healthz.failed',

@@ -10,6 +10,7 @@ import { TAKEN, text } from '../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../src/actors/server/http/api-server.ts';
 import type { Endpoint } from '../../../src/actors/server/http/endpoint.ts';
 import { ApiClientMetrics } from '../../../src/actors/server/metrics/calls/api-client.ts';
+import { PodResourcesMetrics } from '../../../src/actors/server/metrics/calls/pod-resources-metrics.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
 import { RuntimeMetrics } from '../../../src/actors/server/metrics/calls/runtime-metrics.ts';
 import { servePodResources } from '../../../src/actors/server/pod-resources.ts';
@@ -183,7 +184,7 @@ test('who asks for the resources of pods is counted by the method, and its failu
     },
     {
       view: { pods: () => [], allocatableCpus: () => [1], contexts: () => [] },
-      requests: new RequestMetrics(registry),
+      seen: new PodResourcesMetrics(registry),
     },
   );
   await listening.promise;

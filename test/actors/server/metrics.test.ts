@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Family, toProtobuf, toText } from '../../../src/actors/server/metrics/family.ts';
 import type { NodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
 import { podGauges } from '../../../src/actors/server/metrics/pods/pod-gauges.ts';
-import type { NodePod } from '../../../src/actors/server/node-view.ts';
+import type { NodePod } from '../../../src/actors/server/node-pods.ts';
 import { NOT_HERE } from '../../golden/http-metrics-excused.ts';
 import { golden } from './golden-records.ts';
 import { API_SERVER, type MeasuredNode, measuredNode } from './metrics-node.ts';

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { checkpointEndpoints } from '../../../src/actors/server/endpoints/checkpoint.ts';
 import { containerLogsEndpoints } from '../../../src/actors/server/endpoints/container-logs.ts';
-import { type NodePod, type NodeView, podNamed } from '../../../src/actors/server/node-view.ts';
+import { type NodePod, podNamed } from '../../../src/actors/server/node-pods.ts';
+import type { NodeView } from '../../../src/actors/server/node-view.ts';
 import { streamingEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
 import { runEndpoints } from '../../../src/actors/server/streaming/run.ts';
 import { type Front, openFront } from '../../support/endpoint-front.ts';
@@ -74,7 +75,7 @@ test('the pod that its source has is asked, not one that only ends', async () =>
 });
 
 test('a pod that its source has no more is not there, and the later one of two is meant', async () => {
-  const served = (...known: NodePod[]) => podNamed({ pods: () => known }, 'default', 'p')?.uid;
+  const served = (...known: NodePod[]) => podNamed(known, 'default', 'p')?.uid;
   expect(served(podOf('old', ORPHAN), podOf('remains', { pod: null }))).toBeUndefined();
   expect(served(podOf('first'), podOf('second'))).toBe('second');
   pods = [podOf('old', ORPHAN)];

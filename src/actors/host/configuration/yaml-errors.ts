@@ -54,7 +54,7 @@ function missingColon(place: Place): Verdict {
   if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
   if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
   const scalar = /^[^\n]*/.exec(rest(place))?.[0].length ?? 0;
-  const next = place.text.slice(place.at + scalar).search(/\n\s*[^\s#]/);
+  const next = place.text.slice(place.at + scalar).search(/\n[^\S\n]*[^\s#]/);
   if (next < 0) return [NO_COLON, lineOfEnd(place.text)];
   const nextAt = place.text.slice(place.at + scalar + next).search(/[^\s]/);
   return [NO_COLON, lineAt(place.text, place.at + scalar + next + nextAt)];

@@ -15,7 +15,16 @@
  * may hold a secret.
  * - `__proto__` is a key like any other: it becomes an own property.
  */
-import { type Document, isCollection, isScalar, parseAllDocuments, type Scalar, visit } from 'yaml';
+import {
+  type Document,
+  isCollection,
+  isScalar,
+  LineCounter,
+  parseAllDocuments,
+  type Scalar,
+  visit,
+  type YAMLMap,
+} from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
 import { goTags } from '../configuration/yaml-tags.ts';
 
@@ -50,9 +59,10 @@ export function decodeDocument(bytes: Uint8Array): Json {
     requireDepth(written, 0);
     return written;
   }
-  const document = onlyDocument(text);
+  const lines = new LineCounter();
+  const document = onlyDocument(text, lines);
   if (!document) return null;
-  normalize(document);
+  normalize(document, lines);
   const value = expand(document);
   requireDepth(value, 0);
   return value;
@@ -99,8 +109,11 @@ function decodeText(bytes: Uint8Array): string {
   throw new DocumentError(`control characters are not allowed: U+${codePoint} at line ${line}`);
 }
 
-function onlyDocument(text: string): Document | null {
+function onlyDocument(text: string, lineCounter: LineCounter): Document | null {
   const parsed = parseAllDocuments(text, {
+    lineCounter,
+    // The library compares each key of a map with all before it.
+    uniqueKeys: false,
     version: '1.1',
     intAsBigInt: true,
     logLevel: 'silent',
@@ -128,8 +141,11 @@ const explain = (message: string): string =>
     .replace('Maximum call stack size exceeded', `the document is nested deeper than ${MAX_DEPTH} levels`);
 
 /** Turns what JSON cannot hold into what it can, and refuses what no reader of the pod could use. */
-function normalize(document: Document): void {
+function normalize(document: Document, lines: LineCounter): void {
   visit(document, {
+    Map(_key, map) {
+      requireUniqueKeys(map, lines);
+    },
     Pair(_key, pair) {
       const { key } = pair;
       if (isCollection(key)) throw new DocumentError('a key must be text, not a list or a map');
@@ -139,6 +155,18 @@ function normalize(document: Document): void {
       node.value = jsonScalar(node);
     },
   });
+}
+
+function requireUniqueKeys({ items }: YAMLMap, lines: LineCounter): void {
+  const seen = new Set<unknown>();
+  for (const { key } of items) {
+    if (!isScalar(key)) continue;
+    if (seen.has(key.value)) {
+      const { line, col } = lines.linePos(key.range?.[0] ?? 0);
+      throw new DocumentError(`Map keys must be unique at line ${line}, column ${col}`);
+    }
+    seen.add(key.value);
+  }
 }
 
 function jsonScalar(node: Scalar): unknown {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { parseDecimal, quote } from '../../../machines/startup/configuration/values/go-text.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { containerSpec, type NodeView, podNamed } from '../node-view.ts';
+import { type ApiView, containerSpec, podNamed } from '../node-pods.ts';
 
 /** Asks the runtime to write a container's state to `location`; `timeoutSeconds` 0 leaves the time to the runtime. */
 export type CheckpointContainer = (
@@ -12,7 +12,7 @@ export type CheckpointContainer = (
 ) => Promise<void>;
 
 export interface CheckpointOptions {
-  readonly view: NodeView;
+  readonly view: ApiView;
   readonly rootDir: string;
   readonly checkpoint: CheckpointContainer;
 }
@@ -41,7 +41,7 @@ type Parameters = Record<'namespace' | 'pod' | 'container', string>;
 
 async function checkpointed(request: ApiRequest, { view, rootDir, checkpoint }: CheckpointOptions): Promise<Answer> {
   const { namespace, pod, container } = request.parameters as Parameters;
-  const found = podNamed(view, namespace, pod);
+  const found = podNamed(await view.pods(), namespace, pod);
   if (!found) return text(404, 'pod does not exist');
   if (!containerSpec(found.pod, container)) return text(404, `container ${container} does not exist`);
   // Of several, upstream takes the last one.

@@ -6,7 +6,7 @@ import { type Answer, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { containerLog, type LogOptions } from '../logs/container-log.ts';
 import { nanoseconds } from '../logs/cri-line.ts';
-import { containerSpec, type NodePod, type NodeView, podNamed } from '../node-view.ts';
+import { type ApiView, containerSpec, type NodePod, podNamed } from '../node-pods.ts';
 
 const UNDECODABLE = text(400, '{"message": "Unable to decode query."}');
 const INVALID = text(422, '{"message": "Invalid request."}');
@@ -19,7 +19,7 @@ export interface LogQuery extends LogOptions {
   readonly previous: boolean;
 }
 
-export function containerLogsEndpoints(view: NodeView, splitStreams: boolean): Endpoint[] {
+export function containerLogsEndpoints(view: ApiView, splitStreams: boolean): Endpoint[] {
   const answer = (request: ApiRequest) => logs(view, request, splitStreams);
   const common = { methods: ['GET'], subresources: ['proxy'] } as const;
   return [
@@ -35,7 +35,7 @@ export function containerLogsEndpoints(view: NodeView, splitStreams: boolean): E
   ];
 }
 
-function logs(view: NodeView, request: ApiRequest, splitStreams: boolean): Answer {
+async function logs(view: ApiView, request: ApiRequest, splitStreams: boolean): Promise<Answer> {
   const {
     namespace,
     pod: podName,
@@ -46,7 +46,7 @@ function logs(view: NodeView, request: ApiRequest, splitStreams: boolean): Answe
   if (query === 'invalid') return INVALID;
   const stream = request.query.get('stream')?.[0] ?? 'All';
   if (stream !== 'All' && !splitStreams) return text(400, withoutGate(stream));
-  const found = podNamed(view, namespace, podName);
+  const found = podNamed(await view.pods(), namespace, podName);
   if (!found) return text(404, `pod ${quote(podName)} does not exist`);
   if (!containerSpec(found.pod, container)) {
     return text(404, `container ${quote(container)} not found in pod ${quote(podName)}`);
@@ -145,24 +145,23 @@ function waitingFor(reason: string): string {
 // ---- the log --------------------------------------------------------------------------------------------------------
 
 async function* body(
-  view: NodeView,
+  view: ApiView,
   uid: string,
   { containerId }: { readonly containerId: string },
   query: LogQuery,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
   const id = containerId.slice(containerId.indexOf('://') + 3);
-  const instance = () =>
-    view
-      .pods()
-      .find((pod) => pod.uid === uid)
-      ?.runtime?.containers.find((container) => container.id === id);
-  const path = instance()?.log_path ?? '';
+  const instance = async () => {
+    const pod = (await view.pods()).find((known) => known.uid === uid);
+    return pod?.runtime?.containers.find((container) => container.id === id);
+  };
+  const path = (await instance())?.log_path ?? '';
   if (path === '') {
     yield Buffer.from(`unable to retrieve container logs for ${containerId}`);
     return;
   }
-  const isRunning = () => instance()?.state === 'CONTAINER_RUNNING';
+  const isRunning = async () => (await instance())?.state === 'CONTAINER_RUNNING';
   try {
     yield* containerLog(path, query, query.follow ? { signal, isRunning } : undefined);
   } catch (error) {

@@ -7,11 +7,10 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
-import { getHeapSnapshot } from 'node:v8';
 import { parseUnsigned31 } from '../../../machines/startup/configuration/values/go-text.ts';
 import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
-import { allocations, cpuProfile, traceEvents } from '../http/inspector.ts';
+import type { Insight, ProfileKind } from '../http/inspector.ts';
 
 const DEFAULT_SECONDS = 30;
 /** Upstream's: no answer of its server takes longer. */
@@ -21,6 +20,7 @@ const LEVEL_MAX_BYTES = 64;
 
 export interface DebugOptions {
   readonly setVerbosity: (level: number) => void;
+  readonly insight: Insight;
   readonly isProfilingEnabled: boolean;
   readonly isFlagsEnabled: boolean;
 }
@@ -31,7 +31,13 @@ export function debugEndpoints(options: DebugOptions): Endpoint[] {
   return [
     { ...common, path: '/debug/pprof/', answer: options.isProfilingEnabled ? pageNotFound : disabled },
     options.isProfilingEnabled
-      ? { ...common, path: '/debug/pprof/*', methods: ['GET'], produces: [], answer: profile }
+      ? {
+          ...common,
+          path: '/debug/pprof/*',
+          methods: ['GET'],
+          produces: [],
+          answer: (request) => profile(request, options.insight),
+        }
       : { ...common, path: '/debug/pprof/*', answer: disabled },
     {
       path: '/debug/flags/v',
@@ -60,26 +66,26 @@ const attachment = (name: string, body: Answer['body']): Answer => ({
   body,
 });
 
-async function profile(request: ApiRequest): Promise<Answer> {
+async function profile(request: ApiRequest, insight: Insight): Promise<Answer> {
   const name = request.path.slice('/debug/pprof/'.length);
   const isText = Number(first(request, 'debug') ?? 0) > 0;
   switch (name) {
     case 'cmdline':
-      return page(process.argv.join('\0'));
+      return page((await insight.facts()).argv.join('\0'));
     case 'symbol': {
       const [address = ''] = request.search.slice(1).split('+');
       return page(`num_symbols: 1\n${/^0x[0-9a-f]+$/.test(address) ? `${address} \n` : ''}`);
     }
     case 'profile':
-      return await timed(request, name, cpuProfile, DEFAULT_SECONDS);
+      return await timed(request, insight, 'cpu', DEFAULT_SECONDS);
     case 'trace':
-      return await timed(request, name, traceEvents, 1);
+      return await timed(request, insight, 'trace', 1);
     case 'allocs':
-      return await timed(request, name, allocations, 1);
+      return await timed(request, insight, 'allocations', 1);
     case 'heap':
-      return isText ? page(memoryText()) : attachment(name, getHeapSnapshot());
+      return isText ? page(memoryText(await insight.facts())) : attachment(name, insight.heap());
     case 'goroutine':
-      return isText ? page(waitingText()) : attachment(name, JSON.stringify(process.getActiveResourcesInfo()));
+      return await waiting(name, insight, isText);
     default:
       return profileRefusal(404, 'Unknown profile');
   }
@@ -90,26 +96,25 @@ function profileRefusal(status: number, why: string): Answer {
   return { ...refused, headers: { ...refused.headers, 'x-go-pprof': '1' } };
 }
 
-async function timed(
-  request: ApiRequest,
-  name: string,
-  measure: (seconds: number, signal: AbortSignal) => Promise<string>,
-  otherwise: number,
-): Promise<Answer> {
+async function timed(request: ApiRequest, insight: Insight, kind: ProfileKind, otherwise: number): Promise<Answer> {
   const given = Number(first(request, 'seconds'));
   const seconds = given > 0 ? given : otherwise;
   if (seconds >= WRITE_TIMEOUT_SECONDS) return profileRefusal(400, "profile duration exceeds server's WriteTimeout");
-  return attachment(name, await measure(seconds, request.signal));
+  return attachment(NAMES[kind], await insight.profile(kind, seconds, request.signal));
 }
 
-const memoryText = (): string =>
-  Object.entries(process.memoryUsage())
+const NAMES = { cpu: 'profile', trace: 'trace', allocations: 'allocs' } as const;
+
+const memoryText = ({ memory }: Awaited<ReturnType<Insight['facts']>>): string =>
+  Object.entries(memory)
     .map(([name, bytes]) => `${name}: ${bytes}\n`)
     .join('');
 
-function waitingText(): string {
-  const counts = Object.entries(Object.groupBy(process.getActiveResourcesInfo(), (name) => name));
-  return counts.map(([name, all]) => `${all?.length ?? 0} ${name}\n`).join('');
+async function waiting(name: string, insight: Insight, isText: boolean): Promise<Answer> {
+  const { waitsFor } = await insight.facts();
+  if (!isText) return attachment(name, JSON.stringify(waitsFor));
+  const counts = Object.entries(Object.groupBy(waitsFor, (each) => each));
+  return page(counts.map(([each, all]) => `${all?.length ?? 0} ${each}\n`).join(''));
 }
 
 async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOptions): Promise<Answer> {

@@ -2,7 +2,7 @@
 import { quote } from '../../../machines/startup/configuration/values/go-text.ts';
 import { type Answer, refusal, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';
-import type { Checks } from '../node-view.ts';
+import type { Checks } from '../node-pods.ts';
 
 const RIGHTS: readonly Subresource[] = ['healthz', 'proxy'];
 
@@ -14,24 +14,25 @@ export function healthEndpoints(checks: Checks): Endpoint[] {
         path: `/healthz/${name}`,
         methods: 'any',
         subresources: RIGHTS,
-        answer: () => single(check),
+        answer: async () => single(await check()),
       }),
     ),
   ];
 }
 
-function single(check: () => string | null): Answer {
-  const problem = check();
+function single(problem: string | null): Answer {
   return problem === null ? text(200, 'ok') : refusal(500, `internal server error: ${problem}`);
 }
 
-function overview(checks: Checks, { query }: ApiRequest): Answer {
+async function overview(checks: Checks, { query }: ApiRequest): Promise<Answer> {
   const excluded = new Set(query.get('exclude') ?? []);
-  const results = Object.entries(checks).map(([name, check]) => {
-    if (excluded.has(name)) return { healthy: true, line: `[+]${name} excluded: ok\n` };
-    const healthy = check() === null;
-    return { healthy, line: healthy ? `[+]${name} ok\n` : `[-]${name} failed: reason withheld\n` };
-  });
+  const results = await Promise.all(
+    Object.entries(checks).map(async ([name, check]) => {
+      if (excluded.has(name)) return { healthy: true, line: `[+]${name} excluded: ok\n` };
+      const healthy = (await check()) === null;
+      return { healthy, line: healthy ? `[+]${name} ok\n` : `[-]${name} failed: reason withheld\n` };
+    }),
+  );
   const healthy = results.every((result) => result.healthy);
   const headers = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
   if (healthy && !query.has('verbose')) return { status: 200, headers, body: 'ok' };

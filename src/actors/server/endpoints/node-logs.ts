@@ -5,14 +5,16 @@
  * follows links anywhere, and a pod that mounts the folder could so read any file of the machine.
  */
 import type { Dirent } from 'node:fs';
-import { lstat, readdir, realpath, stat } from 'node:fs/promises';
-import { join, sep } from 'node:path';
-import { byBytes } from '../../../machines/startup/configuration/values/go-text.ts';
+import { readdir } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { byBytes, trimRight } from '../../../machines/startup/configuration/values/go-text.ts';
 import { firstHeader } from '../http/accept.ts';
 import { type Answer, escapeHtml, notFound, refusal } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { serviceLogs } from '../logs/journal-query.ts';
 import { nodeLogQuery } from '../logs/node-log-query.ts';
+import { type OpenedPlace, openBelow } from '../logs/open-below.ts';
 import { sniffedType } from '../logs/sniffed-type.ts';
 
 /** Names in one listing: a folder of logs with more is not for people. */
@@ -52,32 +54,34 @@ async function queried(request: ApiRequest, options: NodeLogOptions): Promise<An
 async function file(request: ApiRequest, path: string, options: NodeLogOptions): Promise<Answer> {
   const moved = (to: string): Answer => ({ status: 301, headers: { location: `${to}${request.search}` }, body: '' });
   if (path.endsWith('/index.html')) return moved('./');
-  const name = path.replace(/\/+$/, '') || '/';
-  const real = await allowed(join(options.directory, join('/', name)), options);
-  const info = real === null ? null : await stat(real).catch(() => null);
-  if (real === null || info === null) return notFound();
-  const isSlashed = path.endsWith('/');
-  const last = encodeURI(name.split('/').at(-1)!);
-  if (info.isDirectory()) return isSlashed ? await folder(request, real, info.mtime) : moved(`${last}/`);
-  if (!info.isFile()) return notFound();
-  return isSlashed ? moved(`../${last}`) : await content(request, real, info.size);
+  const name = trimRight(path, '/') || '/';
+  const roots = [options.directory, options.podLogsDir];
+  const place = await openBelow(join(options.directory, join('/', name)), roots);
+  if (place === null) return notFound();
+  return await closing(place, async () => {
+    const isSlashed = path.endsWith('/');
+    const last = encodeURI(name.split('/').at(-1)!);
+    if (place.info.isDirectory()) return isSlashed ? await folder(request, place, roots) : moved(`${last}/`);
+    return isSlashed ? moved(`../${last}`) : await content(request, place);
+  });
 }
 
-/** Where a path leads, or `null` when nothing is there or it may not be had. */
-async function allowed(path: string, { directory, podLogsDir }: NodeLogOptions): Promise<string | null> {
-  if (path.includes('\0')) return null;
-  const [real, ...roots] = await Promise.all(
-    [path, directory, podLogsDir].map((name) => realpath(name).catch(() => null)),
-  );
-  if (!real) return null;
-  return roots.some((root) => root && (real === root || real.startsWith(root + sep))) ? real : null;
+/** The answer with the place open until its body has been read. */
+async function closing({ handle }: OpenedPlace, answer: () => Promise<Answer>): Promise<Answer> {
+  const result = await answer().catch(async (error: unknown) => {
+    await handle.close();
+    throw error;
+  });
+  if (result.body instanceof Readable) result.body.once('close', () => void handle.close().catch(() => undefined));
+  else await handle.close();
+  return result;
 }
 
 /** Its `index.html`, where it has one. */
-async function folder(request: ApiRequest, path: string, changed: Date): Promise<Answer> {
-  const index = join(path, 'index.html');
-  const page = await lstat(index).catch(() => null);
-  if (page?.isFile()) return await content(request, index, page.size);
+async function folder(request: ApiRequest, { path, info }: OpenedPlace, roots: readonly string[]): Promise<Answer> {
+  const index = await openBelow(join(path, 'index.html'), roots);
+  if (index !== null) return await closing(index, () => content(request, index));
+  const changed = info.mtime;
   const known = Date.parse(firstHeader(request.raw, 'if-modified-since'));
   if (Math.floor(changed.getTime() / MS_PER_SECOND) * MS_PER_SECOND <= known) return UNCHANGED;
   return listing(await readdir(path, { withFileTypes: true }), changed);
@@ -107,30 +111,39 @@ function linkTo(name: string): string {
   return escaped.split('/', 1)[0]!.includes(':') ? `./${escaped}` : escaped;
 }
 
-/** One range or several by byte; another unit is none. */
-const RANGES = /^bytes=\s*(?:\d+-\d*|-\d+)\s*(?:,\s*(?:\d+-\d*|-\d+)?\s*)*$/;
+/** More ranges than a client that goes on with a download asks for. */
+const RANGES_MAX = 64;
+
+/** Whether the header asks for one range or several by byte; an empty range among several counts nothing. */
+function isByteRanges(header: string): boolean {
+  const [unit, ranges, ...more] = header.split('=');
+  if (unit !== 'bytes' || ranges === undefined || more.length > 0) return false;
+  const parts = ranges.split(',', RANGES_MAX + 1).map((part) => part.trim());
+  return (
+    parts.length <= RANGES_MAX && parts.every((part, at) => (part === '' && at > 0) || /^(?:\d+-\d*|-\d+)$/.test(part))
+  );
+}
 
 /** The file or the asked part of it; of an empty one there is no part. */
-async function content({ raw }: ApiRequest, path: string, size: number): Promise<Answer> {
+async function content({ raw }: ApiRequest, { path, realPath, info: { size } }: OpenedPlace): Promise<Answer> {
   if (size === 0) delete raw.headers.range;
   const range = size === 0 ? '' : firstHeader(raw, 'range');
-  if (range !== '' && !RANGES.test(range)) return refusal(416, 'invalid range');
-  const { default: send } = await import('@fastify/send');
-  const slash = path.lastIndexOf(sep);
-  const found = await send(raw, encodeURIComponent(path.slice(slash + 1)), {
-    root: path.slice(0, slash) || sep,
+  if (range !== '' && !isByteRanges(range)) return refusal(416, 'invalid range');
+  const { default: send, mime } = await import('@fastify/send');
+  const found = await send(raw, basename(path), {
+    root: dirname(path),
     cacheControl: false,
     etag: false,
     dotfiles: 'allow',
     index: false,
   });
-  const { 'Content-Type': known = UNKNOWN, ...headers } = found.headers;
+  const { headers } = found;
   if (found.statusCode === 416) return unsatisfiable(headers['Content-Range'] ?? '');
   if (found.statusCode === 304) return { ...UNCHANGED, headers: { 'Last-Modified': headers['Last-Modified'] ?? '' } };
   if (found.statusCode >= 400) return { status: found.statusCode, headers: {}, body: '' };
   return {
     status: found.statusCode,
-    headers: { ...headers, 'Content-Type': await typeOf(path, known) },
+    headers: { ...headers, 'Content-Type': await typeOf(realPath, mime.getType(realPath), path) },
     body: found.stream,
   };
 }
@@ -140,11 +153,9 @@ function unsatisfiable(range: string): Answer {
   return { ...refused, headers: { ...refused.headers, 'content-range': range } };
 }
 
-const UNKNOWN = 'application/octet-stream';
-
 /** By the name, else by what is in it; only text names its letters. */
-async function typeOf(path: string, known: string): Promise<string> {
-  if (path.endsWith('.log')) return 'text/x-log; charset=utf-8';
-  if (!known.startsWith(UNKNOWN)) return known.startsWith('text/') ? known : known.split(';', 1)[0]!;
-  return await sniffedType(path);
+async function typeOf(name: string, known: string | null, path: string): Promise<string> {
+  if (name.endsWith('.log')) return 'text/x-log; charset=utf-8';
+  if (known === null || known === 'application/octet-stream') return await sniffedType(path);
+  return known.startsWith('text/') ? `${known}; charset=utf-8` : known;
 }

@@ -1,8 +1,8 @@
 /** `/pods`, `/runningpods/`, `/configz`: what this node is to run, what it runs, and how it is configured. */
-import { toVersioned } from '../../../machines/startup/configuration/index.ts';
+import { toVersioned } from '../../../machines/startup/configuration/versioned.ts';
 import { json } from '../http/answer.ts';
 import type { Endpoint } from '../http/endpoint.ts';
-import { isWanted, type NodePod, type NodeView } from '../node-view.ts';
+import { type ApiView, isWanted, type NodePod } from '../node-pods.ts';
 
 /** As upstream's codec writes it: an empty list is none, and a line ends it. */
 const listOf = (items: readonly object[]): string =>
@@ -35,28 +35,28 @@ const running = (pods: readonly NodePod[]): object[] =>
     ];
   });
 
-export const podsEndpoint = (view: NodeView): Endpoint => ({
+export const podsEndpoint = (view: ApiView): Endpoint => ({
   path: '/pods',
   methods: ['GET'],
   produces: ['application/json'],
   subresources: ['pods', 'proxy'],
-  answer: () => json(listOf(wanted(view.pods()))),
+  answer: async () => json(listOf(wanted(await view.pods()))),
 });
 
-export const runningPodsEndpoint = (view: NodeView): Endpoint => ({
+export const runningPodsEndpoint = (view: ApiView): Endpoint => ({
   path: '/runningpods',
   methods: ['GET'],
   produces: ['application/json'],
   subresources: ['pods', 'proxy'],
-  answer: () => json(listOf(running(view.pods()))),
+  answer: async () => json(listOf(running(await view.pods()))),
 });
 
-export const configzEndpoint = (view: NodeView): Endpoint => ({
+export const configzEndpoint = (view: ApiView): Endpoint => ({
   path: '/configz',
   methods: 'any',
   subresources: ['configz', 'proxy'],
-  answer: () => {
-    const answer = json(JSON.stringify({ kubeletconfig: toVersioned(view.configuration()) }));
+  answer: async () => {
+    const answer = json(JSON.stringify({ kubeletconfig: toVersioned(await view.configuration()) }));
     return { ...answer, headers: { ...answer.headers, 'x-content-type-options': 'nosniff' } };
   },
 });

@@ -15,7 +15,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { firstHeader, takesOneOf } from './accept.ts';
 import { type Answer, methodNotAllowed, notAcceptable, notFound, redirect, TAKEN, text } from './answer.ts';
 import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
-import { answerMalformed, isAnswerable, knownMethod, noteAnswering, sentMethod } from './malformed.ts';
+import { closeSoon, noteAnswering, whenAnswered } from './in-order.ts';
+import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
 import { queryOf, type Target, targetOf } from './target.ts';
 
 /** Upstream's: its HTTP library takes a header of 1 MiB and a little more. */
@@ -106,12 +107,12 @@ export class ApiServer {
     this.dispatch = (request, response) => {
       if (!isAnswerable(request)) return;
       // Of the server as a whole: upstream answers before any routing.
+      noteAnswering(request.socket, response);
       if (request.method === 'OPTIONS' && request.url === '*') {
         response.setHeader('content-length', 0).end();
         return;
       }
       request.method = knownMethod(request);
-      noteAnswering(request, response);
       handle(request, response);
     };
     const { headMs, requestMs, lookEveryMs } = this.options.limits ?? LIMITS;
@@ -129,7 +130,7 @@ export class ApiServer {
       (request, response) => this.dispatch(request, response),
     );
     this.server.on('upgrade', (request, socket, head) => this.upgraded(request, socket, head));
-    // Nobody is connected to anywhere: to upstream it is a method like any other.
+    // To upstream CONNECT is a method like any other.
     this.server.on('connect', (request, socket) => this.detached(request, socket));
     this.server.on('checkExpectation', (_request, response) => {
       response.writeHead(417, { connection: 'close', 'content-length': 0 }).end();
@@ -143,17 +144,27 @@ export class ApiServer {
 
   /** A request for a stream is answered like any other until its endpoint takes the connection. */
   private upgraded(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const response = responseTo(request, socket);
-    const take = () => {
-      response.detachSocket(socket as Socket);
-      return { socket, head };
-    };
-    this.upgrades.set(request, { take });
-    this.dispatch(request, response);
+    this.detached(request, socket, (response) => {
+      const take = () => {
+        response.detachSocket(socket as Socket);
+        return { socket, head };
+      };
+      this.upgrades.set(request, { take });
+    });
   }
 
-  private detached(request: IncomingMessage, socket: Duplex): void {
-    this.dispatch(request, responseTo(request, socket));
+  /** The last request of a connection, which the server has let go of: answered when its turn has come. */
+  private detached(
+    request: IncomingMessage,
+    socket: Duplex,
+    prepare: (response: ServerResponse) => void = () => {},
+  ): void {
+    socket.on('error', () => socket.destroy());
+    whenAnswered(socket, () => {
+      const response = responseTo(request, socket);
+      prepare(response);
+      this.dispatch(request, response);
+    });
   }
 
   private rewrite(request: IncomingMessage): string {
@@ -247,13 +258,12 @@ export class ApiServer {
   }
 }
 
-/** The answer to a request whose connection the server has let go of; it is the last one there. */
+/** The answer to the last request of a connection. */
 function responseTo(request: IncomingMessage, socket: Duplex): ServerResponse {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket as Socket);
-  response.once('finish', () => socket.end());
-  socket.on('error', () => socket.destroy());
+  response.once('finish', () => closeSoon(socket));
   return response;
 }
 

@@ -1,9 +1,12 @@
 /**
- * Profiles of this process by V8's inspector. One of a kind at a time: a second one would end the first.
+ * What this thread does and holds, by V8's inspector. One profile of a kind at a time: a second one would end the
+ * first.
  */
 import type { InspectorNotification } from 'node:inspector';
 import { Session } from 'node:inspector/promises';
+import type { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
+import { getHeapSnapshot } from 'node:v8';
 
 /** The profiler is taken: the client may come again. */
 class ProfilerBusy extends Error {
@@ -33,7 +36,7 @@ const during = (seconds: number, signal: AbortSignal): Promise<unknown> =>
   pause(seconds * 1_000, undefined, { signal }).catch(() => {});
 
 /** A `.cpuprofile`. */
-export const cpuProfile = (seconds: number, signal: AbortSignal): Promise<string> =>
+const cpuProfile = (seconds: number, signal: AbortSignal): Promise<string> =>
   measured('cpu', async (session) => {
     await session.post('Profiler.enable');
     await session.post('Profiler.start');
@@ -43,7 +46,7 @@ export const cpuProfile = (seconds: number, signal: AbortSignal): Promise<string
   });
 
 /** A `.heapprofile`. */
-export const allocations = (seconds: number, signal: AbortSignal): Promise<string> =>
+const allocations = (seconds: number, signal: AbortSignal): Promise<string> =>
   measured('allocations', async (session) => {
     await session.post('HeapProfiler.startSampling');
     await during(seconds, signal);
@@ -52,7 +55,7 @@ export const allocations = (seconds: number, signal: AbortSignal): Promise<strin
   });
 
 /** Events of Node in the form of Chrome's tracing, without V8's: to begin those while it compiles crashes it. */
-export const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
+const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
   measured('trace', async (session) => {
     const events: unknown[] = [];
     session.on('NodeTracing.dataCollected', ({ params }: InspectorNotification<{ value: unknown[] }>) => {
@@ -65,3 +68,33 @@ export const traceEvents = (seconds: number, signal: AbortSignal): Promise<strin
     await complete;
     return JSON.stringify({ traceEvents: events });
   });
+
+/** What people may be told of the program; asked of the thread that decides. */
+export interface Insight {
+  /** The command line, and what memory and event loop hold. */
+  facts(): Facts | Promise<Facts>;
+  /** Measures for so many seconds, or until the signal. */
+  profile(kind: ProfileKind, seconds: number, signal: AbortSignal): Promise<string>;
+  /** A `.heapsnapshot`. */
+  heap(): Readable;
+}
+
+interface Facts {
+  readonly argv: readonly string[];
+  readonly memory: Readonly<Record<string, number>>;
+  /** By name, what the event loop waits for. */
+  readonly waitsFor: readonly string[];
+}
+
+const PROFILES = { cpu: cpuProfile, allocations, trace: traceEvents };
+export type ProfileKind = keyof typeof PROFILES;
+
+export const ownInsight: Insight = {
+  facts: () => ({
+    argv: process.argv,
+    memory: { ...process.memoryUsage() },
+    waitsFor: process.getActiveResourcesInfo(),
+  }),
+  profile: (kind, seconds, signal) => PROFILES[kind](seconds, signal),
+  heap: () => getHeapSnapshot(),
+};

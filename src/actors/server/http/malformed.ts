@@ -5,6 +5,7 @@
  */
 import { IncomingMessage, METHODS, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { closeSoon, isAnswering, whenAnswered } from './in-order.ts';
 
 const sent = new WeakMap<IncomingMessage, string>();
 const ROUTED = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
@@ -31,33 +32,31 @@ const HOST = /^[A-Za-z0-9!$%&'()*+,\-.:;=[\]_~]*$/;
 const SPACED_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-][!#$%&'*+.^_`|~0-9A-Za-z -]*:/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/;
 
-/** Upstream's: so long may a refused client go on sending, into nothing. */
-const LINGER_MS = 500;
 const UNSUPPORTED_VERSION = '505 HTTP Version Not Supported: unsupported protocol version';
 
 function end(socket: Socket, status: string, body = status): void {
   if (!socket.writable) return void socket.destroy();
-  socket.end(head(status) + body);
-  // A client that is still sending would lose the answer if the connection were cut at once.
-  socket.removeAllListeners('data').on('data', () => {});
-  socket.resume();
-  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.write(head(status) + body);
+  closeSoon(socket);
 }
 
 /** A body in a coding that nobody reads; upstream does not repeat its name. */
 const refuseCoding = (socket: Socket): void => end(socket, '501 Not Implemented', 'Unsupported transfer encoding');
 
+/** Connections on which a request was refused: nothing after it is looked at. */
+const refused = new WeakSet<Socket>();
+
 /** False when the request was refused here: it names no host, or two, or its target or body cannot be read. */
 export function isAnswerable(request: IncomingMessage): boolean {
   const { socket, headersDistinct } = request;
+  if (refused.has(socket)) return false;
   const codings = headersDistinct['transfer-encoding'] ?? [];
-  if (codings.length > 0 && codings.join().toLowerCase() !== 'chunked') {
-    refuseCoding(socket);
-    return false;
-  }
-  const refused = refusalOf(request);
-  if (refused !== null) end(socket, refused);
-  return refused === null;
+  const isCoded = codings.length > 0 && codings.join().toLowerCase() !== 'chunked';
+  const why = isCoded ? '' : refusalOf(request);
+  if (why === null) return true;
+  refused.add(socket);
+  whenAnswered(socket, () => (isCoded ? refuseCoding(socket) : end(socket, why)));
+  return false;
 }
 
 function refusalOf({ httpVersion, httpVersionMajor, rawHeaders, url = '' }: IncomingMessage): string | null {
@@ -73,18 +72,10 @@ function refusalOf({ httpVersion, httpVersionMajor, rawHeaders, url = '' }: Inco
 type ParserError = Error & { readonly code?: string; readonly rawPacket?: unknown };
 type Dispatch = (request: IncomingMessage, response: ServerResponse) => void;
 
-const answering = new WeakMap<Socket, ServerResponse>();
-
-/** Remembers what a connection is being answered, so that nothing else is written in between. */
-export function noteAnswering({ socket }: IncomingMessage, response: ServerResponse): void {
-  answering.set(socket, response);
-}
-
 /** For the event `clientError` of a server. */
 export function answerMalformed(error: ParserError, socket: Socket, dispatch: Dispatch): void {
   if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
-  const underWay = answering.get(socket);
-  if (underWay && !underWay.writableFinished) return void underWay.once('close', () => socket.destroySoon());
+  if (isAnswering(socket)) return whenAnswered(socket, () => closeSoon(socket));
   const packet = Buffer.isBuffer(error.rawPacket) ? error.rawPacket.toString('latin1') : '';
   if (error.code === 'HPE_INVALID_METHOD' && serveUnknownMethod(packet, socket, dispatch)) return;
   if (/^[A-Z]+ \S+ HTTP\/[2-9]\.\d\r\n/.test(packet)) return end(socket, UNSUPPORTED_VERSION);
@@ -128,7 +119,7 @@ function serveUnknownMethod(packet: string, socket: Socket, dispatch: Dispatch):
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
-  response.once('finish', () => socket.destroySoon());
+  response.once('finish', () => closeSoon(socket));
   dispatch(request, response);
   return true;
 }

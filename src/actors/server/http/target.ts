@@ -5,6 +5,7 @@
  * matches segment by segment, so that an encoded slash never separates. Below some prefixes a second router works on
  * the decoded path, where an encoded slash does separate and slashes at the end count nothing.
  */
+import { trimRight } from '../../../machines/startup/configuration/values/go-text.ts';
 
 /** Prefixes below which the decoded path is matched. */
 const DECODED = new Set([
@@ -87,9 +88,7 @@ function clean(path: string): string {
 function routeOf(escaped: string, path: string): string {
   const [, first = ''] = escaped.split('/');
   const isDecoded = DECODED.has(decoded(first) ?? '');
-  const segments = isDecoded
-    ? path.replace(/\/+$/, '').split('/')
-    : escaped.split('/').map((part) => decoded(part) ?? '');
+  const segments = isDecoded ? trimRight(path, '/').split('/') : escaped.split('/').map((part) => decoded(part) ?? '');
   return segments.map((segment) => encodeURIComponent(segment.toWellFormed())).join('/') || '/';
 }
 
@@ -105,7 +104,9 @@ export function queryOf(text: string): ReadonlyMap<string, readonly string[]> {
     const key = decoded((equals < 0 ? pair : pair.slice(0, equals)).replaceAll('+', ' '));
     const value = decoded((equals < 0 ? '' : pair.slice(equals + 1)).replaceAll('+', ' '));
     if (key === null || value === null) continue;
-    parameters.set(key, [...(parameters.get(key) ?? []), value]);
+    const values = parameters.get(key);
+    if (values) values.push(value);
+    else parameters.set(key, [value]);
   }
   return parameters;
 }

@@ -5,8 +5,7 @@
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';
-import { lstat, realpath } from 'node:fs/promises';
-import { join, sep } from 'node:path';
+import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import { firstHeader } from '../http/accept.ts';
@@ -14,6 +13,7 @@ import type { Answer } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
 import { nanoseconds } from './cri-line.ts';
 import type { NodeLogQuery } from './node-log-query.ts';
+import { type OpenedPlace, openBelow } from './open-below.ts';
 
 /** Upstream's: both tries of a query together. */
 const QUERY_TIMEOUT_MS = 30_000;
@@ -46,18 +46,26 @@ async function* answered(
     return;
   }
   for (const name of filed) {
-    const path = await logFileOf(name, directory);
-    if (path === null) yield `\nlog not found for ${name}\n`;
-    else yield* createReadStream(path, { signal }) as AsyncIterable<Buffer>;
+    const file = await logFileOf(name, directory);
+    if (file === null) yield `\nlog not found for ${name}\n`;
+    else yield* contentOf(file, signal);
+  }
+}
+
+async function* contentOf({ path, handle }: OpenedPlace, signal: AbortSignal): AsyncGenerator<Buffer> {
+  try {
+    yield* createReadStream(path, { signal }) as AsyncIterable<Buffer>;
+  } finally {
+    await handle.close();
   }
 }
 
 /** `name`, `name.log` or `name/name.log`, the first that is a file of the folder itself. */
-async function logFileOf(name: string, directory: string): Promise<string | null> {
-  const root = await realpath(directory).catch(() => null);
+async function logFileOf(name: string, directory: string): Promise<OpenedPlace | null> {
   for (const candidate of [name, `${name}.log`, join(name, `${name}.log`)]) {
-    const real = await realpath(join(directory, candidate)).catch(() => null);
-    if (root && real?.startsWith(root + sep) && (await lstat(real)).isFile()) return real;
+    const place = await openBelow(join(directory, candidate), [directory]);
+    if (place?.info.isFile()) return place;
+    await place?.handle.close();
   }
   return null;
 }

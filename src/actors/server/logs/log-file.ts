@@ -21,7 +21,7 @@ const LINE_BREAK = 0x0a;
 export interface Follow {
   readonly signal: AbortSignal;
   /** What is written after this became false is not waited for. */
-  isRunning(): boolean;
+  isRunning(): boolean | Promise<boolean>;
 }
 
 export async function openLog(path: string): Promise<FileHandle> {
@@ -65,7 +65,7 @@ export async function* linesOf(
   const changes = follow && changesBelow(dirname(path), follow.signal);
   try {
     for (;;) {
-      const wasRunning = follow?.isRunning() ?? false;
+      const wasRunning = (await follow?.isRunning()) ?? false;
       const chunk = await chunkAt(handle, position);
       position += chunk.length;
       const lines = split(rest, chunk);

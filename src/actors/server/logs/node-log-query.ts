@@ -4,7 +4,7 @@
  */
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
-import { aggregate, parseDecimal, quote } from '../../../machines/startup/configuration/values/go-text.ts';
+import { aggregate, parseDecimal, quote, trimRight } from '../../../machines/startup/configuration/values/go-text.ts';
 import { type Answer, refusal } from '../http/answer.ts';
 import { nanoseconds } from './cri-line.ts';
 import { patternProblem } from './pattern.ts';
@@ -50,7 +50,7 @@ function read(parameters: Parameters): { query: NodeLogQuery; problems: string[]
   const problems: string[] = [];
   const names = parameters.get('query') ?? [];
   const files = names.filter((name) => /[/\\]/.test(name));
-  const services = names.filter((name) => !files.includes(name) && name.trim() !== '');
+  const services = names.filter((name) => !/[/\\]/.test(name) && name.trim() !== '');
   if (names.length > 0 && files.length + services.length === 0) {
     problems.push(invalid('unit', JSON.stringify(names), 'unit cannot be empty'));
   }
@@ -121,6 +121,6 @@ function optionProblems({ sinceTime, untilTime, boot, tailLines, pattern }: Node
 /** The time as Go writes it again: without zeros at the end of its fraction, and UTC by its letter. */
 function goTime(text: string): string {
   const [, time = '', fraction = '', zone = ''] = /^(.*?)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
-  const kept = fraction.replace(/0+$/, '');
+  const kept = trimRight(fraction, '0');
   return `${time}${kept === '' ? '' : `.${kept}`}${zone.replace(/^[+-]00:00$/, 'Z')}`;
 }

@@ -10,7 +10,7 @@ const asWrittenHere = (pattern: string): string =>
 type Reason = readonly [said: RegExp, upstream: (pattern: string) => string];
 
 const REASONS: readonly Reason[] = [
-  [/Unterminated character class/, (pattern) => `missing closing ]: \`${/\[[^\]]*$/.exec(pattern)?.[0] ?? pattern}\``],
+  [/Unterminated character class/, (pattern) => `missing closing ]: \`${openClass(pattern)}\``],
   [/Range out of order/, (pattern) => `invalid character class range: \`${outOfOrder(pattern)}\``],
   [/Unterminated group/, (pattern) => `missing closing ): \`${pattern}\``],
   [/Unmatched '\)'/, (pattern) => `unexpected ): \`${pattern}\``],
@@ -18,8 +18,12 @@ const REASONS: readonly Reason[] = [
   [/\\ at end of pattern/, () => 'trailing backslash at end of expression: ``'],
 ];
 
+/** No person writes a longer one; the engine that compiles it here takes time for each character. */
+const PATTERN_MAX_CHARS = 4_096;
+
 /** `null`: it is one. */
 export function patternProblem(pattern: string): string | null {
+  if (pattern.length > PATTERN_MAX_CHARS) return 'expression too large';
   try {
     RegExp(asWrittenHere(pattern));
     return null;
@@ -28,6 +32,12 @@ export function patternProblem(pattern: string): string | null {
     const reason = REASONS.find(([said]) => said.test(message));
     return reason ? reason[1](pattern) : `invalid or unsupported Perl syntax: \`${pattern}\``;
   }
+}
+
+/** From the first bracket after the last one that closes. */
+function openClass(pattern: string): string {
+  const open = pattern.indexOf('[', pattern.lastIndexOf(']') + 1);
+  return open < 0 ? pattern : pattern.slice(open);
 }
 
 function repetition(pattern: string): string {

@@ -32,7 +32,8 @@ import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
 import { volumeStats } from './volumes/volume-stats.ts';
 
 export interface NodeMetrics {
-  node(): Promise<readonly Family[]>;
+  /** `further`: families that are counted elsewhere in this process. */
+  node(further?: readonly Family[]): Promise<readonly Family[]>;
   cadvisor(): Promise<readonly Family[]>;
   resource(): Promise<readonly Family[]>;
   probes(): Promise<readonly Family[]>;
@@ -69,11 +70,12 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
   for (const name of SUMS) program.removeSingleMetric(name);
   const healthchecks = new HealthcheckCounts();
   return {
-    node: async () => {
+    node: async (further = []) => {
       const pods = view.pods();
       const families = [
         ...(await familiesOf(program)),
         ...(await familiesOf(recorder.registry)),
+        ...further,
         ...podGauges(pods, mirrorPodsOf(view)),
         volumeCounts(pods, view.contexts('kubelet/csiVolumes/mount-') as readonly DriverVolume[]),
         ...(await volumeStats(pods, await measurements.driverVolumes())),

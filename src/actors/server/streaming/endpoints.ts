@@ -11,7 +11,7 @@ import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { containerSpec, type NodePod, type NodeView } from '../node-view.ts';
+import { type ApiView, containerSpec, type NodePod } from '../node-pods.ts';
 import { forwardPorts, parsePorts, TUNNEL_PROTOCOL } from './port-forward.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
 import { type Opened, openRuntimeStream, openSpdy } from './runtime-stream.ts';
@@ -40,11 +40,11 @@ export interface StreamingOptions {
   /** Hears of each stream by WebSocket that this node ends itself, when the runtime has said where it is to be had. */
   readonly onWebSocket?: (kind: Kind) => void;
   /** Milliseconds after which a stream on which nothing is said ends; 0: never. */
-  readonly idleMs?: () => number;
+  readonly idleMs?: () => number | Promise<number>;
 }
 
 export function streamingEndpoints(
-  view: NodeView,
+  view: ApiView,
   urls: StreamUrls,
   { onWebSocket = () => {}, idleMs = () => 0 }: StreamingOptions = {},
 ): Endpoint[] {
@@ -55,9 +55,10 @@ export function streamingEndpoints(
     produces: [],
     path: `/${kind}/:namespace/:pod${path}`,
     answer: async (request) => {
+      const silentMs = await idleMs();
       const answer = await serveStream(kind, view, urls, request, onWebSocket);
       const { socket } = request.raw;
-      if (answer === TAKEN) socket.setTimeout(idleMs(), () => socket.destroy());
+      if (answer === TAKEN) socket.setTimeout(silentMs, () => socket.destroy());
       return answer;
     },
   });
@@ -77,14 +78,14 @@ export function streamingEndpoints(
 
 async function serveStream(
   kind: Kind,
-  view: NodeView,
+  view: ApiView,
   urls: StreamUrls,
   request: ApiRequest,
   onWebSocket: (kind: Kind) => void,
 ): Promise<Answer> {
   const ports = kind === 'portForward' ? portsOf(request) : [];
   if (typeof ports === 'string') return text(400, ports);
-  const target = targetOf(kind, view, request);
+  const target = await targetOf(kind, view, request);
   if (isAnswer(target)) return target;
   if (!wantsUpgrade(request.raw)) return refusal(500, 'Upgrade request required');
   const offered = protocolsOf(request.raw);
@@ -122,11 +123,11 @@ interface Instance {
 }
 
 /** The instance that a stream is for, or what is wrong with the request before anything is asked of the runtime. */
-function targetOf(kind: Kind, view: NodeView, request: ApiRequest): Instance | Answer {
+async function targetOf(kind: Kind, view: ApiView, request: ApiRequest): Promise<Instance | Answer> {
   if (kind !== 'portForward' && !hasStream(request)) {
     return text(400, 'you must specify at least 1 of stdin, stdout, stderr');
   }
-  const pod = podOf(view, request);
+  const pod = await podOf(view, request);
   if (isAnswer(pod)) return pod;
   if (kind === 'portForward') return sandboxOf(pod, request.parameters['uid']);
   const name = request.parameters['container'] ?? '';

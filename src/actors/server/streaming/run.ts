@@ -1,7 +1,7 @@
 /** `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: one command to its end, with everything it said. */
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
-import type { NodeView } from '../node-view.ts';
+import type { ApiView } from '../node-pods.ts';
 import { isAnswer, podOf, runningContainer } from './targets.ts';
 
 /** Runs a command in a container and waits for its end. Rejects with the runtime's text when it cannot be started. */
@@ -10,7 +10,7 @@ export type ExecSync = (
   signal: AbortSignal,
 ) => Promise<{ readonly exitCode: number; readonly stdout: Buffer; readonly stderr: Buffer }>;
 
-export function runEndpoints(view: NodeView, execSync: ExecSync): Endpoint[] {
+export function runEndpoints(view: ApiView, execSync: ExecSync): Endpoint[] {
   const common = { methods: ['POST'], subresources: ['proxy'] } as const;
   const answer = (request: ApiRequest) => run(view, execSync, request);
   return [
@@ -21,8 +21,8 @@ export function runEndpoints(view: NodeView, execSync: ExecSync): Endpoint[] {
   ];
 }
 
-async function run(view: NodeView, execSync: ExecSync, request: ApiRequest): Promise<Answer> {
-  const pod = podOf(view, request);
+async function run(view: ApiView, execSync: ExecSync, request: ApiRequest): Promise<Answer> {
+  const pod = await podOf(view, request);
   if (isAnswer(pod)) return pod;
   const name = request.parameters['container'] ?? '';
   const container = runningContainer(pod, name);

@@ -2,12 +2,15 @@
 import type { ContainerStatus } from '../../../machines/api/cri.ts';
 import { type Answer, text } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
-import { type NodePod, type NodeView, podNamed, type WantedPod } from '../node-view.ts';
+import { type ApiView, type NodePod, podNamed, type WantedPod } from '../node-pods.ts';
 
 /** `uid` is not compared, as upstream does not. */
-export function podOf(view: NodeView, { parameters }: Pick<ApiRequest, 'parameters'>): WantedPod | Answer {
+export async function podOf(
+  view: ApiView,
+  { parameters }: Pick<ApiRequest, 'parameters'>,
+): Promise<WantedPod | Answer> {
   const { namespace = '', pod: name = '' } = parameters;
-  return podNamed(view, namespace, name) ?? text(404, 'pod does not exist');
+  return podNamed(await view.pods(), namespace, name) ?? text(404, 'pod does not exist');
 }
 
 export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';

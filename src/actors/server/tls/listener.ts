@@ -8,13 +8,13 @@
 import { constants } from 'node:crypto';
 import { createServer, type Server as NetServer, type Socket } from 'node:net';
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
+import { isAnswering } from '../http/in-order.ts';
+import { type ConnectionLimits, Connections } from './connections.ts';
 import { authoritiesOf, type Material } from './material.ts';
 import { protocolOf, type TlsOptions } from './protocol.ts';
 
 /** From connecting to the end of the handshake, as upstream's: both sides may share a busy machine. */
 const HANDSHAKE_TIMEOUT_MS = 32_000;
-/** Connections at once: many times what an API server, a scraper and people need, and few enough for a small node. */
-export const CONNECTIONS_MAX = 2_000;
 const TLS_HANDSHAKE = 0x16;
 const PLAIN_ANSWER = 'HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n';
 
@@ -22,13 +22,16 @@ export interface ListenerOptions {
   readonly address: string;
   readonly port: number;
   readonly accept: (socket: Socket) => void;
+  readonly limits?: ConnectionLimits | undefined;
   /** `null`: plain. */
   readonly tls: (TlsOptions & { readonly clientCertificates: boolean }) | null;
 }
 
 export class Listener {
   private readonly options: ListenerOptions;
-  private readonly sockets = new Set<Socket>();
+  private readonly connections: Connections;
+  /** By the client's end of it, the TLS connection that is spoken on a connection. */
+  private readonly spoken = new Map<string, Socket>();
   private readonly server: NetServer;
   private tls: TlsServer | undefined;
   private material: Material | null = null;
@@ -37,7 +40,10 @@ export class Listener {
   constructor(options: ListenerOptions) {
     this.options = options;
     this.server = createServer({ noDelay: true }, (socket) => this.connected(socket));
-    this.server.maxConnections = CONNECTIONS_MAX;
+    this.connections = new Connections(
+      (socket) => isAnswering(this.spoken.get(endOf(socket)) ?? socket),
+      options.limits,
+    );
   }
 
   /** Resolves with the port. Rejects with the system's error. */
@@ -83,6 +89,9 @@ export class Listener {
       handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
     });
     server.on('secureConnection', (socket) => {
+      const end = endOf(socket);
+      this.spoken.set(end, socket);
+      socket.once('close', () => this.spoken.delete(end));
       this.vouched.set(socket, this.material!);
       this.options.accept(socket);
     });
@@ -91,9 +100,8 @@ export class Listener {
   }
 
   private connected(socket: Socket): void {
-    this.sockets.add(socket);
     socket.on('error', () => {});
-    socket.once('close', () => this.sockets.delete(socket));
+    if (!this.connections.admit(socket)) return void socket.destroy();
     if (!this.options.tls) return this.options.accept(socket);
     let isSilent = true;
     // What came while this process itself was busy is still to be read.
@@ -127,10 +135,13 @@ export class Listener {
   /** Ends every connection. */
   async close(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
-    for (const socket of this.sockets) socket.destroy();
+    this.connections.closeAll();
     await closed;
   }
 }
+
+/** Tells the connections of a port apart. */
+const endOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
 
 /** A fatal alert: there is no certificate yet. */
 const INTERNAL_ERROR = Buffer.from([0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x50]);

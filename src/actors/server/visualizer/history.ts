@@ -8,7 +8,6 @@
 import type { Address } from '../../../kernel/address.ts';
 import type { InRecord, KernelRecord } from '../../../kernel/records.ts';
 import type { RecordsView, ShownRecord } from './protocol.ts';
-import { trimmed } from './trim.ts';
 
 /** Records of a running node that can be looked back at: the boot with a dozen pods, about 2 MB. */
 const RECORDS_MAX = 2_000;
@@ -122,7 +121,7 @@ export class History {
   recordsAfter(n: number, limit: number): RecordsView {
     const all = this.turns.flatMap((turn) => turn.records).filter((shown) => shown.n > n);
     const records = all.slice(-limit);
-    return { records: records.map(shownTrimmed), forgotten: (records[0]?.n ?? n + 1) > n + 1 };
+    return { records, forgotten: (records[0]?.n ?? n + 1) > n + 1 };
   }
 
   /** The last records that an actor heard, asked or said. */
@@ -131,11 +130,6 @@ export class History {
     const own = all.filter(
       ({ record }) => actorOf(record) === address || (record.k === 'message' && record.from === address),
     );
-    return own.slice(-limit).map(shownTrimmed);
+    return own.slice(-limit);
   }
 }
-
-export const shownTrimmed = (shown: ShownRecord): ShownRecord => ({
-  ...shown,
-  record: trimmed(shown.record) as KernelRecord,
-});

@@ -1,28 +1,28 @@
 /**
  * Serves the visualizer: a page that shows what the actors of this node do, to people on this node.
  *
- * Owns: the HTTP routes and what may be asked of them. It only looks: no route changes anything.
- * Hears: `onTurn` of the kernel, which keeps the read model current whether a page is open or not.
+ * Owns: the HTTP routes and what may be asked of them. It only looks, at a {@link Feed}: no route changes anything.
  * Invariants: it listens on loopback only; a request under any other name is refused, so no foreign page can reach it
- * through DNS; pages may run no script but the files served here.
+ * through DNS; a request without the token is refused, so that other users of this machine see nothing; pages may run
+ * no script but the files served here.
  */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import { pathToFileURL } from 'node:url';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Kernel } from '../../../kernel/kernel.ts';
-import type { KernelRecord } from '../../../kernel/records.ts';
 import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
+import { isAnswering, noteAnswering } from '../http/in-order.ts';
+import { Connections } from '../tls/connections.ts';
 import { readAsset } from './assets.ts';
-import { type SeenTurn, shownTrimmed } from './history.ts';
-import { Observer } from './observer.ts';
-import type { ActorDetail, HelloMessage, PhasesView, TreeView, TurnMessage } from './protocol.ts';
-import { CLIENTS_MAX, Stream } from './stream.ts';
-import { shortText } from './trim.ts';
+import type { Feed } from './feed.ts';
 
 const LOOPBACK = '127.0.0.1';
-/** Characters of an actor's context: a pod with its status, not a cache of a whole node. */
-const CONTEXT_MAX_CHARS = 65_536;
-/** Records of one actor in its details. */
-const ACTOR_RECORDS = 100;
+/** Open pages. A browser itself allows six to one address. */
+const PAGES_MAX = 16;
+/** Connections at once: pages, and the files that they load. All clients are on this machine. */
+const CONNECTIONS = { port: 128, client: 128 };
+/** A whole request: none has a body. */
+const REQUEST_MS = 10_000;
 
 /** Where the charts are, drawn when the project is built: `<machine id>.svg`. */
 const DIAGRAMS = pathToFileURL(`${PACKAGE_DIRECTORY}/docs/diagrams/`);
@@ -54,56 +54,39 @@ const HEADERS: Readonly<Record<string, string>> = {
 export interface VisualizerOptions {
   /** 0 takes any free port. */
   readonly port: number;
+  /** What a client has to show: as a bearer, as the parameter `token`, or as the cookie that the page then gets. */
+  readonly token: string;
+  readonly feed: Feed;
   /** Other charts than the project's. */
   readonly diagramsDir?: string;
-  /** The kernel's clock, for what lasts until now. */
-  readonly now?: () => number;
-  /** Of a journal that is looked at; absent: a node that runs. */
-  readonly recorded?: Recorded;
-}
-
-/** A journal that was run again to be looked at. */
-export interface Recorded {
-  /** Records that can be looked back at. */
-  readonly recordsMax: number;
-  /** The actors as they were at the end of the turn of this record; undefined: it is not in the journal. */
-  readonly kernelAt: (n: number) => Kernel | undefined;
-  /** Why what is shown is not all of the journal. */
-  readonly note?: () => string | undefined;
 }
 
 export class Visualizer {
   private readonly options: VisualizerOptions;
-  private readonly observer: Observer;
-  private readonly stream = new Stream();
-  private kernel: Kernel | undefined;
   private app: FastifyInstance | undefined;
+  private pages = 0;
 
   constructor(options: VisualizerOptions) {
     this.options = options;
-    this.observer = new Observer(options.recorded?.recordsMax);
   }
 
-  /** For {@link Kernel}'s option of this name; may be called before `listen`. */
-  readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel): void => {
-    this.kernel = kernel;
-    const turn = this.observer.observe(records, kernel);
-    if (this.stream.size > 0) this.stream.send(this.message(turn));
-  };
-
-  /** Starts to serve; resolves with the address of the page. */
+  /** Starts to serve; resolves with the address of the page, token included. */
   async listen(): Promise<URL> {
     const { fastify } = await import('fastify');
-    const app = fastify({ logger: false, forceCloseConnections: true });
+    const app = fastify({ logger: false, forceCloseConnections: true, requestTimeout: REQUEST_MS });
+    const connections = new Connections(isAnswering, CONNECTIONS);
+    app.server.on('connection', (socket) => void (connections.admit(socket) || socket.destroy()));
+    app.addHook('onRequest', async ({ socket }, { raw }) => noteAnswering(socket, raw));
     this.app = app;
     app.addHook('onRequest', async (request, reply) => this.admit(request, reply));
-    app.setNotFoundHandler((request, reply) => missing(reply, `there is nothing at ${request.url}`));
+    app.setNotFoundHandler((request, reply) => missing(reply, `there is nothing at ${request.url.split('?', 1)[0]}`));
     this.routes(app);
-    return new URL(await app.listen({ host: LOOPBACK, port: this.options.port }));
+    const url = new URL(await app.listen({ host: LOOPBACK, port: this.options.port }));
+    url.searchParams.set('token', this.options.token);
+    return url;
   }
 
   async close(): Promise<void> {
-    this.stream.close();
     await this.app?.close();
   }
 
@@ -111,31 +94,47 @@ export class Visualizer {
   private async admit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
     reply.headers(HEADERS);
     const { localPort } = request.socket;
-    const host = request.headers.host;
-    if (host === `${LOOPBACK}:${localPort}` || host === `localhost:${localPort}`) return undefined;
-    return reply.code(403).send({ error: `this server answers to ${LOOPBACK}:${localPort} only` });
+    const { host = '', origin = `http://${host}` } = request.headers;
+    const isOwn = host === `${LOOPBACK}:${localPort}` || host === `localhost:${localPort}`;
+    if (!isOwn || origin !== `http://${host}`) {
+      return reply.code(403).send({ error: `this server answers to ${LOOPBACK}:${localPort} only` });
+    }
+    if (this.shown(request, localPort)) return undefined;
+    return reply.code(401).header('www-authenticate', 'Bearer').send({ error: NO_TOKEN });
+  }
+
+  /** Whether the client has the token. */
+  private shown({ headers, query }: FastifyRequest, port: number | undefined): boolean {
+    const bearer = /^Bearer (\S{1,512})$/i.exec(headers.authorization ?? '')?.[1];
+    const cookies = (headers.cookie ?? '').split(';', COOKIES_MAX).map((cookie) => cookie.trim());
+    const cookie = cookies.find((each) => each.startsWith(`${cookieName(port)}=`))?.slice(cookieName(port).length + 1);
+    const parameter = only((query as Asked['Querystring'])['token']);
+    return [bearer, parameter, cookie].some((each) => each !== undefined && isEqual(each, this.options.token));
   }
 
   private routes(app: FastifyInstance): void {
-    app.get('/', (_request, reply) => sendAsset(reply, 'index.html'));
+    const { feed } = this.options;
+    app.get('/', (request, reply) => this.sendPage(request, reply));
     app.get<Named>('/assets/:name', ({ params }, reply) => sendAsset(reply, params.name));
     app.get<Named>('/diagrams/:name', ({ params }, reply) => this.sendChart(reply, params.name));
-    app.get('/api/tree', () => this.tree());
-    app.get('/api/phases', () => this.phases());
-    app.get<Asked>('/api/actor', ({ query }, reply) => {
+    app.get('/api/tree', () => feed.tree());
+    app.get('/api/phases', () => feed.phases());
+    app.get<Asked>('/api/actor', async ({ query }, reply) => {
       const address = only(query['address']) ?? '';
-      return (
-        this.actor(address, wholeNumber(query['at'], -1)) ??
-        missing(reply, `no actor ${JSON.stringify(address)}: /api/tree lists them all`)
-      );
+      const detail = await feed.actor({ address, at: wholeNumber(query['at']) ?? -1 });
+      return detail ?? missing(reply, `no actor ${JSON.stringify(address)}: /api/tree lists them all`);
     });
     app.get<Asked>('/api/records', ({ query }) =>
-      this.observer.history.recordsAfter(
-        wholeNumber(query['after'], -1),
-        wholeNumber(query['limit'], this.observer.history.recordsMax),
-      ),
+      feed.records({ after: wholeNumber(query['after']) ?? -1, limit: wholeNumber(query['limit']) }),
     );
     app.get<Asked>('/events', (request, reply) => this.follow(request, reply));
+  }
+
+  /** What the page loads afterwards comes with the cookie, which no other site can have sent. */
+  private sendPage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const name = cookieName(request.socket.localPort);
+    reply.header('set-cookie', `${name}=${this.options.token}; Path=/; HttpOnly; SameSite=Strict`);
+    return sendAsset(reply, 'index.html');
   }
 
   private async sendChart(reply: FastifyReply, name: string): Promise<FastifyReply> {
@@ -145,74 +144,51 @@ export class Visualizer {
     return reply.type(chart.type).send(chart.body.replace(CHART_STYLE, ''));
   }
 
-  // ---- answers ------------------------------------------------------------------------------------------------------
-
-  private now(): number {
-    return this.options.now?.() ?? Date.now();
-  }
-
-  private tree(): TreeView {
-    const { incarnation, node, root, n, turn, history } = this.observer;
-    const { recorded } = this.options;
-    const note = recorded?.note?.();
-    const facts = { incarnation, node, root, n, turn, now: this.now(), recordsMax: history.recordsMax };
-    return { ...facts, live: !recorded, ...(note ? { note } : {}), actors: this.observer.views() };
-  }
-
-  private phases(): PhasesView {
-    const { phases, failure } = this.observer;
-    const facts = { started: phases.started, now: this.now(), phases: phases.list() };
-    return failure ? { ...facts, failure } : facts;
-  }
-
-  /** As it is now, or as it was after record `at` of a journal. */
-  private actor(address: string, at: number): ActorDetail | undefined {
-    const actor = this.observer.view(address);
-    if (!actor) return undefined;
-    const past = at < 0 ? undefined : this.options.recorded?.kernelAt(at);
-    const kernel = past ?? this.kernel;
-    const snapshot = kernel?.snapshotOf(address) as { context?: unknown } | undefined;
-    const context = snapshot && shortText(JSON.stringify(snapshot.context, null, 2) ?? '', CONTEXT_MAX_CHARS);
-    const timers = (kernel?.timers.list() ?? []).filter((timer) => timer.target === address);
-    return {
-      actor,
-      ...(past ? { at } : {}),
-      ...(context === undefined ? {} : { context }),
-      timers: timers.map(({ due, event }) => ({ due, event: event.type })),
-      records: this.observer.history.recordsOf(address, ACTOR_RECORDS),
-    };
-  }
-
-  // ---- live ---------------------------------------------------------------------------------------------------------
-
   /** Opens the stream of turns after `Last-Event-ID`, else after `?after=`, else from now on. */
-  private follow(request: FastifyRequest<Asked>, reply: FastifyReply): void {
-    if (this.stream.size >= CLIENTS_MAX) {
-      void reply.code(503).send({ error: `${CLIENTS_MAX} pages are open already: close one` });
+  private async follow(request: FastifyRequest<Asked>, reply: FastifyReply): Promise<void> {
+    if (this.pages >= PAGES_MAX) {
+      void reply.code(503).send({ error: `${PAGES_MAX} pages are open already: close one` });
       return;
     }
-    const last = request.headers['last-event-id'] ?? request.query['after'];
-    const after = wholeNumber(last, this.observer.n);
-    const known = after <= this.observer.n ? this.observer.history.turnsAfter(after) : undefined;
-    const hello: HelloMessage = {
-      incarnation: this.observer.incarnation,
-      resumed: known !== undefined,
-      now: this.now(),
-    };
-    reply.hijack();
-    reply.raw.writeHead(200, { ...HEADERS, 'content-type': 'text/event-stream; charset=utf-8' });
-    this.stream.open(
-      reply.raw,
-      hello,
-      (known ?? []).map((turn) => this.message(turn)),
-    );
+    const after = wholeNumber(request.headers['last-event-id'] ?? request.query['after']);
+    const { raw } = reply.hijack();
+    raw.writeHead(200, { ...HEADERS, 'content-type': 'text/event-stream; charset=utf-8' });
+    const gone = new AbortController();
+    raw.once('close', () => gone.abort());
+    this.pages++;
+    try {
+      await this.options.feed.follow({ after }, { signal: gone.signal, emit: writerTo(raw) });
+    } finally {
+      this.pages--;
+      raw.destroy();
+    }
   }
+}
 
-  /** The actors of a turn of the past are told as they are now: a page shows the present. */
-  private message({ n, turn, t, records, touched, gone }: SeenTurn): TurnMessage {
-    const actors = [...touched].flatMap((address) => this.observer.view(address) ?? []);
-    return { n, turn, t, records: records.map(shownTrimmed), actors, gone };
-  }
+const NO_TOKEN =
+  'this page needs a token: open the address that the command printed, or send `Authorization: Bearer <token>`';
+/** A browser may have as many of other programs on this machine, whose ports do not tell cookies apart. */
+const COOKIES_MAX = 64;
+const cookieName = (port: number | undefined): string => `statelet-${port}`;
+
+/** In a time that tells nothing of where they differ. */
+const isEqual = (one: string, other: string): boolean => timingSafeEqual(digest(one), digest(other));
+const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+/** Writes to a page; resolves when it has room again. */
+function writerTo(page: ServerResponse): (text: string) => Promise<void> | undefined {
+  let room: Promise<void> | undefined;
+  return (text) => {
+    if (page.destroyed || page.write(text)) return undefined;
+    room ??= new Promise((resolve) => {
+      const done = () => {
+        room = undefined;
+        resolve();
+      };
+      page.once('drain', done).once('close', done);
+    });
+    return room;
+  };
 }
 
 interface Named {
@@ -233,7 +209,7 @@ async function sendAsset(reply: FastifyReply, name: string): Promise<FastifyRepl
 
 const missing = (reply: FastifyReply, error: string): FastifyReply => reply.code(404).send({ error });
 
-function wholeNumber(value: string | string[] | undefined, otherwise: number): number {
+function wholeNumber(value: string | string[] | undefined): number | null {
   const text = only(value);
-  return text !== undefined && /^-?\d{1,15}$/.test(text) ? Number(text) : otherwise;
+  return text !== undefined && /^-?\d{1,15}$/.test(text) ? Number(text) : null;
 }

@@ -10,7 +10,7 @@ import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
 import type { Image } from '../../api/cri.ts';
 import { operations } from '../../operations/index.ts';
 import type { Ended } from '../messages.ts';
-import { repositoryOf } from '../spec/index.ts';
+import { parseImage, repositoryOf } from '../spec/index.ts';
 
 export interface ImageOriginsInput {
   readonly root: string;
@@ -51,9 +51,9 @@ const match = s.assign(({ context, event }) => {
 });
 
 function repositoryWithTag(image: string): string {
-  const repository = repositoryOf(image);
-  const [, suffix = ''] = /((?::[^:/@]+)?(?:@.+)?)$/.exec(image) ?? [];
-  return `${repository}${suffix}`;
+  const reference = parseImage(image);
+  const name = 'error' in reference ? image : reference.name;
+  return `${repositoryOf(image)}${image.slice(name.length)}`;
 }
 
 const complain = s.enqueueActions(({ event, enqueue }) => {

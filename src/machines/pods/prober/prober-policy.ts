@@ -12,7 +12,7 @@
 import type { Container, HTTPGetAction, Pod, Probe } from '../../api/pod.ts';
 import type { Header, ProbeHandler, ProbeWatch, Verdict } from '../../operations/probe.ts';
 import type { ContainerFacts, ContainerView, ProbedInstance } from '../messages.ts';
-import { expand } from '../spec/expansion.ts';
+import { ExpansionRoom, expand } from '../spec/expansion.ts';
 
 export type ProbeKind = 'startup' | 'readiness' | 'liveness';
 
@@ -98,8 +98,11 @@ export type Asked = { readonly handler: ProbeHandler } | { readonly error: strin
 export function handlerOf(probe: Probe, container: Container, containerId: string, podIP: string): Asked {
   const { exec, httpGet, tcpSocket, grpc } = probe;
   if (exec) {
-    const command = (exec.command ?? []).map((part) => expandLiterals(part, container));
-    return { handler: { kind: 'exec', containerId, command } };
+    try {
+      return { handler: { kind: 'exec', containerId, command: expandLiterals(exec.command ?? [], container) } };
+    } catch (error) {
+      return { error: (error as Error).message };
+    }
   }
   if (httpGet) return httpHandler(httpGet, container, podIP);
   if (tcpSocket) {
@@ -156,9 +159,8 @@ function portOf(wanted: unknown, { ports = [] }: Container): { readonly port: nu
 }
 
 /** Only what the spec itself says of the environment is known here. */
-function expandLiterals(text: string, { env = [] }: Container): string {
-  return expand(text, (wanted) => {
-    const variable = env.findLast(({ name }) => name === wanted);
-    return variable && (variable.value ?? '');
-  });
+function expandLiterals(words: readonly string[], { env = [] }: Container): readonly string[] {
+  const room = new ExpansionRoom();
+  const values = new Map(env.map(({ name, value }) => [name, value ?? '']));
+  return words.map((word) => expand(word, (name) => values.get(name), room));
 }

@@ -13,7 +13,7 @@ import type { FileValues, SubPath } from '../../operations/volume.ts';
 import { waitingReasons } from '../../reasons.ts';
 import { containerAnnotations } from './annotations.ts';
 import { environment, type References } from './environment.ts';
-import { expand } from './expansion.ts';
+import { ExpansionRoom, expand } from './expansion.ts';
 import { containerLogPath, etcHostsFile } from './paths.ts';
 import { containerResources } from './resources.ts';
 import { podLabels } from './sandbox.ts';
@@ -80,7 +80,8 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
   const { pod, container, restartCount, node, devices = null } = input;
   const envs = variablesOf(input);
   const lookup = lookupIn(envs);
-  const expanded = (words: readonly string[]): readonly string[] => words.map((word) => expand(word, lookup));
+  const room = new ExpansionRoom();
+  const expanded = (words: readonly string[]): readonly string[] => words.map((word) => expand(word, lookup, room));
   const command = expanded(container.command ?? []);
   const args = expanded(container.args ?? []);
   return {

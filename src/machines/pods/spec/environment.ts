@@ -10,7 +10,7 @@ import type { Container, EnvFromSource, EnvVar, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { FileValues, FileVariable } from '../../operations/volume.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';
-import { expand } from './expansion.ts';
+import { ExpansionRoom, expand } from './expansion.ts';
 import type { MountedVolumes } from './volumes.ts';
 
 /** What an object holds by key; `null` where it is not text. */
@@ -46,8 +46,10 @@ export function environment(input: EnvironmentInput): readonly KeyValue[] {
     for (const [key, value] of sourceVariables(source, input)) result.set(key, value);
   }
   const own = new Map(result);
+  const room = new ExpansionRoom();
+  const lookup = (name: string): string | undefined => own.get(name) ?? services.get(name);
   for (const [at, variable] of (input.container.env ?? []).entries()) {
-    const value = variableValue(variable, at, (name) => own.get(name) ?? services.get(name), input);
+    const value = variableValue(variable, at, (text) => expand(text, lookup, room), input);
     if (value === undefined) continue;
     own.set(variable.name, value);
   }
@@ -58,11 +60,11 @@ export function environment(input: EnvironmentInput): readonly KeyValue[] {
 function variableValue(
   variable: EnvVar,
   at: number,
-  lookup: (name: string) => string | undefined,
+  expanded: (text: string) => string,
   input: EnvironmentInput,
 ): string | undefined {
   const source = variable.valueFrom;
-  if (source === undefined) return expand(variable.value ?? '', lookup);
+  if (source === undefined) return expanded(variable.value ?? '');
   const { pod, container, podIPs, node } = input;
   if (source.fieldRef !== undefined) return fieldValue(pod, source.fieldRef.fieldPath, podIPs, node);
   if (source.resourceFieldRef !== undefined) {

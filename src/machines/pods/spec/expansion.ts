@@ -2,23 +2,73 @@
  * `$(NAME)` references in environment, command, arguments and sub-paths.
  *
  * Invariants: one pass from left to right, results are not expanded again; `$$` is a literal dollar; an unknown name
- * stays as it is written.
+ * stays as it is written. A result is measured before it is built, because variables that refer to each other twice
+ * double with each line of a manifest.
  */
 
-const REFERENCE = /\$(?:\$|\(([^)]*)\)|.|$)/gs;
+/** MAX_ARG_STRLEN of Linux: a program cannot be given a longer word or variable, so its container would not start. */
+const EXPANDED_MAX_CHARS = 131_072;
+/** What Linux takes of all words and variables of a program together: three quarters of a stack of 8 MiB. */
+const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
 
-/** `lookup` says `undefined` for an unknown name. */
-export function expand(text: string, lookup: (name: string) => string | undefined): string {
-  return text.replace(REFERENCE, (match, name: string | undefined) => {
-    if (match === '$$') return '$';
-    return name === undefined ? match : (lookup(name) ?? match);
-  });
+/** How much the texts of one container may still grow. */
+export class ExpansionRoom {
+  #left = EXPANDED_TOTAL_MAX_CHARS;
+
+  /** Throws an `Error` whose message is the reason for the container to wait, when `chars` are too many for `text`. */
+  check(text: string, chars: number): void {
+    const limit = Math.min(EXPANDED_MAX_CHARS, this.#left);
+    if (chars <= limit || chars <= text.length) return;
+    const shown = text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}...` : text;
+    throw new Error(`expanding ${JSON.stringify(shown)} gives more than the ${limit} characters that are left for it`);
+  }
+
+  use(text: string, chars: number): void {
+    this.#left -= Math.max(0, chars - text.length);
+  }
+}
+
+const SHOWN_CHARS = 64;
+
+type Lookup = (name: string) => string | undefined;
+
+/** `lookup` says `undefined` for an unknown name. Throws where `room` does not suffice. */
+export function expand(text: string, lookup: Lookup, room = new ExpansionRoom()): string {
+  const pieces: string[] = [];
+  const lastClosing = text.lastIndexOf(')');
+  let length = 0;
+  let from = 0;
+  for (let dollar = text.indexOf('$'); dollar >= 0; dollar = text.indexOf('$', from)) {
+    const reference = referenceAt(text, dollar, lastClosing, lookup);
+    const before = text.slice(from, dollar);
+    length += before.length + reference.value.length;
+    room.check(text, length);
+    pieces.push(before, reference.value);
+    from = reference.end;
+  }
+  if (from === 0) return text;
+  room.use(text, length);
+  return pieces.join('') + text.slice(from);
+}
+
+/** What stands for the dollar at this place and what belongs to it, and where the text goes on. */
+function referenceAt(
+  text: string,
+  dollar: number,
+  lastClosing: number,
+  lookup: Lookup,
+): { value: string; end: number } {
+  const next = text[dollar + 1];
+  if (next === '$') return { value: '$', end: dollar + 2 };
+  if (next !== '(' || dollar > lastClosing) return { value: text.slice(dollar, dollar + 2), end: dollar + 2 };
+  const closing = text.indexOf(')', dollar);
+  return { value: lookup(text.slice(dollar + 2, closing)) ?? text.slice(dollar, closing + 1), end: closing + 1 };
 }
 
 /** As {@link expand}, for places where an unknown name, or an empty value, is an error; also names these. */
 export function expandStrictly(
   text: string,
-  lookup: (name: string) => string | undefined,
+  lookup: Lookup,
 ): { readonly text: string; readonly missing: readonly string[] } {
   const missing: string[] = [];
   const expanded = expand(text, (name) => {

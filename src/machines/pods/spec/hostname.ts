@@ -4,9 +4,11 @@
  * Invariant: the hosts file is a pure function of pod, addresses and node, so that every restart of a container finds
  * the same one.
  */
+
 import type { HostAlias, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { NodeText } from '../../operations/host.ts';
+import { trimRight } from '../../startup/configuration/values/go-text.ts';
 
 /** Bytes: the limit of a DNS label, and of the kernel's host name. */
 const MAX_LABEL = 63;
@@ -46,7 +48,7 @@ export function podHostname(pod: Pod, node: Pick<NodeSettings, 'clusterDomain'>)
 
 /** Cut to a label; what would then end in a separator loses it. */
 function label(name: string): string {
-  return name.length <= MAX_LABEL ? name : name.slice(0, MAX_LABEL).replace(/[-.]+$/, '');
+  return name.length <= MAX_LABEL ? name : trimRight(name.slice(0, MAX_LABEL), '-.');
 }
 
 const NODE_HOSTS = '/etc/hosts';

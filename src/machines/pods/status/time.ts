@@ -1,4 +1,5 @@
 /** Times and durations as the API writes them. Milliseconds are given; nothing here asks a clock. */
+import { trimRight } from '../../startup/configuration/values/go-text.ts';
 
 const NANOSECONDS_PER_MILLISECOND = 1_000_000n;
 
@@ -18,7 +19,7 @@ export function goDuration(ms: number): string {
   if (ms < MILLISECONDS_PER_SECOND) return `${ms}ms`;
   const totalSeconds = Math.floor(ms / MILLISECONDS_PER_SECOND);
   const rest = ms % MILLISECONDS_PER_SECOND;
-  const fraction = rest === 0 ? '' : `.${String(rest).padStart(3, '0').replace(/0+$/, '')}`;
+  const fraction = rest === 0 ? '' : `.${trimRight(String(rest).padStart(3, '0'), '0')}`;
   const seconds = `${totalSeconds % SECONDS_PER_MINUTE}${fraction}s`;
   const totalMinutes = Math.floor(totalSeconds / SECONDS_PER_MINUTE);
   if (totalMinutes === 0) return seconds;

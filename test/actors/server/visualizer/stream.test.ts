@@ -1,51 +1,53 @@
 /** A page that does not read is let go; one that reads hears all. */
-import { createServer, get, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { afterEach, expect, it } from 'vitest';
-import type { TurnMessage } from '../../../../src/actors/server/visualizer/protocol.ts';
-import { Stream } from '../../../../src/actors/server/visualizer/stream.ts';
+import { get, type IncomingMessage } from 'node:http';
+import { expect, it, onTestFinished } from 'vitest';
+import { assign, setup } from '../../../../src/kernel/xstate.ts';
+import { watched } from './support.ts';
 
-let server: Server | undefined;
-afterEach(() => server?.closeAllConnections());
+/** Each message to it is a turn of some 16 KiB on the page. */
+const talker = setup({
+  types: { context: {} as { n: number }, events: {} as { type: 'talk'; words: string[] } },
+}).createMachine({
+  id: 'talker',
+  context: { n: 0 },
+  on: { talk: { actions: assign({ n: ({ context }) => context.n + 1 }) } },
+});
+const WORDS = Array.from({ length: 16 }, () => 'x'.repeat(1_000));
+const TURNS = 2_000;
 
-const turn = (n: number): TurnMessage => ({ n, turn: n, t: 0, records: [], actors: [], gone: ['x'.repeat(65_536)] });
-
-async function connect(stream: Stream): Promise<IncomingMessage> {
-  server = createServer((_request, response) => {
-    stream.open(response.writeHead(200), { incarnation: 'i', resumed: true, now: 0 }, []);
-  });
-  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  return new Promise((resolve, reject) => get({ host: '127.0.0.1', port }, resolve).on('error', reject));
+async function connect() {
+  const watch = await watched({ machine: talker });
+  onTestFinished(() => watch.close());
+  const url = new URL('/events', watch.origin);
+  url.search = watch.origin.search;
+  const page = await new Promise<IncomingMessage>((resolve, reject) => get(url, resolve).on('error', reject));
+  page.on('error', () => {});
+  const turn = async (): Promise<void> => {
+    watch.kernel.dispatch('talker', { type: 'talk', words: WORDS }, 'test');
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  };
+  return { page, turn };
 }
 
-const pause = () => new Promise((resolve) => setTimeout(resolve, 1));
-
 it('disconnects a page that does not read, before its buffer grows', async () => {
-  const stream = new Stream();
-  const client = await connect(stream);
-  client.pause();
-  client.on('error', () => undefined);
-  let sent = 0;
-  for (; stream.size > 0 && sent < 2_000; sent++) {
-    stream.send(turn(sent));
-    await pause();
-  }
-  expect(stream.size).toBe(0);
-  expect(sent).toBeGreaterThan(4 * 16);
+  const { page, turn } = await connect();
+  const gone = { is: false };
+  page.socket.once('close', () => (gone.is = true));
+  page.pause();
+  for (let sent = 0; sent < TURNS; sent++) await turn();
+  // What waits for a page on its side of the connection is read before it learns of the end.
+  let bytes = 0;
+  page.on('data', (chunk: Buffer) => void (bytes += chunk.length)).resume();
+  await expect.poll(() => gone.is).toBe(true);
+  expect(bytes).toBeGreaterThan(0);
+  expect(bytes).toBeLessThan((TURNS * WORDS.join('').length) / 2);
 });
 
 it('keeps a page that reads', async () => {
-  const stream = new Stream();
-  const client = await connect(stream);
+  const { page, turn } = await connect();
   let bytes = 0;
-  client.on('data', (chunk: Buffer) => void (bytes += chunk.length));
-  for (let i = 0; i < 300; i++) {
-    stream.send(turn(i));
-    await pause();
-  }
-  expect(stream.size).toBe(1);
-  stream.close();
-  await new Promise((resolve) => client.on('end', resolve));
-  expect(bytes).toBeGreaterThan(300 * 65_536);
+  page.on('data', (chunk: Buffer) => void (bytes += chunk.length));
+  for (let i = 0; i < 300; i++) await turn();
+  await expect.poll(() => bytes).toBeGreaterThan(300 * 16_000);
+  expect(page.socket.destroyed).toBe(false);
 });

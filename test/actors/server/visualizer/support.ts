@@ -3,10 +3,20 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
+import { KernelFeed, type Recorded } from '../../../../src/actors/server/visualizer/feed.ts';
 import type { HelloMessage, TurnMessage } from '../../../../src/actors/server/visualizer/protocol.ts';
-import { type Recorded, Visualizer } from '../../../../src/actors/server/visualizer/visualizer.ts';
+import { Visualizer } from '../../../../src/actors/server/visualizer/visualizer.ts';
 import type { KernelOptions } from '../../../../src/kernel/kernel.ts';
 import { bootBoss, bossMachine, HandTime } from '../../../kernel/support.ts';
+
+/** What every visualizer of these tests wants to be shown. */
+export const TOKEN = 'token-of-the-tests';
+
+/** Like the global one, with the token. */
+export const fetch = (
+  url: URL,
+  { headers, ...init }: Omit<RequestInit, 'headers'> & { readonly headers?: Readonly<Record<string, string>> } = {},
+): Promise<Response> => globalThis.fetch(url, { ...init, headers: { authorization: `Bearer ${TOKEN}`, ...headers } });
 
 /** Boots `machine` with its charts drawn and its visualizer listening; port 0 takes any. `recorded`: as of a journal. */
 export async function watched(overrides: Partial<KernelOptions> = {}, port = 0, recorded?: Recorded) {
@@ -14,9 +24,10 @@ export async function watched(overrides: Partial<KernelOptions> = {}, port = 0, 
   const machine = overrides.machine ?? bossMachine;
   for (const [name, chart] of await drawMachines(machine)) writeFileSync(join(diagramsDir, name), chart);
   const clock = new HandTime();
-  const visualizer = new Visualizer({ port, diagramsDir, now: () => clock.now(), ...(recorded ? { recorded } : {}) });
+  const feed = new KernelFeed({ now: () => clock.now(), ...(recorded ? { recorded } : {}) });
+  const visualizer = new Visualizer({ port, token: TOKEN, feed, diagramsDir });
   const origin = await visualizer.listen();
-  const boot = bootBoss({ machine, onTurn: visualizer.onTurn, time: clock, ...overrides });
+  const boot = bootBoss({ machine, onTurn: feed.onTurn, time: clock, ...overrides });
   const ask = async <Answer>(path: string): Promise<Answer> => {
     const response = await fetch(new URL(path, origin));
     if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);

@@ -1,6 +1,7 @@
 /** What the visualizer answers over HTTP, and whom it refuses. */
 import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
+import { KernelFeed } from '../../../../src/actors/server/visualizer/feed.ts';
 import type {
   ActorDetail,
   PhasesView,
@@ -11,7 +12,7 @@ import { Visualizer } from '../../../../src/actors/server/visualizer/visualizer.
 import { replay } from '../../../../src/kernel/replay.ts';
 import { assign, line, setup } from '../../../../src/kernel/xstate.ts';
 import { bootBoss, bossMachine } from '../../../kernel/support.ts';
-import { listen, watched } from './support.ts';
+import { fetch, listen, TOKEN, watched } from './support.ts';
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
@@ -24,12 +25,16 @@ async function watch(...args: Parameters<typeof watched>) {
 }
 
 /** A request with headers that `fetch` does not let one choose. */
-const statusAs = (origin: URL, host: string): Promise<number> =>
+const statusAs = (origin: URL, host: string, headers: object = {}): Promise<number> =>
   new Promise((resolve, reject) => {
-    const sent = request(new URL('/api/tree', origin), { headers: { host } }, (response) => {
-      response.resume();
-      resolve(response.statusCode ?? 0);
-    });
+    const sent = request(
+      new URL('/api/tree', origin),
+      { headers: { authorization: `Bearer ${TOKEN}`, host, ...headers } },
+      (response) => {
+        response.resume();
+        resolve(response.statusCode ?? 0);
+      },
+    );
     sent.on('error', reject).end();
   });
 
@@ -75,11 +80,12 @@ describe('the tree', () => {
   });
 
   it('begins with any turn of a kernel that was running before', async () => {
-    const visualizer = new Visualizer({ port: 0 });
+    const feed = new KernelFeed();
+    const visualizer = new Visualizer({ port: 0, token: TOKEN, feed });
     closing.push(() => visualizer.close());
     const origin = await visualizer.listen();
     let seen = false;
-    const { kernel } = bootBoss({ onTurn: (records, running) => seen && visualizer.onTurn(records, running) });
+    const { kernel } = bootBoss({ onTurn: (records, running) => seen && feed.onTurn(records, running) });
     seen = true;
     kernel.dispatch('boss', { type: 'hire', name: 'ann' }, 'test');
     const { actors, root } = (await (await fetch(new URL('/api/tree', origin))).json()) as TreeView;
@@ -251,6 +257,32 @@ describe('the door', () => {
     expect(await statusAs(origin, `localhost:${origin.port}`)).toBe(200);
     expect(await statusAs(origin, `evil.example:${origin.port}`)).toBe(403);
     expect(await statusAs(origin, '127.0.0.1')).toBe(403);
+    const own = `127.0.0.1:${origin.port}`;
+    expect(await statusAs(origin, own, { origin: `http://${own}` })).toBe(200);
+    expect(await statusAs(origin, own, { origin: `http://127.0.0.1:1` })).toBe(403);
+  });
+
+  it('opens to those who have the token: as a bearer, as a parameter, or as the cookie of the page', async () => {
+    const { origin } = await watch();
+    const status = async (path: string, headers: Record<string, string> = {}): Promise<number> =>
+      (await globalThis.fetch(new URL(path, origin), { headers })).status;
+    for (const path of ['/', '/assets/app.ts', '/diagrams/worker.svg', '/api/tree', '/api/records', '/events', '/x']) {
+      expect([path, await status(path)]).toEqual([path, 401]);
+    }
+    for (const wrong of ['', 'x', `${TOKEN}x`, TOKEN.slice(1)]) {
+      expect(await status(`/api/tree?token=${wrong}`)).toBe(401);
+      expect(await status('/api/tree', { authorization: `Bearer ${wrong}` })).toBe(401);
+    }
+    expect(await status('/api/tree', { authorization: `Bearer ${TOKEN}` })).toBe(200);
+    expect(await status(`/api/tree?token=${TOKEN}`)).toBe(200);
+    expect(origin.search).toBe(`?token=${TOKEN}`);
+    const page = await globalThis.fetch(origin);
+    const [cookie = '', ...attributes] = page.headers.get('set-cookie')!.split('; ');
+    expect(attributes).toEqual(['Path=/', 'HttpOnly', 'SameSite=Strict']);
+    expect(await status('/api/tree', { cookie: `other=1; ${cookie}` })).toBe(200);
+    expect(await status('/api/tree', { cookie: `${cookie}x` })).toBe(401);
+    const refused = await globalThis.fetch(new URL('/', origin));
+    expect([refused.headers.get('set-cookie'), await refused.text()]).toEqual([null, expect.stringContaining('token')]);
   });
 
   it('lets the page run nothing but its own files', async () => {

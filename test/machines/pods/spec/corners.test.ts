@@ -36,6 +36,36 @@ function configOf(...args: Parameters<typeof inputOf>) {
 const securityOf = (...args: Parameters<typeof inputOf>) => configOf(...args).linux?.security_context;
 
 describe('variables', () => {
+  it('that double with each line are refused before they are built, with the reason on the container', () => {
+    const env = Array.from({ length: 30 }, (_, at) => ({
+      name: `V${at}`,
+      value: at === 0 ? 'x'.repeat(100) : `$(V${at - 1})$(V${at - 1})`,
+    }));
+    expect(containerConfig(inputOf({ env }))).toEqual({
+      error: {
+        reason: 'CreateContainerConfigError',
+        message: 'expanding "$(V10)$(V10)" gives more than the 131072 characters that are left for it',
+      },
+    });
+  });
+
+  it('share one limit with all others of their container, and words another', () => {
+    const big = { name: 'BIG', value: 'x'.repeat(100_000) };
+    const many = Array.from({ length: 100 }, (_, at) => ({ name: `V${at}`, value: '$(BIG)' }));
+    const message = expect.stringMatching(
+      /^expanding "\$\(BIG\)" gives more than the \d+ characters that are left for it$/,
+    );
+    const refused = { error: { reason: 'CreateContainerConfigError', message } };
+    expect(containerConfig(inputOf({ env: [big, ...many] }))).toEqual(refused);
+    expect(containerConfig(inputOf({ env: [big], command: many.map(({ value }) => value) }))).toEqual(refused);
+    expect(configOf({ env: [big, ...many.slice(0, 60)] }).envs).toHaveLength(61);
+  });
+
+  it('are looked for in time that grows as the text does', () => {
+    const text = '$('.repeat(200_000);
+    expect(configOf({ env: [{ name: 'A', value: text }] }).envs).toEqual([{ key: 'A', value: text }]);
+  });
+
   const devices: DeviceResponse = {
     envs: { DEVICE: 'gpu0', OWN: 'plugin' },
     mounts: [],

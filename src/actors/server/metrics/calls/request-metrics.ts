@@ -4,7 +4,6 @@ import type { Kind } from '../../streaming/endpoints.ts';
 import { counter, gauge, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 import { AuthMetrics } from './auth-metrics.ts';
-import { PodResourcesMetrics } from './pod-resources-metrics.ts';
 
 /** Upstream's, which leaves out PATCH. */
 const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);
@@ -21,7 +20,6 @@ const LABELS = ['method', 'path', 'server_type', 'long_running'] as const;
 
 export class RequestMetrics {
   readonly auth: AuthMetrics;
-  readonly podResources: PodResourcesMetrics;
   readonly #total;
   readonly #inflight;
   readonly #duration;
@@ -29,7 +27,6 @@ export class RequestMetrics {
 
   constructor(registry: Registry) {
     this.auth = new AuthMetrics(registry);
-    this.podResources = new PodResourcesMetrics(registry);
     const total = '[ALPHA] Number of the http requests received since the server started';
     this.#total = counter(registry, 'kubelet_http_requests_total', total, LABELS);
     const inflight = '[ALPHA] Number of the inflight http requests';

@@ -3,7 +3,8 @@
 import { FEATURE_GATES } from '../../../../machines/startup/configuration/feature-gate-table.ts';
 import { isEnabled } from '../../../../machines/startup/configuration/index.ts';
 import { parseCpuSet } from '../../../../machines/startup/configuration/values/cpu-set.ts';
-import type { NodePod, NodeView } from '../../node-view.ts';
+import type { NodePod } from '../../node-pods.ts';
+import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 
 export function nodeGauges(view: NodeView): Family[] {

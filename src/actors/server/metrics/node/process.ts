@@ -16,8 +16,8 @@ const SENT_COLUMN = 8;
 export function processFamilies(): Family[] {
   const interfaces = read('/proc/self/net/dev')
     .split('\n')
-    .flatMap((line) => /^\s*[^:\s]+:\s*(.*)$/.exec(line)?.[1] ?? [])
-    .map((columns) => columns.split(/\s+/).map(Number));
+    .flatMap((line) => /^\s*[^:\s]+:(.*)$/.exec(line)?.[1] ?? [])
+    .map((columns) => columns.trim().split(/\s+/).map(Number));
   const sum = (column: number) => interfaces.reduce((total, columns) => total + (columns[column] ?? 0), 0);
   const limit = /^Max address space\s+(\d+)/m.exec(read('/proc/self/limits'))?.[1];
   const family = (name: string, help: string, type: Family['type'], value: number): Family => ({

@@ -1,7 +1,7 @@
 /** Gauges of pods and their containers: what is so now. */
 import { dirname } from 'node:path';
 import { isStaticPod } from '../../../../machines/api/pod.ts';
-import { isWanted, type NodePod } from '../../node-view.ts';
+import { isWanted, type NodePod } from '../../node-pods.ts';
 import { type Family, gaugeOf, one, type Sample } from '../family.ts';
 import { bytesBelow } from './disk.ts';
 

@@ -5,7 +5,7 @@
 import type { Histogram, Registry } from 'prom-client';
 import { claimStats } from '../../../stats/claim-stats.ts';
 import type { VolumeStats } from '../../../stats/summary-types.ts';
-import type { NodePod } from '../../node-view.ts';
+import type { NodePod } from '../../node-pods.ts';
 import { type Family, gaugeOf, type Sample } from '../family.ts';
 import { histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';

@@ -7,7 +7,7 @@
 
 import type { KubeletConfiguration, StringMap } from '../types.ts';
 import { parseDuration } from '../values/duration.ts';
-import { byBytes, type Parsed, quote } from '../values/go-text.ts';
+import { byBytes, type Parsed, quote, trimRight } from '../values/go-text.ts';
 import { formatQuantity, parseQuantity } from '../values/quantity.ts';
 
 const EVICTION_SIGNALS = [
@@ -89,8 +89,8 @@ function parseStatements(settings: StringMap, refusal: Refusal): Parsed<Statemen
 
 function parseValue(text: string): Parsed<ThresholdValue> {
   if (text.endsWith('%')) {
-    const number = text.replace(/%+$/, '');
-    if (!/^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/.test(number)) {
+    const number = trimRight(text, '%');
+    if (!/^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$/.test(number)) {
       return { error: `strconv.ParseFloat: parsing ${quote(number)}: invalid syntax` };
     }
     return { value: { share: Number(number) / 100 } };

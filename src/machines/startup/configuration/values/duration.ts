@@ -4,7 +4,7 @@
  * Owns the canonical form (`1m0s`) in which every duration of the configuration is held: exact, readable, JSON. Callers
  * that need to wait ask for milliseconds. Invariant: `formatDuration(parseDuration(x))` is a fixed point.
  */
-import { type Parsed, quoteBytes } from './go-text.ts';
+import { type Parsed, quoteBytes, trimRight } from './go-text.ts';
 
 const NANOSECONDS: Readonly<Record<string, bigint>> = {
   ns: 1n,
@@ -63,10 +63,7 @@ export function formatDuration(nanoseconds: bigint): string {
 }
 
 function decimal(value: bigint, unit: bigint): string {
-  const fraction = (value % unit)
-    .toString()
-    .padStart(unit.toString().length - 1, '0')
-    .replace(/0+$/, '');
+  const fraction = trimRight((value % unit).toString().padStart(unit.toString().length - 1, '0'), '0');
   return fraction === '' ? `${value / unit}` : `${value / unit}.${fraction}`;
 }
 

@@ -121,11 +121,23 @@ export function parseUnsigned31(text: string): Parsed<number> {
 /** `strconv.Atoi`: decimal only, a sign allowed. */
 export function parseDecimal(text: string): Parsed<number> {
   const failed = (why: string) => ({ error: `strconv.Atoi: parsing ${quote(text)}: ${why}` });
-  const [, digits = '', rest = ''] = /^[+-]?([0-9]*)(.*)$/s.exec(text) ?? [];
+  const digits = /^[+-]?([0-9]*)/.exec(text)?.[1] ?? '';
+  const rest = text.slice(text.indexOf(digits) + digits.length);
   if (digits === '') return failed('invalid syntax');
+  if (digits.length > DIGITS_MAX) return failed('value out of range');
   const value = text.startsWith('-') ? -BigInt(digits) : BigInt(digits);
   if (rest !== '' && BigInt(digits) < 2n ** 64n) return failed('invalid syntax');
   return BigInt.asIntN(64, value) === value ? { value: Number(value) } : failed('value out of range');
+}
+
+/** More digits than any number of 64 bits that a person would write, with zeros before it. */
+const DIGITS_MAX = 1_000;
+
+/** Go's `strings.TrimRight`. An expression would try each character of a long run of them anew. */
+export function trimRight(text: string, characters: string): string {
+  let end = text.length;
+  while (end > 0 && characters.includes(text[end - 1]!)) end -= 1;
+  return text.slice(0, end);
 }
 
 /** Orders like Go's `sort.Strings`: by bytes, not by locale. */

@@ -22,7 +22,7 @@ const SUFFIX_REFUSAL = "unable to parse quantity's suffix";
 const NANO = 1_000_000_000n;
 const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
-const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)$/;
+const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]+[+-]?[0-9]*|[+-][0-9]*|)$/;
 /** No node has anything of a larger decimal exponent, so it is refused; a smaller negative one is the smallest. */
 const LARGEST_EXPONENT = 30;
 /** Quantities with a binary suffix are capped here, as upstream caps them. */

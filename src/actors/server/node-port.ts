@@ -1,12 +1,12 @@
 /**
- * `server.selfSign` and `server.serve`: the ports of the node's own API.
+ * `server.serve`: the kubelet's port and the read-only one.
  *
  * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads what the machines
  * have come to (`NodeView`), asks the runtime or the machine directly, and is counted.
  */
 import { OperationError } from '../../kernel/json.ts';
-import type { PortCall, Ports } from '../../kernel/operation.ts';
-import type { ServedPort, ServerItem, serverOperations } from '../../machines/operations/server.ts';
+import type { PortCall } from '../../kernel/operation.ts';
+import type { ServedPort, ServerItem } from '../../machines/operations/server.ts';
 import { aborted } from './aborted.ts';
 import { authenticate } from './auth/authentication.ts';
 import { alwaysAllow, authorize, unauthorized } from './auth/authorization.ts';
@@ -14,11 +14,8 @@ import { accessReviewer, type Create, tokenReviewer } from './auth/reviews.ts';
 import { ApiServer, type Gate } from './http/api-server.ts';
 import { sentMethod } from './http/malformed.ts';
 import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts';
-import { serveLocal } from './local.ts';
-import { servePodResources } from './pod-resources.ts';
 import { Listener } from './tls/listener.ts';
 import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
-import { selfSigned } from './tls/self-signed.ts';
 
 export interface ServerOptions extends ApiDependencies {
   /** Creates reviews at the API server. */
@@ -27,18 +24,10 @@ export interface ServerOptions extends ApiDependencies {
   readonly warn: (sentence: string) => void;
 }
 
-export function serverPorts(options: ServerOptions): Ports<typeof serverOperations> {
-  return {
-    'server.selfSign': ({ input }) => selfSigned(input.directory, input.hostname),
-    'server.serve': (call) => serve(call, options),
-    'server.serveLocal': (call) =>
-      call.input.service === 'api' ? serveLocal(call, options) : servePodResources(call, options),
-  };
-}
+/** What one call of a port is given. */
+type Call = Pick<PortCall<ServedPort, ServerItem>, 'input' | 'signal' | 'emit'>;
 
-type Call = PortCall<ServedPort, ServerItem>;
-
-async function serve(call: Call, options: ServerOptions): Promise<null> {
+export async function servePort(call: Call, options: ServerOptions): Promise<null> {
   const { input, signal } = call;
   const { secure, settings } = input;
   const files = secure && filesOf(secure);

@@ -1,0 +1,61 @@
+/** The pods of this node and what else endpoints ask of it, as they see it: copies, between two turns of the kernel. */
+import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/api/pod.ts';
+import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+import type { ExclusiveCpus } from '../../machines/pods/allocation/cpu-manager.ts';
+import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
+import type { ClaimPlaces } from '../stats/claim-stats.ts';
+
+/** A pod of this node: wanted, or only found in the runtime. */
+export interface NodePod {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** `null`: only the runtime knows it. */
+  readonly pod: Pod | null;
+  readonly status: PodStatus | null;
+  readonly runtime: PodRuntimeStatus | null;
+  /** How far it is on its way out; absent: it is to run. */
+  readonly ending?: PodEnding;
+  /** Names of the volumes that are set up. */
+  readonly mounted: readonly string[];
+  /** By container, CPUs that are of it alone: `1-2,5`. Absent: none. */
+  readonly exclusiveCpus?: ExclusiveCpus;
+  /** By volume that is set up and lies on this machine, the claim behind it and where it is. Absent: none. */
+  readonly claims?: ClaimPlaces;
+}
+
+/** A pod that its source has: upstream serves and lists no other. */
+export type WantedPod = NodePod & { readonly pod: Pod };
+
+export interface PodEnding {
+  /** Its source does not have it any more. */
+  readonly isOrphan: boolean;
+  /** Its containers have stopped for good. */
+  readonly isStopped: boolean;
+}
+
+export const isWanted = (known: NodePod): known is WantedPod => known.pod !== null && known.ending?.isOrphan !== true;
+
+/** The wanted pod of this name; the later one while two have it. */
+export const podNamed = (pods: readonly NodePod[], namespace: string, name: string): WantedPod | undefined =>
+  pods.filter(isWanted).findLast((known) => known.name === name && known.namespace === namespace);
+
+/** Of any kind, by its name. */
+export const containerSpec = ({ spec }: Pod, name: string): Container | EphemeralContainer | undefined =>
+  [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].find(
+    (container) => container.name === name,
+  );
+
+/** At once where the kernel is, later where it has to be asked. */
+type Awaitable<Value> = Value | Promise<Value>;
+
+/** By name of a check, why it fails, or `null` while all is well. */
+export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;
+
+/** What endpoints look at. */
+export interface ApiView {
+  pods(): Awaitable<readonly NodePod[]>;
+  /** The configuration in force. Only after starting has read it. */
+  configuration(): Awaitable<KubeletConfiguration>;
+  readonly checks: Checks;
+}

@@ -1,0 +1,168 @@
+/**
+ * Questions and answers between two threads, over one pair of ports for messages. Both sides are alike.
+ *
+ * Invariants: C1 every question is answered once, with a value, an error, or {@link Channel.close}'s error. C2 a side
+ * asks at most {@link QUESTIONS_MAX} questions at once. C3 of the items that an answering side sends along, at most
+ * {@link ITEMS_MAX} are on their way: `emit` waits for the side that asked.
+ */
+import { OperationError, type PlainError, toPlainError } from '../../../kernel/json.ts';
+
+/** A port has this, and so has a worker. */
+export interface MessageEnd {
+  postMessage(message: unknown): void;
+  on(event: 'message', listener: (message: unknown) => void): unknown;
+}
+
+/** Questions of one side without an answer: every connection of every port may have one. */
+const QUESTIONS_MAX = 8_192;
+/** Enough that a side which sends does not wait for each item, few enough that 64 KiB each are not many. */
+const ITEMS_MAX = 16;
+
+export interface HeardCall {
+  /** Aborted when the asking side lost interest, or is gone. */
+  readonly signal: AbortSignal;
+  /** Sends something along before the answer; resolves when more may be sent. */
+  readonly emit: (item: unknown) => Promise<void>;
+}
+
+/** What a side answers, by the name of the question. */
+export type Answers = Readonly<Record<string, (input: never, call: HeardCall) => unknown>>;
+
+export interface Asking {
+  readonly signal?: AbortSignal | undefined;
+  /** Hears the items of the answer in their order. The other side is held up until it has dealt with them. */
+  readonly onItem?: (item: never) => unknown;
+}
+
+type Message =
+  | { readonly kind: 'question'; readonly id: number; readonly name: string; readonly input: unknown }
+  | { readonly kind: 'answer'; readonly id: number; readonly output: unknown }
+  | { readonly kind: 'error'; readonly id: number; readonly error: PlainError }
+  | { readonly kind: 'item'; readonly id: number; readonly item: unknown }
+  | { readonly kind: 'taken' | 'cancel'; readonly id: number };
+
+interface Asked {
+  readonly resolve: (output: unknown) => void;
+  readonly reject: (error: Error) => void;
+  readonly onItem: (item: unknown) => unknown;
+}
+
+class Heard {
+  readonly abort = new AbortController();
+  #onTheWay = 0;
+  #waiting: (() => void)[] = [];
+
+  async sent(): Promise<void> {
+    if (++this.#onTheWay < ITEMS_MAX || this.abort.signal.aborted) return;
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  taken(): void {
+    this.#onTheWay--;
+    this.#waiting.shift()?.();
+  }
+
+  cancel(): void {
+    this.abort.abort();
+    for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+}
+
+export class Channel {
+  readonly #end: MessageEnd;
+  readonly #answers: Answers;
+  readonly #asked = new Map<number, Asked>();
+  readonly #heard = new Map<number, Heard>();
+  #lastId = 0;
+  #closed: Error | undefined;
+
+  constructor(end: MessageEnd, answers: Answers) {
+    this.#end = end;
+    this.#answers = answers;
+    end.on('message', (message) => this.#receive(message as Message));
+  }
+
+  /** Rejects with the other side's error as an {@link OperationError}. To abort is a wish: the answer still comes. */
+  ask<Output>(name: string, input: unknown, { signal, onItem = () => {} }: Asking = {}): Promise<Output> {
+    if (this.#closed) return Promise.reject(this.#closed);
+    if (this.#asked.size >= QUESTIONS_MAX) {
+      return Promise.reject(new OperationError(`too many requests are under way (${QUESTIONS_MAX}): try again`));
+    }
+    const id = ++this.#lastId;
+    const cancel = (): void => this.#send({ kind: 'cancel', id });
+    return new Promise((resolve, reject) => {
+      const settled = (): boolean => {
+        signal?.removeEventListener('abort', cancel);
+        return this.#asked.delete(id);
+      };
+      this.#send({ kind: 'question', id, name, input });
+      this.#asked.set(id, {
+        resolve: (output) => settled() && resolve(output as Output),
+        reject: (error) => settled() && reject(error),
+        onItem: onItem as (item: unknown) => unknown,
+      });
+      if (signal?.aborted) cancel();
+      else signal?.addEventListener('abort', cancel, { once: true });
+    });
+  }
+
+  /** The other side is gone: nothing is answered any more, in either direction. */
+  close(why: Error): void {
+    this.#closed = why;
+    for (const { reject } of this.#asked.values()) reject(why);
+    for (const heard of this.#heard.values()) heard.cancel();
+  }
+
+  #send(message: Message): void {
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is of windows; this is a port
+    if (!this.#closed) this.#end.postMessage(message);
+  }
+
+  #receive(message: Message): void {
+    const { id, kind } = message;
+    if (this.#closed) return;
+    if (kind === 'question') void this.#hear(message);
+    else if (kind === 'answer') this.#asked.get(id)?.resolve(message.output);
+    else if (kind === 'error') this.#asked.get(id)?.reject(errorOf(message.error));
+    else if (kind === 'item') void this.#take(id, message.item);
+    else if (kind === 'taken') this.#heard.get(id)?.taken();
+    else this.#heard.get(id)?.cancel();
+  }
+
+  async #take(id: number, item: unknown): Promise<void> {
+    try {
+      await this.#asked.get(id)?.onItem(item);
+      this.#send({ kind: 'taken', id });
+    } catch (error) {
+      this.#asked.get(id)?.reject(error as Error);
+      this.#send({ kind: 'cancel', id });
+    }
+  }
+
+  async #hear({ id, name, input }: Message & { readonly kind: 'question' }): Promise<void> {
+    const heard = new Heard();
+    this.#heard.set(id, heard);
+    const emit = async (item: unknown): Promise<void> => {
+      if (!this.#heard.has(id)) return;
+      this.#send({ kind: 'item', id, item });
+      await heard.sent();
+    };
+    try {
+      const answer = this.#answers[name];
+      if (!answer) throw new Error(`nobody here answers ${name}`);
+      const output = await answer(input as never, { signal: heard.abort.signal, emit });
+      this.#send({ kind: 'answer', id, output: output ?? null });
+    } catch (error) {
+      this.#send({ kind: 'error', id, error: toPlainError(error) });
+    } finally {
+      this.#heard.delete(id);
+    }
+  }
+}
+
+function errorOf({ message, code, retriable }: PlainError): OperationError {
+  return new OperationError(message, {
+    ...(code === undefined ? {} : { code }),
+    ...(retriable === undefined ? {} : { retriable }),
+  });
+}

@@ -1,0 +1,117 @@
+/**
+ * The thread of the servers as the thread that decides sees it.
+ *
+ * Owns the worker: starts it, asks it whether it is alive, ends it, starts it anew at its {@link Pace}. Invariants:
+ * H1 when it is lost, whatever it had open fails with the code {@link THREAD_LOST}, after its ports are free again; who
+ * had it open asks anew. H2 it is lost when it throws, when its heap is full, and when it does not answer for
+ * {@link LOOKS_MAX} looks. H3 nothing that it does or fails to do keeps a turn waiting.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import { OperationError } from '../../../kernel/json.ts';
+import { THREAD_LOST } from '../../../machines/operations/server.ts';
+import { Channel } from './channel.ts';
+import { Pace } from './pace.ts';
+import type { QuestionAnswers, ThreadFacts } from './questions.ts';
+import type { ServiceName } from './serve.ts';
+
+/** Between two looks whether the thread is alive. */
+const LOOK_MS = 1_000;
+/** Unanswered looks after which it is given up: on a loaded machine a healthy thread may be late. */
+const LOOKS_MAX = 5;
+/** The heap of the thread: many times what it needs for the largest answers. */
+const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
+
+export interface ServerThreadOptions {
+  /** The program of the thread, and whether it takes the code from the bundle. */
+  readonly entry: string;
+  readonly isBundled: boolean;
+  readonly facts: ThreadFacts;
+  readonly answers: QuestionAnswers;
+  readonly warn: (sentence: string) => void;
+}
+
+interface Call {
+  readonly input: unknown;
+  readonly signal: AbortSignal;
+  readonly emit: (item: never) => void;
+}
+
+interface Running {
+  readonly worker: Worker;
+  readonly channel: Channel;
+}
+
+export class ServerThread {
+  readonly #options: ServerThreadOptions;
+  readonly #pace = new Pace();
+  #running: Running | undefined;
+  #startable: Promise<unknown> = Promise.resolve();
+  #isClosed = false;
+
+  constructor(options: ServerThreadOptions) {
+    this.#options = options;
+  }
+
+  /** Has the thread there before it is needed. */
+  start(): void {
+    this.#running ??= this.#started();
+  }
+
+  /** Has a service opened until the signal. Rejects with its error, or with {@link THREAD_LOST}. */
+  async open(service: ServiceName, { input, signal, emit }: Call): Promise<null> {
+    await this.#startable;
+    if (signal.aborted) return null;
+    if (this.#isClosed) throw lost('it is closed');
+    this.start();
+    const onItem = (item: never): void => {
+      if (!signal.aborted) emit(item);
+    };
+    await this.#running!.channel.ask(service, input, { signal, onItem });
+    return null;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#running?.worker.terminate();
+  }
+
+  #started(): Running {
+    const { entry, isBundled, facts, answers, warn } = this.#options;
+    this.#pace.started();
+    const worker = new Worker(entry, { name: 'servers', workerData: { facts, isBundled }, resourceLimits: LIMITS });
+    const channel = new Channel(worker, answers);
+    let why = '';
+    worker.on('error', (error) => (why = error instanceof Error ? error.message : String(error)));
+    const watch = this.#watched(worker, channel, (problem) => (why = problem));
+    worker.once('exit', (code) => {
+      clearInterval(watch);
+      why ||= `it ended with ${code}`;
+      this.#running = undefined;
+      if (!this.#isClosed) {
+        warn(`the thread of the servers was lost: ${why}`);
+        this.#startable = pause(this.#pace.lost(), undefined, { ref: false });
+      }
+      channel.close(lost(why));
+    });
+    return { worker, channel };
+  }
+
+  /** Ends a thread that does not answer. A look that this thread is late for is one look all the same. */
+  #watched(worker: Worker, channel: Channel, stuck: (why: string) => void): NodeJS.Timeout {
+    let unanswered = 0;
+    const answered = (): void => {
+      unanswered = 0;
+    };
+    const look = (): void => {
+      if (++unanswered > LOOKS_MAX) {
+        stuck(`it has not answered for ${LOOKS_MAX} s`);
+        void worker.terminate();
+      } else channel.ask('alive', null).then(answered, () => {});
+    };
+    return setInterval(look, LOOK_MS).unref();
+  }
+}
+
+const lost = (why: string): OperationError =>
+  new OperationError(`the thread of the servers was lost: ${why}`, { code: THREAD_LOST, retriable: true });

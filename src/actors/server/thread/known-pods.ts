@@ -1,0 +1,108 @@
+/**
+ * The pods of this node as two threads know them: what changed is copied, not what is known.
+ *
+ * Invariant: one answer has at most {@link PODS_MAX} pods, so that to copy them holds up the thread that decides for
+ * milliseconds; the other thread asks until it has all.
+ */
+import type { NodePod } from '../node-pods.ts';
+
+/** Pods of one answer: with their status some 10 KiB each. */
+const PODS_MAX = 32;
+/** A copy that nobody asked for in so long is given up. */
+const FORGET_MS = 60_000;
+
+export interface PodsAnswer {
+  /** To be asked with the next time. */
+  readonly version: number;
+  readonly changed: readonly NodePod[];
+  /** All there are, in their order. */
+  readonly uids: readonly string[];
+  /** More has changed than fits in one answer. */
+  readonly isPart: boolean;
+}
+
+/** A pod, and a value that is another one when anything about the pod is. */
+export interface PodSource {
+  readonly uid: string;
+  readonly state: object;
+  read(): NodePod;
+}
+
+/** The side that knows. */
+export class PodVersions {
+  readonly #seen = new Map<string, { readonly state: object; readonly version: number }>();
+  #version = 0;
+
+  changedSince(since: number, pods: readonly PodSource[]): PodsAnswer {
+    const uids = pods.map(({ uid }) => uid);
+    this.#look(pods, new Set(uids));
+    const later = pods
+      .filter(({ uid }) => this.#seen.get(uid)!.version > since)
+      .toSorted((one, other) => this.#seen.get(one.uid)!.version - this.#seen.get(other.uid)!.version);
+    const part = later.slice(0, PODS_MAX);
+    const isPart = part.length < later.length;
+    const version = isPart ? this.#seen.get(part.at(-1)!.uid)!.version : this.#version;
+    return { version, changed: part.map((pod) => pod.read()), uids, isPart };
+  }
+
+  #look(pods: readonly PodSource[], uids: ReadonlySet<string>): void {
+    for (const { uid, state } of pods) {
+      if (this.#seen.get(uid)?.state !== state) this.#seen.set(uid, { state, version: ++this.#version });
+    }
+    for (const uid of this.#seen.keys()) if (!uids.has(uid)) this.#seen.delete(uid);
+  }
+}
+
+/** The side that asks. However many want to know at once, one question is under way, begun after they came. */
+export class KnownPods {
+  readonly #ask: (since: number) => Promise<PodsAnswer>;
+  #pods = new Map<string, NodePod>();
+  #version = 0;
+  #running: Promise<unknown> = Promise.resolve();
+  #next: Promise<readonly NodePod[]> | undefined;
+  #forgetting: NodeJS.Timeout | undefined;
+
+  constructor(ask: (since: number) => Promise<PodsAnswer>) {
+    this.#ask = ask;
+  }
+
+  all(): Promise<readonly NodePod[]> {
+    this.#next ??= this.#after(this.#running);
+    return this.#next;
+  }
+
+  #after(running: Promise<unknown>): Promise<readonly NodePod[]> {
+    const answer = running.then(() => {
+      this.#next = undefined;
+      return this.#refresh();
+    });
+    this.#running = answer.catch(() => {});
+    return answer;
+  }
+
+  async #refresh(): Promise<readonly NodePod[]> {
+    for (;;) {
+      const { version, changed, uids, isPart } = await this.#ask(this.#version);
+      this.#version = version;
+      for (const pod of changed) this.#pods.set(pod.uid, pod);
+      if (isPart) continue;
+      const all = uids.map((uid) => this.#pods.get(uid)!);
+      this.#pods = new Map(all.map((pod) => [pod.uid, pod]));
+      this.#forgetLater();
+      return all;
+    }
+  }
+
+  #forgetLater(): void {
+    clearTimeout(this.#forgetting);
+    this.#forgetting = setTimeout(() => {
+      this.#running = this.#forgetAfter(this.#running);
+    }, FORGET_MS).unref();
+  }
+
+  async #forgetAfter(running: Promise<unknown>): Promise<void> {
+    await running;
+    this.#pods.clear();
+    this.#version = 0;
+  }
+}

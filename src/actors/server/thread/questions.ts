@@ -1,0 +1,87 @@
+/**
+ * What the thread of the servers may ask the thread that decides. One table: nothing else crosses.
+ *
+ * Values are copied, and may hold bytes and 64-bit integers.
+ */
+import type { Json } from '../../../kernel/json.ts';
+import type { KubeObject, KubeTarget } from '../../../machines/operations/kube.ts';
+import type { KubeletConfiguration } from '../../../machines/startup/configuration/index.ts';
+import type { Summary } from '../../stats/summary-types.ts';
+import type { CheckpointContainer } from '../endpoints/checkpoint.ts';
+import type { Program } from '../endpoints/z-pages.ts';
+import type { Insight, ProfileKind } from '../http/inspector.ts';
+import type { Family } from '../metrics/family.ts';
+import type { NodeMetrics } from '../metrics/node-metrics.ts';
+import type { StreamUrls } from '../streaming/endpoints.ts';
+import type { ExecSync } from '../streaming/run.ts';
+import type { Feed } from '../visualizer/feed.ts';
+import type { Asking, Channel, HeardCall } from './channel.ts';
+import type { PodsAnswer } from './known-pods.ts';
+
+interface Question<Input, Output> {
+  readonly input: Input;
+  readonly output: Output;
+}
+
+export interface Questions {
+  /** Pods that changed after the answer with this number; 0: all. */
+  readonly pods: Question<{ readonly since: number }, PodsAnswer>;
+  readonly configuration: Question<null, KubeletConfiguration>;
+  /** Why each check of the kernel's life fails, or `null`. */
+  readonly checks: Question<null, Readonly<Record<string, string | null>>>;
+  /** Families of one endpoint; `further` are those that the thread counts itself. */
+  readonly metrics: Question<
+    { readonly endpoint: keyof NodeMetrics; readonly further: readonly Family[] },
+    readonly Family[]
+  >;
+  readonly summary: Question<{ readonly onlyCpuAndMemory: boolean }, Summary>;
+  /** Of a token or a right, at the API server. */
+  readonly review: Question<Omit<KubeTarget, 'client'> & { readonly body: Json }, KubeObject>;
+  readonly exec: Question<Parameters<StreamUrls['exec']>[0], string>;
+  readonly attach: Question<Parameters<StreamUrls['attach']>[0], string>;
+  readonly portForward: Question<Parameters<StreamUrls['portForward']>[0], string>;
+  readonly execSync: Question<
+    Parameters<ExecSync>[0],
+    { readonly exitCode: number; readonly stdout: Uint8Array; readonly stderr: Uint8Array }
+  >;
+  readonly checkpoint: Question<Parameters<CheckpointContainer>[0], null>;
+  readonly setVerbosity: Question<number, null>;
+  readonly warn: Question<string, null>;
+  /** What the page of the visualizer shows: the methods of its feed. */
+  readonly tree: Question<null, Awaited<ReturnType<Feed['tree']>>>;
+  readonly phases: Question<null, Awaited<ReturnType<Feed['phases']>>>;
+  readonly actor: Question<Parameters<Feed['actor']>[0], Awaited<ReturnType<Feed['actor']>>>;
+  readonly records: Question<Parameters<Feed['records']>[0], Awaited<ReturnType<Feed['records']>>>;
+  readonly follow: Question<Parameters<Feed['follow']>[0], unknown>;
+  readonly facts: Question<null, Awaited<ReturnType<Insight['facts']>>>;
+  readonly profile: Question<{ readonly kind: ProfileKind; readonly seconds: number }, string>;
+  /** The snapshot comes in pieces of text, as items. */
+  readonly heap: Question<null, null>;
+}
+
+export type QuestionAnswers = {
+  readonly [Name in keyof Questions]: (
+    input: Questions[Name]['input'],
+    call: HeardCall,
+  ) => Questions[Name]['output'] | Promise<Questions[Name]['output']>;
+};
+
+export type Ask = <Name extends keyof Questions>(
+  name: Name,
+  input: Questions[Name]['input'],
+  asking?: Asking,
+) => Promise<Questions[Name]['output']>;
+
+export const asks =
+  (channel: Channel): Ask =>
+  (name, input, asking) =>
+    channel.ask(name, input, asking);
+
+/** What the thread is told when it starts, and never changes. */
+export interface ThreadFacts {
+  readonly flags: Readonly<Record<string, string>>;
+  readonly program: Program;
+  readonly logDirectory: string;
+  /** Names of the checks of the kernel's life. */
+  readonly checks: readonly string[];
+}

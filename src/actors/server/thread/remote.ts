@@ -1,0 +1,108 @@
+/** The node as the servers' thread sees it: every look and every call is a question to the thread that decides. */
+import { Readable } from 'node:stream';
+import { Registry } from 'prom-client';
+import type { Insight } from '../http/inspector.ts';
+import { RequestMetrics } from '../metrics/calls/request-metrics.ts';
+import type { Family } from '../metrics/family.ts';
+import type { NodeMetrics } from '../metrics/node-metrics.ts';
+import { familiesOf } from '../metrics/registry.ts';
+import type { ApiView } from '../node-pods.ts';
+import type { ServerOptions } from '../node-port.ts';
+import type { Feed } from '../visualizer/feed.ts';
+import { KnownPods } from './known-pods.ts';
+import { Life } from './life.ts';
+import type { Ask, ThreadFacts } from './questions.ts';
+
+export function remoteNode(ask: Ask, { flags, program, logDirectory, checks }: ThreadFacts): ServerOptions {
+  const registry = new Registry();
+  return {
+    view: remoteView(ask, checks),
+    metrics: remoteMetrics(ask, registry),
+    requests: new RequestMetrics(registry),
+    stats: { summary: ({ onlyCpuAndMemory, signal }) => ask('summary', { onlyCpuAndMemory }, { signal }) },
+    execSync: async (request, signal) => {
+      const { exitCode, stdout, stderr } = await ask('execSync', request, { signal });
+      return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
+    },
+    streams: {
+      exec: (request) => ask('exec', request),
+      attach: (request) => ask('attach', request),
+      portForward: (request) => ask('portForward', request),
+    },
+    checkpoint: async (request, signal) => void (await ask('checkpoint', request, { signal })),
+    create: ({ client: _client, ...request }, signal) => ask('review', request, { signal }),
+    setVerbosity: (level) => void ask('setVerbosity', level),
+    insight: remoteInsight(ask),
+    flags: () => flags,
+    program,
+    logDirectory,
+    warn: (sentence) => void ask('warn', sentence),
+  };
+}
+
+export const remoteFeed = (ask: Ask): Feed => ({
+  tree: () => ask('tree', null),
+  phases: () => ask('phases', null),
+  actor: (asked) => ask('actor', asked),
+  records: (asked) => ask('records', asked),
+  follow: (asked, { signal, emit }) => ask('follow', asked, { signal, onItem: emit }),
+});
+
+function remoteView(ask: Ask, names: readonly string[]): ApiView {
+  const pods = new KnownPods((since) => ask('pods', { since }));
+  const life = new Life(() => ask('checks', null));
+  return {
+    pods: () => pods.all(),
+    configuration: () => ask('configuration', null),
+    checks: Object.fromEntries(names.map((name) => [name, () => life.problem(name)])),
+  };
+}
+
+/** However many scrape one endpoint at once, it is collected once at a time for all of them. */
+function remoteMetrics(ask: Ask, registry: Registry): NodeMetrics {
+  const underWay = new Map<keyof NodeMetrics, Promise<readonly Family[]>>();
+  const collect = async (endpoint: keyof NodeMetrics) => {
+    const further = endpoint === 'node' ? await familiesOf(registry) : [];
+    return await ask('metrics', { endpoint, further });
+  };
+  const collected = (endpoint: keyof NodeMetrics) => () => {
+    const known = underWay.get(endpoint);
+    if (known) return known;
+    const families = collect(endpoint).finally(() => underWay.delete(endpoint));
+    underWay.set(endpoint, families);
+    return families;
+  };
+  return {
+    node: collected('node'),
+    cadvisor: collected('cadvisor'),
+    resource: collected('resource'),
+    probes: collected('probes'),
+    slis: collected('slis'),
+  };
+}
+
+function remoteInsight(ask: Ask): Insight {
+  return {
+    facts: () => ask('facts', null),
+    profile: (kind, seconds, signal) => ask('profile', { kind, seconds }, { signal }),
+    heap: () => {
+      const gone = new AbortController();
+      let more: () => void = () => {};
+      const body = new Readable({
+        read: () => more(),
+        destroy: (error, done) => {
+          gone.abort();
+          more();
+          done(error);
+        },
+      });
+      const onItem = (piece: string): Promise<void> | undefined =>
+        body.push(piece) ? undefined : new Promise((resolve) => (more = resolve));
+      ask('heap', null, { signal: gone.signal, onItem }).then(
+        () => body.push(null),
+        (error: Error) => body.destroy(error),
+      );
+      return body;
+    },
+  };
+}

@@ -1,0 +1,66 @@
+/**
+ * The thread of the servers: everything that reads what outsiders send runs here, and may fail here.
+ *
+ * Owns the ports and local sockets that the other thread opens, until it closes them or this thread ends. Keeps no
+ * state that a new thread would miss, and no secret but the key of the serving certificate.
+ */
+import type { JsonEvent } from '../../../kernel/json.ts';
+import type { LocalSocket, ServedPort } from '../../../machines/operations/server.ts';
+import { aborted } from '../aborted.ts';
+import { healthzPort } from '../healthz.ts';
+import { serveLocal } from '../local.ts';
+import { type ServerOptions, servePort } from '../node-port.ts';
+import { Visualizer } from '../visualizer/visualizer.ts';
+import { Channel, type HeardCall, type MessageEnd } from './channel.ts';
+import { type Ask, asks, type ThreadFacts } from './questions.ts';
+import { remoteFeed, remoteNode } from './remote.ts';
+
+/** What is given to one that serves; it serves until the signal. */
+interface Service<Input> {
+  readonly input: Input;
+  readonly signal: AbortSignal;
+  readonly emit: (item: JsonEvent) => void;
+}
+
+/** What services look at. */
+interface Parts {
+  readonly ask: Ask;
+  readonly node: ServerOptions;
+}
+
+async function servePage(
+  { input, signal, emit }: Service<{ readonly port: number; readonly token: string }>,
+  { ask }: Parts,
+): Promise<null> {
+  const page = new Visualizer({ ...input, feed: remoteFeed(ask) });
+  const { href, port } = await page.listen();
+  emit({ type: 'page.listening', href, port: Number(port) });
+  await aborted(signal);
+  await page.close();
+  return null;
+}
+
+/** By its name, what the other thread can have opened. */
+const SERVICES = {
+  port: (call: Service<ServedPort>, { node }: Parts) => servePort(call, node),
+  localSocket: (call: Service<LocalSocket>, { node }: Parts) => serveLocal(call, node),
+  healthz: (call: Service<{ readonly address: string; readonly port: number }>, { node }: Parts) =>
+    healthzPort(call, { ping: node.view.checks['ping']! }),
+  page: servePage,
+};
+
+export type ServiceName = keyof typeof SERVICES;
+
+/** Begins to answer at `end`. */
+export function serve(end: MessageEnd, facts: ThreadFacts): void {
+  const opens = Object.entries(SERVICES).map(([name, open]) => {
+    const opened = (input: never, { signal, emit }: HeardCall) =>
+      open({ input, signal, emit: (item) => void emit(item) }, parts);
+    return [name, opened] as const;
+  });
+  const channel: Channel = new Channel(end, { ...Object.fromEntries(opens), alive: () => null });
+  const ask = asks(channel);
+  const parts: Parts = { ask, node: remoteNode(ask, facts) };
+  // What the first request needs, while nobody waits for it.
+  void import('fastify');
+}

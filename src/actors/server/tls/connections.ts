@@ -1,0 +1,89 @@
+/**
+ * Decides which connections a port keeps, so that no client takes it from the others.
+ *
+ * Invariants: N1 a client has at most its share; N2 all have at most the port's; N3 room is made by closing the oldest
+ * connection on which nothing is under way, of the client itself or of the one that has most. Only a newcomer for whom
+ * there is no such connection is refused: a stream is never cut for another.
+ */
+import { isIPv6, type Socket } from 'node:net';
+
+/** Of one port: many times what an API server, a scraper and people need, and few enough for a small node. */
+const CONNECTIONS_MAX = 2_000;
+/** Of one client: an API server has one for each log and each command that somebody follows. */
+export const CLIENT_CONNECTIONS_MAX = 1_000;
+/** Of an IPv6 address; whoever has one has all that begin so. */
+const IPV6_NETWORK_GROUPS = 4;
+
+export interface ConnectionLimits {
+  readonly port: number;
+  readonly client: number;
+}
+
+const LIMITS: ConnectionLimits = { port: CONNECTIONS_MAX, client: CLIENT_CONNECTIONS_MAX };
+
+export class Connections {
+  readonly #isBusy: (socket: Socket) => boolean;
+  readonly #limits: ConnectionLimits;
+  /** By client, the oldest connection first. */
+  readonly #clients = new Map<string, Set<Socket>>();
+  readonly #owners = new Map<Socket, string>();
+
+  /** @param isBusy whether something is under way on a connection: a request or a stream */
+  constructor(isBusy: (socket: Socket) => boolean, limits: ConnectionLimits = LIMITS) {
+    this.#isBusy = isBusy;
+    this.#limits = limits;
+  }
+
+  /** Whether the connection may stay; until it closes, it counts. Others may be closed for it. */
+  admit(socket: Socket): boolean {
+    const client = clientOf(socket.remoteAddress ?? '');
+    const own = this.#clients.get(client) ?? new Set();
+    if (own.size >= this.#limits.client && !this.#closeIdle(own)) return false;
+    if (this.#owners.size >= this.#limits.port && !this.#closeIdle(this.#largest())) return false;
+    this.#clients.set(client, own.add(socket));
+    this.#owners.set(socket, client);
+    socket.once('close', () => this.#forget(socket));
+    return true;
+  }
+
+  closeAll(): void {
+    for (const socket of this.#owners.keys()) socket.destroy();
+  }
+
+  #closeIdle(sockets: ReadonlySet<Socket>): boolean {
+    for (const socket of sockets) {
+      if (this.#isBusy(socket)) continue;
+      this.#forget(socket);
+      socket.destroy();
+      return true;
+    }
+    return false;
+  }
+
+  #largest(): ReadonlySet<Socket> {
+    let largest: ReadonlySet<Socket> = new Set();
+    for (const sockets of this.#clients.values()) if (sockets.size > largest.size) largest = sockets;
+    return largest;
+  }
+
+  #forget(socket: Socket): void {
+    const client = this.#owners.get(socket);
+    if (client === undefined) return;
+    this.#owners.delete(socket);
+    const own = this.#clients.get(client)!;
+    own.delete(socket);
+    if (own.size === 0) this.#clients.delete(client);
+  }
+}
+
+/** All addresses that one client can have without effort count as one. */
+export function clientOf(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined) return mapped;
+  if (!isIPv6(address)) return address;
+  const [head = '', tail] = address.split('%', 1)[0]!.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const rest = tail === undefined || tail === '' ? [] : tail.split(':');
+  const zeros = tail === undefined ? 0 : 8 - groups.length - rest.length;
+  return [...groups, ...Array.from({ length: zeros }, () => '0'), ...rest].slice(0, IPV6_NETWORK_GROUPS).join(':');
+}

@@ -1,0 +1,54 @@
+/**
+ * The page of a node that runs, in the thread of the servers.
+ *
+ * Owns: the wish to have it served. When the thread is lost it is served anew, at the same address.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { PlainError } from '../../../kernel/json.ts';
+import { isThreadLost, REOPEN_MS } from '../../../machines/operations/server.ts';
+import type { ServerThread } from '../thread/host.ts';
+
+interface Listening {
+  readonly href: string;
+  readonly port: number;
+}
+
+export class ServedPage {
+  /** The address, token included; `null` while it is not served. */
+  url: string | null = null;
+  readonly #thread: Pick<ServerThread, 'open'>;
+  readonly #token: string;
+  readonly #abort = new AbortController();
+  #port: number;
+
+  /** @param port 0 takes any free port */
+  constructor(thread: Pick<ServerThread, 'open'>, port: number, token: string) {
+    this.#thread = thread;
+    this.#port = port;
+    this.#token = token;
+  }
+
+  /** Serves until it is closed. Rejects when there is no port. */
+  async serve(): Promise<void> {
+    const { signal } = this.#abort;
+    while (!signal.aborted) {
+      const input = { port: this.#port, token: this.#token };
+      try {
+        await this.#thread.open('page', { input, signal, emit: (item: Listening) => this.#listens(item) });
+      } catch (error) {
+        this.url = null;
+        if (!isThreadLost(error as PlainError)) throw error;
+        await pause(REOPEN_MS);
+      }
+    }
+  }
+
+  close(): void {
+    this.#abort.abort();
+  }
+
+  #listens({ href, port }: Listening): void {
+    this.url = href;
+    this.#port = port;
+  }
+}

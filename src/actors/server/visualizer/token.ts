@@ -1,0 +1,24 @@
+/** The token of the visualizer: who can read its file, or was shown it, may look. */
+import { randomBytes } from 'node:crypto';
+import { lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+
+const OWNER_ONLY = 0o600;
+const TOKEN_BYTES = 24;
+
+export const newToken = (): string => randomBytes(TOKEN_BYTES).toString('base64url');
+
+/** The same for every start of a node, so that an open page lives on. A file that others can read is not taken. */
+export function keptToken(path: string): string {
+  try {
+    const { mode, uid } = lstatSync(path);
+    const token = readFileSync(path, 'utf8').trim();
+    const isOurs = (mode & 0o7777) === OWNER_ONLY && uid === process.getuid!();
+    if (isOurs && /^[\w-]{32}$/.test(token)) return token;
+  } catch {
+    // There is none yet.
+  }
+  const token = newToken();
+  rmSync(path, { force: true });
+  writeFileSync(path, `${token}\n`, { mode: OWNER_ONLY, flag: 'wx' });
+  return token;
+}

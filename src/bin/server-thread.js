@@ -1,0 +1,17 @@
+/** The program of the thread of the servers, from the sources or from the bundle as the thread that starts it. */
+import module from 'node:module';
+import { join } from 'node:path';
+import { parentPort, workerData } from 'node:worker_threads';
+import { collectAtRest } from './collect-at-rest.js';
+import { keepCompiled, loadBundle } from './compiled-bundle.js';
+
+const ROOT = join(import.meta.dirname, '../..');
+const COMPILED = join(ROOT, 'dist/compiled');
+
+module.enableCompileCache(COMPILED);
+const { facts, isBundled } = workerData;
+const { serve } = isBundled
+  ? loadBundle(join(ROOT, 'dist/servers.cjs'), COMPILED)
+  : await import('../actors/server/thread/serve.ts');
+serve(parentPort, facts);
+collectAtRest(keepCompiled);

@@ -1,0 +1,65 @@
+/**
+ * Every regular expression of the sources takes time that grows as its input does. An expression that tries a run of
+ * characters in more than one way, or anew from each of its places, lets a stranger stop the node with a long text.
+ */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseAst } from 'rolldown/parseAst';
+import { analyse } from 'scslre';
+import { describe, expect, it } from 'vitest';
+
+const root = join(import.meta.dirname, '..');
+
+interface Expression {
+  readonly source: string;
+  readonly flags: string;
+}
+
+/** All literals of one file. */
+function expressionsIn(path: string): Expression[] {
+  const found: Expression[] = [];
+  const visit = (node: unknown): void => {
+    if (typeof node !== 'object' || node === null) return;
+    if ('regex' in node) {
+      const { pattern, flags } = node.regex as { pattern: string; flags: string };
+      found.push({ source: pattern, flags });
+    }
+    for (const value of Object.values(node)) visit(value);
+  };
+  visit(parseAst(readFileSync(join(root, path), 'utf8'), { lang: path.endsWith('.tsx') ? 'tsx' : 'ts' }));
+  return found;
+}
+
+/** How an expression may take more than linear time; empty where it cannot. */
+const problems = (expression: Expression): string[] => analyse(expression).reports.map(({ type }) => type);
+
+const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', 'src'], {
+  cwd: root,
+  encoding: 'utf8',
+})
+  .split('\n')
+  .filter((path) => /\.(ts|tsx|js)$/.test(path));
+
+describe('regular expressions of the sources', () => {
+  it('take time that grows as their input does', () => {
+    const found = files.flatMap((path) =>
+      expressionsIn(path).flatMap((expression) =>
+        problems(expression).map((problem) => `${path}: /${expression.source}/${expression.flags} (${problem})`),
+      ),
+    );
+    expect(found).toEqual([]);
+  });
+
+  it.each([
+    [/^(a+)+$/, ['Self']],
+    [/a*a*b/, ['Trade', 'Move', 'Move']],
+    [/\/+$/, ['Move']],
+  ])('%s is found', (expression, expected) => {
+    expect(problems(expression)).toEqual(expected);
+  });
+
+  it('are found in the sources at all', () => {
+    expect(files.flatMap(expressionsIn).length).toBeGreaterThan(300);
+  });
+});

@@ -1,0 +1,172 @@
+/**
+ * Bytes from outside cost no more than time in proportion to their number. Each row is a place where the agent reads
+ * them and an input that once was, or easily could be, expensive there; twice the input may take 2.5 times as long.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { dockerConfigJson } from '../../src/actors/credentials/docker-config.ts';
+import { matches, parseRegistryUrl } from '../../src/actors/credentials/registry-url.ts';
+import { decodeSource } from '../../src/actors/host/configuration/configuration.ts';
+import { decodeJson } from '../../src/actors/host/configuration/json-document.ts';
+import { decodeDocument } from '../../src/actors/host/manifests/document.ts';
+import { parseExactly } from '../../src/actors/kube/json.ts';
+import { nodeLogEndpoints } from '../../src/actors/server/endpoints/node-logs.ts';
+import { mediaRanges, prefersGzip, takesOneOf } from '../../src/actors/server/http/accept.ts';
+import type { ApiRequest } from '../../src/actors/server/http/endpoint.ts';
+import { queryOf, targetOf } from '../../src/actors/server/http/target.ts';
+import { parseCriLine } from '../../src/actors/server/logs/cri-line.ts';
+import { nodeLogQuery } from '../../src/actors/server/logs/node-log-query.ts';
+import { patternProblem } from '../../src/actors/server/logs/pattern.ts';
+import { parsePorts } from '../../src/actors/server/streaming/port-forward.ts';
+import { FrameReader, headersOf, uint32 } from '../../src/actors/spdy/frames.ts';
+import { valueInEnvFile } from '../../src/actors/volume/env-file.ts';
+import { parseLine } from '../../src/kernel/journal/line.ts';
+import { pemBlocks } from '../../src/machines/objects/pem.ts';
+import { expand } from '../../src/machines/pods/spec/expansion.ts';
+import { parseImage } from '../../src/machines/pods/spec/index.ts';
+import { readCsvRecord } from '../../src/machines/startup/configuration/values/csv.ts';
+import { parseDuration } from '../../src/machines/startup/configuration/values/duration.ts';
+import { parseDecimal } from '../../src/machines/startup/configuration/values/go-text.ts';
+import { parseQuantity } from '../../src/machines/startup/configuration/values/quantity.ts';
+import { versionError } from '../../src/machines/startup/configuration/values/version.ts';
+
+/** Reads an input; what it throws or refuses is not looked at, only how long it takes. */
+type Read = (input: string) => unknown;
+
+const logs = mkdtempSync(join(tmpdir(), 'statelet-outside-'));
+mkdirSync(join(logs, 'folder'));
+writeFileSync(join(logs, 'file'), 'text');
+afterAll(() => rmSync(logs, { recursive: true }));
+
+const [, logFiles] = nodeLogEndpoints({ directory: logs, podLogsDir: logs, isQueryEnabled: false });
+
+async function logFile(path: string, range: string): Promise<void> {
+  const raw = { headers: { range }, rawHeaders: ['range', range], method: 'GET' } as unknown as IncomingMessage;
+  const answer = await logFiles!.answer({ path, search: '', raw } as ApiRequest);
+  if (typeof answer.body === 'object' && 'destroy' in answer.body) answer.body.destroy();
+}
+
+/** A frame's bytes one by one, as a slow sender's come. */
+function frames(input: string): void {
+  const reader = new FrameReader();
+  const head = Buffer.concat([Buffer.from([0x80, 0x03, 0, 1]), uint32(input.length + 10), Buffer.alloc(10)]);
+  for (const byte of Buffer.concat([head, Buffer.from(input)])) {
+    reader.push(Buffer.from([byte]));
+    reader.next();
+  }
+}
+
+const yaml = (text: string) => decodeDocument(Buffer.from(text));
+const configuration = (text: string) => decodeSource('/c.yaml', Buffer.from(text));
+const asked = (name: string) => (text: string) => nodeLogQuery(new Map([[name, [text]]]), logs);
+
+const ROWS: readonly (readonly [place: string, input: (size: number) => string, read: Read])[] = [
+  ['a target of slashes', (n) => `/exec/${'%2F'.repeat(n)}x`, targetOf],
+  ['a target of dots', (n) => `/${'../'.repeat(n)}x`, targetOf],
+  ['a target in absolute form', (n) => `http://${'a'.repeat(n)}#`, targetOf],
+  ['a target of escapes', (n) => `/${'%ff'.repeat(n)}%`, targetOf],
+  ['a query of one name', (n) => 'a&'.repeat(n), queryOf],
+  ['a query of many names', (n) => Array.from({ length: n }, (_, at) => `k${at}=v`).join('&'), queryOf],
+  ['Accept of spaces', (n) => `a${' '.repeat(n)}b`, (text) => takesOneOf(text, ['text/plain'])],
+  ['Accept of ranges', (n) => 'a/b;q=0.5,'.repeat(n), mediaRanges],
+  ['Accept of parameters', (n) => `a/b${';x=1'.repeat(n)}`, mediaRanges],
+  ['Accept-Encoding', (n) => 'gzip;q=0.1,'.repeat(n), prefersGzip],
+  ['Range of empty ranges', (n) => `bytes=0-0${',  '.repeat(n)}x`, (text) => logFile('/logs/file', text)],
+  ['Range of digits', (n) => `bytes=0-${'0'.repeat(n)}x`, (text) => logFile('/logs/file', text)],
+  ['a log file of slashes', (n) => `/logs/${'/'.repeat(n)}x`, (text) => logFile(text, '')],
+  ['a pattern of brackets', (n) => '['.repeat(n), patternProblem],
+  ['a pattern of groups', (n) => '(?i'.repeat(n), patternProblem],
+  ['a pattern in a query', (n) => '[a-z]*'.repeat(n), asked('pattern')],
+  ['names in a query', (n) => 'a/'.repeat(n), asked('query')],
+  ['a time in a query', (n) => `2020-01-01T00:00:00.${'0'.repeat(n)}1Z`, asked('untilTime')],
+  ['lines in a query', (n) => '9'.repeat(n), asked('tailLines')],
+  ['ports to forward', (n) => '80,'.repeat(n), (text) => parsePorts([text])],
+  ['a SPDY frame byte by byte', (n) => 'x'.repeat(Math.floor(n / 2)), frames],
+  ['a SPDY header block', (n) => '\0'.repeat(8 * n), (text) => headersOf(Buffer.from(text.replace('\0', '\x7f')))],
+  [
+    'a line of a container log',
+    (n) => `2020-01-01T00:00:00.${'1'.repeat(n)}Z stdout F x`,
+    (t) => parseCriLine(Buffer.from(t)),
+  ],
+  ['a line of a journal', (n) => `01234567 {"a":${'['.repeat(n)}`, (text) => parseLine(Buffer.from(text))],
+  ['nested JSON', (n) => '['.repeat(n), decodeJson],
+  ['JSON of spaces', (n) => `{${' '.repeat(n)}`, decodeJson],
+  ['an answer of digits', (n) => `{"a":${'1'.repeat(n)}}`, parseExactly],
+  ['an answer of many numbers', (n) => `[${'12345678901234567,'.repeat(n)}1]`, parseExactly],
+  ['a manifest of keys', (n) => Array.from({ length: n / 10 }, (_, at) => `k${at}: 1`).join('\n'), yaml],
+  ['a manifest of brackets', (n) => '['.repeat(n), yaml],
+  ['a manifest of dashes', (n) => '- '.repeat(n), yaml],
+  ['a manifest of quotes', (n) => `a: "${'\\'.repeat(n)}`, yaml],
+  ['a configuration of keys', (n) => Array.from({ length: n / 10 }, (_, at) => `k${at}: 1`).join('\n'), configuration],
+  ['a configuration of lines', (n) => `a: b\n${'\n'.repeat(n)}c`, configuration],
+  ['references', (n) => '$('.repeat(n), (text) => expand(text, () => undefined)],
+  ['an image of dashes', (n) => `a${'-'.repeat(n)}_/`, parseImage],
+  ['an image of colons', (n) => `a${':5'.repeat(n)}`, parseImage],
+  ['a quantity of digits', (n) => '1'.repeat(n), parseQuantity],
+  ['a quantity of decimals', (n) => `1.${'1'.repeat(n)}x`, parseQuantity],
+  ['a duration', (n) => '1h'.repeat(n), parseDuration],
+  ['a duration of digits', (n) => `${'1'.repeat(n)}x`, parseDuration],
+  ['a decimal', (n) => '1'.repeat(n), parseDecimal],
+  ['a version', (n) => `v${'1.'.repeat(n)}`, (text) => versionError(text, 'v1.36.2')],
+  ['a list by commas', (n) => `"${'""'.repeat(n)}`, readCsvRecord],
+  ['a file of variables', (n) => `${' '.repeat(n)}A=${'"'.repeat(n)}`, (text) => valueInEnvFile(text, 'A')],
+  ['certificates', (n) => '-----BEGIN CERTIFICATE-----\n'.repeat(n / 10), pemBlocks],
+  ['a registry of an image', (n) => `${'a.'.repeat(n)}/x`, parseRegistryUrl],
+  [
+    'a pattern of a registry',
+    (n) => `${'*'.repeat(Math.min(n, 40))}.io`,
+    (text) => matches(text, `${'a'.repeat(40)}.com/x`),
+  ],
+  ['logins', (n) => `{"auths":{"${'a/'.repeat(n)}":{"auth":"YTpi"}}}`, dockerConfigJson],
+];
+
+const SIZE = 10_000;
+/** Two doublings at a time tell an expensive reader, 16 times as long, from the noise of a machine more clearly. */
+const TIMES = 4;
+const FACTOR_MAX = 2.5 ** 2;
+/** What takes less than this is not compared: four times as much of it is noise. */
+const NOTHING_MS = 4;
+/** Of several goes the fastest is what the work takes; the rest is the machine's. */
+const GOES_MS = 8_000;
+
+async function durationMs(read: Read, input: string): Promise<number> {
+  const begin = performance.now();
+  try {
+    await read(input);
+  } catch {
+    // A refusal is an answer like any other.
+  }
+  return performance.now() - begin;
+}
+
+/** The factor by which more input takes longer, the best of several goes; 1 where it takes next to nothing. */
+async function growth(input: (size: number) => string, read: Read): Promise<number> {
+  const [little, much] = [input(SIZE), input(TIMES * SIZE)];
+  const end = performance.now() + GOES_MS;
+  let [least, leastMuch] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+  for (let go = 1; performance.now() < end; go++) {
+    least = Math.min(least, await durationMs(read, little));
+    leastMuch = Math.min(leastMuch, await durationMs(read, much));
+    if (leastMuch < NOTHING_MS) return 1;
+    if (go >= 3 && leastMuch / least <= FACTOR_MAX) break;
+  }
+  return leastMuch / least;
+}
+
+describe('twice the input takes at most 2.5 times as long, and four times the input 6.25 times', () => {
+  it.each(ROWS)('%s', async (_, input, read) => {
+    expect(await growth(input, read)).toBeLessThanOrEqual(FACTOR_MAX);
+  });
+
+  it('is what an expensive reader fails', async () => {
+    const quadratic = (text: string) => {
+      let sum = 0;
+      for (let one = 0; one < text.length; one += 40) for (let other = 0; other < text.length; other++) sum += other;
+      return sum;
+    };
+    expect(await growth((size) => 'a'.repeat(size), quadratic)).toBeGreaterThan(FACTOR_MAX);
+  });
+});

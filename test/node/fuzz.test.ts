@@ -1,0 +1,86 @@
+/**
+ * A daemon whose ports are sent thousands of messages that are none, or half ones, or several at once: it lives, its
+ * health is told all the while, and what the messages took is given back. `STATELET_FUZZ` says how many (a full run is
+ * 200,000), `STATELET_FUZZ_SEED` which; message N of a seed is always the same.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { connect as connectPlain, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { message } from '../hardening/fuzz/messages.ts';
+import { eventually, TestNode } from '../support/daemon.ts';
+import { freePort } from '../support/ports.ts';
+
+const MESSAGES = Number(process.env['STATELET_FUZZ'] ?? 3_000);
+const SEED = Number(process.env['STATELET_FUZZ_SEED'] ?? 1);
+/** Clients at the same time. */
+const CLIENTS = 16;
+/** How long a client waits for more of an answer before it goes. */
+const QUIET_MS = 20;
+/** Garbage that the collector has not taken yet, and caches that are filled once. */
+const MEMORY_MAX_KIB = 150 * 1_024;
+
+let node: TestNode;
+let readOnlyPort: number;
+beforeEach(async () => {
+  readOnlyPort = await freePort();
+  node = new TestNode({ configuration: `readOnlyPort: ${readOnlyPort}` });
+});
+afterEach(() => node.close());
+
+type Connect = () => Socket;
+
+function doors(): readonly Connect[] {
+  const plain = (port: number) => () => connectPlain(port, '127.0.0.1');
+  return [
+    () => connectTls({ port: node.port, host: '127.0.0.1', rejectUnauthorized: false }),
+    plain(node.port),
+    plain(readOnlyPort),
+    plain(node.healthzPort),
+    plain(node.visualizerPort),
+    () => connectPlain(join(node.rootDir, 'statelet.sock')),
+  ];
+}
+
+/** Sends one message and goes when nothing more comes. Whatever the daemon answers, or that it hangs up, is right. */
+function send(connect: Connect, bytes: Buffer): Promise<void> {
+  return new Promise((resolve) => {
+    const socket = connect();
+    socket.setTimeout(QUIET_MS, () => socket.destroy());
+    socket.on('error', () => {}).on('data', () => {});
+    socket.once('close', () => resolve());
+    socket.write(bytes);
+  });
+}
+
+const status = (name: string): number =>
+  Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${node.pid}/status`, 'utf8'))?.[1]);
+const descriptors = (): number => readdirSync(`/proc/${node.pid}/fd`).length;
+
+test(`${MESSAGES} messages of strangers end nothing, hide nothing and leave nothing`, async () => {
+  await node.start(['--anonymous-auth=true']);
+  const connects = doors();
+  for (let number = 0; number < 200; number++) await send(connects[number % connects.length]!, message(0, number));
+  const [memory, files] = [status('VmRSS'), descriptors()];
+
+  let next = 0;
+  const client = async (): Promise<void> => {
+    for (let number = next++; number < MESSAGES; number = next++) {
+      await send(connects[number % connects.length]!, message(SEED, number));
+    }
+  };
+  const waits: number[] = [];
+  const clients = Promise.all(Array.from({ length: CLIENTS }, client)).then(() => false);
+  while (await Promise.race([clients, new Promise((resolve) => setTimeout(resolve, 50, true))])) {
+    const begin = performance.now();
+    expect(await node.healthz(), `health after some ${next} messages`).toBe(true);
+    waits.push(performance.now() - begin);
+  }
+
+  const [median, longest] = [waits.toSorted((a, b) => a - b)[waits.length >> 1]!, Math.max(...waits)];
+  console.log(`healthz during ${MESSAGES} messages: median ${median.toFixed(1)} ms, longest ${longest.toFixed(1)} ms`);
+  expect(node.isRunning).toBe(true);
+  await eventually('its connections are closed', () => descriptors() <= files + 10);
+  expect(status('VmRSS') - memory).toBeLessThan(MEMORY_MAX_KIB);
+});
