@@ -248,6 +248,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await page.getByText('reborn', { exact: true }).waitFor();
     await page.getByText('live', { exact: true }).waitFor();
     await again.close();
+    await page.getByText('lost, trying again').waitFor();
     complaints = complaints.filter((text) => !text.includes('net::ERR_'));
   });
 });
