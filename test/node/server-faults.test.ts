@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   isOver = true;
-  worker.close();
+  await worker.close();
   await node.close();
 });
 
@@ -64,6 +64,7 @@ const phases = async (): Promise<string[]> => {
 };
 
 async function replaysTheSame(): Promise<void> {
+  await worker.close();
   await node.stop('SIGINT');
   const replayed = node.statelet('replay', node.journal);
   expect(replayed.stderr + replayed.stdout).toContain('same');

@@ -2,6 +2,7 @@
  * Runs code in a worker thread of another process, through the inspector that Node opens on SIGUSR1: faults from inside,
  * for which the program has no door of its own.
  */
+import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 
@@ -46,8 +47,12 @@ export class InspectedWorker {
     this.#say('NodeWorker.sendMessageToWorker', { sessionId: this.#session, message });
   }
 
-  close(): void {
+  /** A process that ends waits for its inspector to be left. */
+  async close(): Promise<void> {
+    if (this.#socket.readyState === WebSocket.CLOSED) return;
+    const closed = once(this.#socket, 'close');
     this.#socket.close();
+    await closed;
   }
 
   #say(method: string, params: object): void {
