@@ -15,6 +15,7 @@ import type {
   kubeOperations,
 } from '../../machines/operations/kube.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
+import { decodedList, decodedObject } from './decode.ts';
 import { parseExactly } from './json.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import { TokenBucket } from './limits.ts';
@@ -148,15 +149,15 @@ class Connection {
     method: ClientRequest['method'],
     rest: Omit<ClientRequest, 'method' | 'path'>,
   ): Promise<KubeObject> {
-    return sealed(target, complete(await this.call(target, method, rest)), this.vault);
+    return sealed(target, decodedObject(complete(await this.call(target, method, rest)), target.resource), this.vault);
   }
 
   private async list({ input, signal }: PortCall<InputOf<'kube.list'>>) {
     const { limit, resourceVersion, fieldSelector, labelSelector } = input;
     const query = { limit, continue: input.continue, resourceVersion, fieldSelector, labelSelector };
-    const list = complete(await this.call(input, 'GET', { query, signal })) as unknown as ListObject;
+    const list = decodedList(complete(await this.call(input, 'GET', { query, signal })));
     return {
-      items: (list.items ?? []).map((item) => sealed(input, item, this.vault)),
+      items: list.items.map((item) => sealed(input, item, this.vault)),
       resourceVersion: list.metadata.resourceVersion ?? '',
       continue: list.metadata.continue ?? '',
     };
@@ -196,11 +197,6 @@ type WatchItem = {
   readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
   readonly object: KubeObject;
 };
-
-interface ListObject {
-  readonly metadata: { readonly resourceVersion?: string; readonly continue?: string };
-  readonly items: readonly Json[] | null;
-}
 
 /** An object is created in its collection; a name then belongs to the body, unless a subresource is meant. */
 function pathFor(target: KubeTarget, method: string): string {

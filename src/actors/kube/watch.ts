@@ -4,8 +4,9 @@
  * Decides: when the watch is over. Invariants: a line that is not complete was never said; the version that is answered
  * is the newest that was seen whole, so that nothing is lost between this watch and the next.
  */
-import { OperationError } from '../../kernel/json.ts';
+import { type Json, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
+import { decodedObject } from './decode.ts';
 import { refusal } from './errors.ts';
 import { parseExactly } from './json.ts';
 import type { TransportAnswer } from './transport.ts';
@@ -22,8 +23,10 @@ export interface WatchEnd {
   readonly resourceVersion: string;
 }
 
+const TYPES = ['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR'] as const;
+
 interface WatchLine {
-  readonly type: Change | 'BOOKMARK' | 'ERROR';
+  readonly type: (typeof TYPES)[number];
   readonly object: KubeObject;
 }
 
@@ -51,11 +54,15 @@ function ended(status: KubeObject, resourceVersion: string): WatchEnd {
 }
 
 function parsed(text: string): WatchLine | undefined {
+  let line: Json;
   try {
-    return parseExactly(text) as unknown as WatchLine;
+    line = parseExactly(text);
   } catch {
     return undefined;
   }
+  const { type, object } = (line ?? {}) as { readonly type?: Json; readonly object?: Json };
+  const known = TYPES.find((each) => each === type);
+  return known && { type: known, object: decodedObject(object, 'watch.object') };
 }
 
 /** Whole lines; what breaks off in the middle is dropped. A connection that breaks ends the watch, nothing more. */

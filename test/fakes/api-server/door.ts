@@ -84,6 +84,9 @@ export class Door {
         return destroy(response);
       case 'hang':
         return;
+      case 'body':
+        response.setHeader('content-type', 'application/json');
+        return void response.end(fault.text);
       case 'delay':
         return void setTimeout(carryOut, fault.ms);
       default:

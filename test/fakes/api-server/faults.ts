@@ -36,6 +36,8 @@ export type FaultKind =
   | { readonly kind: 'slow'; readonly bytes: number; readonly everyMs: number }
   /** Carries the request out and then does not say so: the connection breaks. */
   | { readonly kind: 'loseAnswer' }
+  /** Answers with success and this text, without carrying anything out. */
+  | { readonly kind: 'body'; readonly text: string }
   | { readonly kind: 'delay'; readonly ms: number };
 
 export type Fault = RequestMatch & FaultKind & { readonly times?: number };

@@ -1,0 +1,40 @@
+/** One client of `bench/siege.ts`: sends the fuzzer's messages to every port as fast as it is answered, until its end. */
+import { readlinkSync } from 'node:fs';
+import { connect as connectPlain, type Socket } from 'node:net';
+import { setPriority } from 'node:os';
+import { basename } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import { parentPort, workerData } from 'node:worker_threads';
+import { message } from '../test/hardening/fuzz/messages.ts';
+
+const { ports, seed } = workerData as { readonly ports: readonly number[]; readonly seed: number };
+const LOWEST_PRIORITY = 19;
+/** A client that waits for more of an answer than comes. */
+const QUIET_MS = 20;
+/** Messages of one client that differ. */
+const SERIES = 1_000_000;
+
+const open = (port: number): Socket =>
+  port === ports[0]
+    ? connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false })
+    : connectPlain(port, '127.0.0.1');
+
+function send(port: number, bytes: Buffer): Promise<void> {
+  return new Promise((resolve) => {
+    const socket = open(port);
+    socket.setTimeout(QUIET_MS, () => socket.destroy());
+    socket.on('error', () => {}).on('data', () => {});
+    socket.once('close', () => resolve());
+    socket.write(bytes);
+  });
+}
+
+// The number of this thread: the priority is of threads, and that of the bench stays.
+setPriority(Number(basename(readlinkSync('/proc/thread-self'))), LOWEST_PRIORITY);
+const over = new AbortController();
+let sent = 0;
+parentPort!.once('message', () => over.abort());
+for (; !over.signal.aborted; sent++) await send(ports[sent % ports.length]!, message(seed + 1, sent % SERIES));
+// oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is of windows; this is a port
+parentPort!.postMessage(sent);
+parentPort!.unref();

@@ -1,0 +1,126 @@
+/**
+ * Whether clients without credentials hold up pods: a batch of pods in peace and one while eight clients send the worst
+ * that the fuzzer of the tests knows, with the agent's health asked all the while.
+ *
+ *   node bench/siege.ts [--rounds 3] [--pods 30] [--clients 8] [--seconds 60]
+ *
+ * The clients run at the lowest priority, as they are on other machines in life: what they take of this one's processors
+ * is not the agent's. Needs containerd (as `npm test` does).
+ */
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { Worker } from 'node:worker_threads';
+import { connectRuntime } from '../src/actors/cri/client.ts';
+import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
+import { SLEEP, shellPod, type TestNode } from '../test/support/daemon.ts';
+import { removeAll } from './control.ts';
+import { type Bench, measure, newNode, untilEmpty } from './pod-life.ts';
+import { RuntimeEvents } from './runtime-events.ts';
+import { load, percentile, printMeasures } from './statistics.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    pods: { type: 'string', default: '30' },
+    clients: { type: 'string', default: '8' },
+    seconds: { type: 'string', default: '60' },
+  },
+});
+const [rounds, pods, clients, seconds] = [flags.rounds, flags.pods, flags.clients, flags.seconds].map(Number) as [
+  number,
+  number,
+  number,
+  number,
+];
+const HEALTH_PERIOD_MS = 50;
+/** Clients attack for so long before the pods come. */
+const LEAD_MS = 3_000;
+
+/** Seconds from the first manifest to the last container's start. */
+async function batch({ containerd, events }: Bench, node: TestNode): Promise<number> {
+  const mark = events.mark();
+  const startedAt = Date.now();
+  for (let i = 0; i < pods; i++) node.write(`pod-${i}.json`, shellPod(`pod-${i}`, containerd.image, SLEEP));
+  const started = await events.wait(mark, 2 * pods, ({ topic }) => topic === 'start');
+  return (started.at(-1)!.atMs - startedAt) / 1_000;
+}
+
+async function removed(bench: Bench, node: TestNode): Promise<void> {
+  for (let i = 0; i < pods; i++) node.remove(`pod-${i}.json`);
+  await untilEmpty(bench);
+}
+
+/** Eight clients and one that asks for the health, until it is stopped. */
+async function besieged<T>(node: TestNode, work: () => Promise<T>): Promise<T> {
+  const ports = [node.port, node.healthzPort, node.visualizerPort];
+  const workers = Array.from(
+    { length: clients },
+    (_, seed) => new Worker(new URL('siege-client.ts', import.meta.url), { workerData: { ports, seed } }),
+  );
+  const sent = workers.map(async (worker) => Number((await once(worker, 'message'))[0]));
+  const waits: number[] = [];
+  const over = new AbortController();
+  const asking = (async () => {
+    for (; !over.signal.aborted; await sleep(HEALTH_PERIOD_MS)) {
+      const begin = performance.now();
+      if (!(await node.healthz())) throw new Error('the agent is not healthy');
+      waits.push(performance.now() - begin);
+    }
+  })();
+  const end = Date.now() + seconds * 1_000;
+  await sleep(LEAD_MS);
+  const value = await work();
+  await sleep(Math.max(0, end - Date.now()));
+  over.abort();
+  await asking;
+  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is of windows; these are threads
+  for (const worker of workers) worker.postMessage('end');
+  const messages = (await Promise.all(sent)).reduce((sum, each) => sum + each, 0);
+  console.log(
+    `  ${messages} messages; healthz p50 ${percentile(waits, 50).toFixed(1)}, p99 ${percentile(waits, 99).toFixed(1)}, ` +
+      `longest ${Math.max(...waits).toFixed(1)} ms`,
+  );
+  return value;
+}
+
+async function round(bench: Bench): Promise<{ readonly control: number[]; readonly ours: number[] }> {
+  const node = newNode(bench);
+  try {
+    await node.start();
+    // The first batch of an agent runs code for the first time.
+    await batch(bench, node);
+    await removed(bench, node);
+    const control = [await batch(bench, node)];
+    await removed(bench, node);
+    const ours = [await besieged(node, () => batch(bench, node))];
+    await removed(bench, node);
+    control.push(await batch(bench, node));
+    return { control, ours };
+  } catch (error) {
+    throw new Error(`${(error as Error).message}\n${node.log}`, { cause: error });
+  } finally {
+    await node.close();
+    await removeAll(bench.client);
+  }
+}
+
+const unavailable = containerdAvailable();
+if (unavailable !== null) {
+  console.error(`bench/siege.ts cannot run here: ${unavailable}`);
+  process.exit(1);
+}
+const containerd = await startContainerd();
+const client = connectRuntime({ endpoint: containerd.endpoint });
+const events = new RuntimeEvents(client);
+try {
+  console.log(`siege, Node ${process.version}, load before ${load()}`);
+  const measured = measure(`${pods} pods while ${clients} clients attack`, 'the same pods in peace', 's');
+  for (let nth = 0; nth < rounds; nth++) measured.rounds.push(await round({ containerd, client, events }));
+  printMeasures([measured]);
+} finally {
+  events.close();
+  await removeAll(client).catch(() => {});
+  client.close();
+  await containerd.close();
+}

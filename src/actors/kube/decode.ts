@@ -1,0 +1,117 @@
+/**
+ * What an API server says, held to the shape that every machine relies on, as Go's typed decoder holds it.
+ *
+ * Invariants: an object is a map that has `metadata`, whose names and versions are text and whose labels and
+ * annotations are maps of text; `spec`, `status` and `data` are maps where they are there; nothing is nested deeper
+ * than {@link NESTING_MAX}, which recursion can bear. Anything else is an error that names the field.
+ */
+import { type Json, OperationError } from '../../kernel/json.ts';
+import type { KubeObject } from '../../machines/operations/kube.ts';
+
+/** Objects of the API have a dozen levels, those of custom fields some more. */
+const NESTING_MAX = 200;
+
+type Fields = Readonly<Record<string, Json | undefined>>;
+type Check = (value: Json, at: string) => void;
+
+const refused = (at: string, wanted: string, value: Json | undefined): OperationError =>
+  new OperationError(`the API server's answer cannot be decoded: ${at}: ${wanted} expected, not ${kindOf(value)}`, {
+    name: 'DecodeError',
+    code: 'MALFORMED',
+    retriable: true,
+  });
+
+function kindOf(value: Json | undefined): string {
+  if (value === null || value === undefined) return 'null';
+  if (Array.isArray(value)) return 'a list';
+  return typeof value === 'object' ? 'a map' : `a ${typeof value}`;
+}
+
+const isFields = (value: Json | undefined): value is { readonly [key: string]: Json | undefined } =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const text: Check = (value, at) => {
+  if (typeof value !== 'string') throw refused(at, 'text', value);
+};
+const number: Check = (value, at) => {
+  if (typeof value !== 'number') throw refused(at, 'a number', value);
+};
+const map: Check = (value, at) => {
+  if (!isFields(value)) throw refused(at, 'a map', value);
+};
+const texts: Check = (value, at) => {
+  map(value, at);
+  for (const [key, each] of Object.entries(value as Fields)) text(each ?? null, `${at}[${JSON.stringify(key)}]`);
+};
+const listOf =
+  (check: Check): Check =>
+  (value, at) => {
+    if (!Array.isArray(value)) throw refused(at, 'a list', value);
+    for (const [index, each] of value.entries()) check(each, `${at}[${index}]`);
+  };
+
+const OF_METADATA: Readonly<Record<string, Check>> = {
+  name: text,
+  generateName: text,
+  namespace: text,
+  uid: text,
+  resourceVersion: text,
+  continue: text,
+  creationTimestamp: text,
+  deletionTimestamp: text,
+  deletionGracePeriodSeconds: number,
+  labels: texts,
+  annotations: texts,
+  finalizers: listOf(text),
+  ownerReferences: listOf(map),
+};
+const OF_OBJECT: Readonly<Record<string, Check>> = { spec: map, status: map, data: texts, binaryData: texts };
+
+/** A field that is null is none, as in Go. */
+function checkFields(fields: Fields, checks: Readonly<Record<string, Check>>, at: string): void {
+  for (const [name, check] of Object.entries(checks)) {
+    const value = Object.hasOwn(fields, name) ? fields[name] : undefined;
+    if (value !== undefined && value !== null) check(value, `${at}.${name}`);
+  }
+}
+
+function checkNesting(value: Json | undefined, at: string, levels: number): void {
+  if (typeof value !== 'object' || value === null) return;
+  if (levels > NESTING_MAX) throw refused(at, `at most ${NESTING_MAX} levels`, value);
+  for (const child of Object.values(value)) checkNesting(child, at, levels + 1);
+}
+
+/** Of none as of an empty one, as in Go. */
+function metadataOf(value: Fields, at: string): Fields {
+  const metadata = value['metadata'] ?? {};
+  if (!isFields(metadata)) throw refused(`${at}.metadata`, 'a map', metadata);
+  checkFields(metadata, OF_METADATA, `${at}.metadata`);
+  return metadata;
+}
+
+/** `at` names the object in errors. */
+export function decodedObject(value: Json | undefined, at: string): KubeObject {
+  if (!isFields(value)) throw refused(at, 'a map', value);
+  const metadata = metadataOf(value, at);
+  // What a Status says of its request is text.
+  if (value['kind'] !== 'Status') checkFields(value, OF_OBJECT, at);
+  checkNesting(value, at, 0);
+  return (metadata === value['metadata'] ? value : { ...value, metadata }) as unknown as KubeObject;
+}
+
+interface DecodedList {
+  readonly metadata: { readonly resourceVersion?: string; readonly continue?: string };
+  readonly items: readonly KubeObject[];
+}
+
+export function decodedList(value: Json | undefined): DecodedList {
+  if (!isFields(value)) throw refused('list', 'a map', value);
+  const metadata = metadataOf(value, 'list');
+  const { items } = value;
+  if (items === undefined || items === null) return { metadata, items: [] };
+  if (!Array.isArray(items)) throw refused('list.items', 'a list', items);
+  return {
+    metadata,
+    items: items.map((item, index) => decodedObject(item as Json, `list.items[${index}]`)),
+  };
+}

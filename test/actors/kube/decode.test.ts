@@ -1,0 +1,92 @@
+/** Answers that no API server gives: an error that names the field, never an exception of the code behind. */
+import { describe, expect, it } from 'vitest';
+import { decodedList, decodedObject } from '../../../src/actors/kube/decode.ts';
+import { readWatch } from '../../../src/actors/kube/watch.ts';
+import type { Json } from '../../../src/kernel/json.ts';
+
+const deep = (levels: number): Json => JSON.parse(`${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`) as Json;
+
+describe('an object', () => {
+  it.each<[Json, string]>([
+    [null, 'pods: a map expected, not null'],
+    [true, 'pods: a map expected, not a boolean'],
+    [[], 'pods: a map expected, not a list'],
+    [{ metadata: 'x' }, 'pods.metadata: a map expected, not a string'],
+    [{ metadata: { name: 5 } }, 'pods.metadata.name: text expected, not a number'],
+    [{ metadata: { resourceVersion: {} } }, 'pods.metadata.resourceVersion: text expected, not a map'],
+    [{ metadata: { labels: 7 } }, 'pods.metadata.labels: a map expected, not a number'],
+    [{ metadata: { annotations: { a: [1] } } }, 'pods.metadata.annotations["a"]: text expected, not a list'],
+    [{ metadata: { finalizers: 'a' } }, 'pods.metadata.finalizers: a list expected, not a string'],
+    [{ metadata: { ownerReferences: [null] } }, 'pods.metadata.ownerReferences[0]: a map expected, not null'],
+    [{ metadata: {}, spec: 5 }, 'pods.spec: a map expected, not a number'],
+    [{ metadata: {}, status: [] }, 'pods.status: a map expected, not a list'],
+    [{ metadata: {}, data: { a: 1 } }, 'pods.data["a"]: text expected, not a number'],
+    [{ metadata: {}, spec: deep(100_000) }, 'pods: at most 200 levels expected, not a map'],
+  ])('%o', (value, words) => {
+    expect(() => decodedObject(value, 'pods')).toThrow(`the API server's answer cannot be decoded: ${words}`);
+  });
+
+  it('may lack what it has not, and names of prototypes are names', () => {
+    const text = '{"metadata":{"name":"a","labels":null,"__proto__":{"name":5}},"spec":null,"__proto__":{"spec":7}}';
+    const object = decodedObject(JSON.parse(text) as Json, 'pods');
+    expect(JSON.stringify(object)).toBe(text);
+  });
+
+  it('without metadata has empty ones', () => {
+    expect(decodedObject({ kind: 'TokenReview' }, 'reviews')).toEqual({ kind: 'TokenReview', metadata: {} });
+  });
+
+  it('that is a Status says its status as text', () => {
+    expect(decodedObject({ kind: 'Status', metadata: {}, status: 'Success' }, 'pods')).toBeDefined();
+  });
+});
+
+describe('a list', () => {
+  it.each<[Json, string]>([
+    [7, 'list: a map expected, not a number'],
+    [{ metadata: 'x' }, 'list.metadata: a map expected, not a string'],
+    [{ metadata: {}, items: {} }, 'list.items: a list expected, not a map'],
+    [{ metadata: {}, items: [{ metadata: {} }, null] }, 'list.items[1]: a map expected, not null'],
+    [{ metadata: { continue: 5 } }, 'list.metadata.continue: text expected, not a number'],
+  ])('%o', (value, words) => {
+    expect(() => decodedList(value)).toThrow(words);
+  });
+
+  it('of none may be null', () => {
+    expect(decodedList({ metadata: { resourceVersion: '1' }, items: null }).items).toEqual([]);
+  });
+});
+
+describe('a watch', () => {
+  const read = (...lines: readonly string[]) => {
+    const seen: string[] = [];
+    const body = { on: () => body, destroy: () => {}, [Symbol.asyncIterator]: () => chunks() };
+    async function* chunks() {
+      yield* lines.map((line) => Buffer.from(`${line}\n`));
+    }
+    const answer = { statusCode: 200, headers: {}, body } as never;
+    return readWatch(answer, '1', (change, { metadata }) => seen.push(`${change} ${metadata.name}`)).then((end) => ({
+      end,
+      seen,
+    }));
+  };
+  const good = '{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"2"}}}';
+
+  it.each(['null', '7', '[]', '{}', '{"type":7,"object":{}}', '{"type":"PATCHED","object":{"metadata":{}}}'])(
+    'is over with the line %s',
+    async (line) => {
+      const { end, seen } = await read(good, line, good);
+      expect([end, seen]).toEqual([{ reason: 'closed', resourceVersion: '2' }, ['ADDED a']]);
+    },
+  );
+
+  it.each([
+    '{"type":"MODIFIED"}',
+    '{"type":"BOOKMARK","object":7}',
+    '{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":{}}}}',
+    '{"type":"ERROR","object":"x"}',
+    `{"type":"ADDED","object":{"metadata":{},"spec":${'['.repeat(100_000)}${']'.repeat(100_000)}}}`,
+  ])('fails with the line %.60s', async (line) => {
+    await expect(read(good, line)).rejects.toThrow(/cannot be decoded: watch\.object/);
+  });
+});
