@@ -28,8 +28,8 @@ import { type Unnumbered, Witness } from './witness.ts';
 
 /** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
 const INPUT_QUEUE_MAX = 65_536;
-/** Turns taken before the event loop gets its turn: about 5 ms of work. */
-const TURNS_PER_SLICE = 200;
+/** Turns follow each other for so long before the event loop gets its turn. */
+const SLICE_MS = 5;
 
 export interface KernelOptions {
   readonly machine: AnyStateMachine;
@@ -208,10 +208,10 @@ export class Kernel implements ActorHost {
 
   private drain(): void {
     this.scheduled = false;
-    for (let turns = 0; turns < TURNS_PER_SLICE; turns++) {
-      const work = this.queue.shift();
-      if (!work) break;
+    const beganMs = performance.now();
+    for (let work = this.queue.shift(); work; work = this.queue.shift()) {
       work();
+      if (performance.now() - beganMs >= SLICE_MS) break;
     }
     if (this.queue.length > 0) {
       this.scheduled = true;

@@ -166,7 +166,13 @@ export class PodsNode {
 
   /** `clockOffsetMs`: how far the clock of the machine was off when this agent started. */
   constructor(
-    options: { world?: PodsWorld; seed?: number; settings?: Partial<NodeSettings>; clockOffsetMs?: number } = {},
+    options: {
+      world?: PodsWorld;
+      seed?: number;
+      settings?: Partial<NodeSettings>;
+      clockOffsetMs?: number;
+      onTurn?: KernelOptions['onTurn'];
+    } = {},
   ) {
     const offsetMs = options.clockOffsetMs ?? 0;
     this.settings = options.settings ?? {};
@@ -181,6 +187,7 @@ export class PodsNode {
       machine: rootMachine,
       header: kernelHeader,
       sink: this.sink,
+      ...(options.onTurn ? { onTurn: options.onTurn } : {}),
       performer: { perform: (...args) => (this.isDead ? () => {} : this.world.perform(...args)) },
       time: {
         now: () => this.time.now() + offsetMs,

@@ -4,8 +4,10 @@
  * Owns the rules by which observations are joined: a later look wins, and one instance never goes back from exited to
  * running or from running to created, whichever look arrives last.
  */
+
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
+import { keptWith } from './kept-with.ts';
 import type { ContainerFacts, GarbageChanged, ImagesInUse } from './messages.ts';
 import { legacyLogName } from './spec/index.ts';
 
@@ -84,11 +86,18 @@ function newer(one: { readonly created_at: string }, other: { readonly created_a
 const restartCountOf = ({ annotations, metadata }: ContainerStatus): number =>
   Number(annotations[RESTART_COUNT] ?? metadata?.attempt ?? 0);
 
+/** Instances by the name of their container. */
+const instancesByName = keptWith(
+  ({ containers }: PodRuntimeStatus): ReadonlyMap<string, readonly ContainerStatus[]> => {
+    const found = Map.groupBy(containers, ({ metadata }) => metadata?.name ?? '');
+    for (const each of found.values()) each.sort((a, b) => restartCountOf(b) - restartCountOf(a) || newer(a, b));
+    return found;
+  },
+);
+
 /** All instances of one container, newest first: by number, as the clock may have been set back between two of them. */
-export const instancesOf = (status: PodRuntimeStatus | null, name: string): ContainerStatus[] =>
-  (status?.containers ?? [])
-    .filter((container) => container.metadata?.name === name)
-    .sort((a, b) => restartCountOf(b) - restartCountOf(a) || newer(a, b));
+export const instancesOf = (status: PodRuntimeStatus | null, name: string): readonly ContainerStatus[] =>
+  (status && instancesByName(status).get(name)) ?? [];
 
 export const sandboxesOf = (status: PodRuntimeStatus | null): PodSandboxStatus[] =>
   [...(status?.sandboxes ?? [])].sort((a, b) => (b.metadata?.attempt ?? 0) - (a.metadata?.attempt ?? 0) || newer(a, b));
@@ -125,7 +134,10 @@ const fallsBackToLogs = ({ annotations, exit_code, reason }: ContainerStatus): b
 /** The newest instance of a container, in the words of the machines; `null` when the runtime has none. */
 export function factsOf(status: PodRuntimeStatus | null, name: string): ContainerFacts | null {
   const newest = instancesOf(status, name)[0];
-  if (!newest) return null;
+  return newest === undefined ? null : factsOfInstance(newest);
+}
+
+const factsOfInstance = keptWith((newest: ContainerStatus): ContainerFacts => {
   const annotations = newest.annotations;
   const path = annotations[MESSAGE_PATH];
   const mount = newest.mounts.find(({ container_path }) => path !== undefined && container_path === path);
@@ -142,7 +154,7 @@ export function factsOf(status: PodRuntimeStatus | null, name: string): Containe
     messageFile: mount?.host_path ?? '',
     messageLog: fallsBackToLogs(newest) ? newest.log_path : '',
   };
-}
+});
 
 /** What of a pod no longer runs: instances that ended, and sandboxes that were replaced and are empty. */
 export function garbageOf(uid: string, status: PodRuntimeStatus): GarbageChanged {

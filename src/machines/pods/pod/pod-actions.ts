@@ -9,6 +9,7 @@ import { isCreated, retryDelay, runsInOrder } from '../container/container-polic
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { eventRecorded } from '../messages.ts';
 import { factsOf, hasBegunInSandbox } from '../runtime-facts.ts';
+import { isSame } from '../same.ts';
 import { claimRefusal, podDns } from '../spec/index.ts';
 import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
@@ -56,8 +57,6 @@ const adoptStrangers = (enqueue: Enqueue, context: PodContext): Partial<PodConte
   const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, wish: null }]);
   return { containers: { ...context.containers, ...Object.fromEntries(records) } };
 };
-
-const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 export const noteContainer = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;

@@ -21,6 +21,7 @@ import type { Rejection } from '../allocation/predicates.ts';
 import type { Allocation } from '../allocation/request.ts';
 import type { ContainerDevices } from '../allocation/resource-grants.ts';
 import { runsInOrder } from '../container/container-policy.ts';
+import { keptWith } from '../kept-with.ts';
 import type {
   ContainerFacts,
   ContainerKind,
@@ -254,14 +255,14 @@ export interface Member {
 }
 
 /** Containers in the order in which they have their turn. */
-export const membersOf = (pod: Pod): Member[] => [
+export const membersOf = keptWith((pod: Pod): readonly Member[] => [
   ...(pod.spec.initContainers ?? []).map((container) => ({
     container,
     kind: isSidecar(container) ? ('sidecar' as const) : ('init' as const),
   })),
   ...pod.spec.containers.map((container) => ({ container, kind: 'regular' as const })),
   ...(pod.spec.ephemeralContainers ?? []).map((container) => ({ container, kind: 'ephemeral' as const })),
-];
+]);
 
 export const DEFAULT_GRACE_SECONDS = 30;
 

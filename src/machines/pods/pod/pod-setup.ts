@@ -24,6 +24,7 @@ import {
 import { proberChanges } from '../prober/probe-plan.ts';
 import { proberMachine } from '../prober/prober.ts';
 import { emptyRuntime, factsOf, garbageOf, imagesOf, joined, slimmed } from '../runtime-facts.ts';
+import { isSame } from '../same.ts';
 import { podCertificateMachine } from '../volumes/pod-certificate.ts';
 import { serviceAccountTokenMachine } from '../volumes/service-account-token.ts';
 import { type VolumesReport, volumesMachine } from '../volumes/volumes.ts';
@@ -209,7 +210,7 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
   const next = { ...context, ...change };
   const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
   const status = keeps ? context.status : statusOf(next, nowMs);
-  const isNew = JSON.stringify(status) !== JSON.stringify(context.status);
+  const isNew = !isSame(status, context.status);
   enqueue.assign(isNew ? { ...change, status } : change);
   if (isNew || next.stage !== context.stage) tellStatus(enqueue, { ...next, status });
   return { ...next, status };

@@ -99,15 +99,18 @@ function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRunti
     const seen = factsOf(runtime, name);
     return seen !== null && isStarting(view, seen) ? [seen.id] : [];
   });
-  const said = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
-  if (said.length === 0 && starting.length === 0) return runtime;
-  const seen = runtime.containers.filter(({ id }) => !starting.includes(id));
+  const ended = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
+  if (ended.length === 0 && starting.length === 0) return runtime;
+  const isHidden = new Set(starting);
+  const said = new Map(ended.map(({ id, message }) => [id, message]));
   return {
     ...runtime,
-    containers: seen.map((container) => {
-      const message = said.find(({ id }) => id === container.id)?.message;
-      if (!message) return container;
-      return { ...container, message: container.message === '' ? message : `${container.message}: ${message}` };
-    }),
+    containers: runtime.containers
+      .filter(({ id }) => !isHidden.has(id))
+      .map((container) => {
+        const message = said.get(container.id);
+        if (!message) return container;
+        return { ...container, message: container.message === '' ? message : `${container.message}: ${message}` };
+      }),
   };
 }

@@ -36,7 +36,8 @@ export function turnsOf(context: PodContext): Member[] {
   const waits = ({ kind, container }: Member, at: number): boolean =>
     context.containers[container.name]?.wish != null && (kind !== 'regular' || hook === -1 || at <= hook);
   const reachedNow = context.initialised ? members.filter(({ kind }) => kind !== 'init') : reached(context, members);
-  return members.filter((member, at) => reachedNow.includes(member) && waits(member, at));
+  const isReachedNow = new Set(reachedNow);
+  return members.filter((member, at) => isReachedNow.has(member) && waits(member, at));
 }
 
 /** It begins, or its hook runs: the kubelet starts the regular containers after it when that is done or has failed. */

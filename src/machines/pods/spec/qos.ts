@@ -4,8 +4,10 @@
  * Invariants: the class follows from the spec alone and never changes while a pod lives; `status.qosClass` that the API
  * server has set is the same value.
  */
+
 import type { Container, Pod, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import { keptWith } from '../kept-with.ts';
 import { parseQuantity } from './quantity.ts';
 
 export type QOSClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
@@ -20,14 +22,14 @@ export const podContainers = (pod: Pod): readonly Container[] => [
   ...pod.spec.containers,
 ];
 
-export function podQOS(pod: Pod): QOSClass {
+export const podQOS = keptWith((pod: Pod): QOSClass => {
   const podLevel = pod.spec.resources;
   const demands = hasPodLevelResources(podLevel) ? [podLevel] : podContainers(pod).map(({ resources }) => resources);
   const requested = demands.some((demand) => QOS_RESOURCES.some((name) => isPositive(demand?.requests?.[name])));
   const limited = demands.some((demand) => QOS_RESOURCES.some((name) => isPositive(demand?.limits?.[name])));
   if (!requested && !limited) return 'BestEffort';
   return demands.every(isGuaranteed) ? 'Guaranteed' : 'Burstable';
-}
+});
 
 export const hasPodLevelResources = (resources: ResourceRequirements | undefined): resources is ResourceRequirements =>
   resources !== undefined &&

@@ -3,10 +3,12 @@
  *
  * Owns the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
  */
+
 import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
 import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { exclusiveCount } from '../allocation/cpu-manager.ts';
+import { keptWith } from '../kept-with.ts';
 import { reservedMemory, throttledMemory } from './memory-qos.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
@@ -68,13 +70,9 @@ function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefi
   return { ...aggregate(pod, amounts), ...(hasPodLevelResources(resources) ? amounts(resources) : {}) };
 }
 
-export function podRequests(pod: Pod): Amounts {
-  return podAmounts(pod, requestsOf);
-}
+export const podRequests = keptWith((pod: Pod): Amounts => podAmounts(pod, requestsOf));
 
-export function podLimits(pod: Pod): Amounts {
-  return podAmounts(pod, (resources) => amountsOf(resources?.limits));
-}
+export const podLimits = keptWith((pod: Pod): Amounts => podAmounts(pod, (resources) => amountsOf(resources?.limits)));
 
 /** What the runtime class costs beyond the containers. */
 export const podOverhead = (pod: Pod): Amounts => amountsOf(pod.spec.overhead);

@@ -7,6 +7,7 @@
 import type { Container, ContainerStatus, Pod, PodCondition } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { conditionMessages, conditionReasons } from '../../reasons.ts';
+import { byName } from '../by-name.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { hasAnyContainerStarted } from './phase.ts';
 import { ALL_RESTARTING } from './restarting.ts';
@@ -114,7 +115,7 @@ function survey(
   const unknown: string[] = [];
   const unmet: string[] = [];
   for (const container of containers) {
-    const status = statuses.find(({ name }) => name === container.name);
+    const status = byName(statuses, container.name);
     if (status === undefined) unknown.push(container.name);
     else if (!isMet(container, status)) unmet.push(container.name);
   }

@@ -8,7 +8,9 @@ import type { ContainerStatus as CriContainerStatus } from '../../api/cri.ts';
 import type { Container, ContainerState, ContainerStatus, Pod } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { lostContainerMessages, terminatedReasons, UNKNOWN_EXIT_CODE, waitingReasons } from '../../reasons.ts';
+import { byName } from '../by-name.ts';
 import { instancesOf } from '../runtime-facts.ts';
+import { isSame } from '../same.ts';
 import { containerAnnotationKeys } from '../spec/annotations.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { mountStatuses } from './mounts.ts';
@@ -61,9 +63,62 @@ export function ephemeralContainerStatuses(facts: ContainerFacts): readonly Cont
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
+/** All that the status of a container is made of, besides the container and what is true of the whole pod. */
+interface Seen {
+  readonly previous: ContainerStatus | undefined;
+  readonly current: CriContainerStatus | undefined;
+  readonly last: CriContainerStatus | undefined;
+}
+
+interface Known extends Seen {
+  readonly facts: readonly unknown[];
+  readonly status: ContainerStatus;
+}
+
+/**
+ * The last status of each container of a specification. A pod may have a thousand of them, of which a turn changes one:
+ * a status is made again when something that it is made of is another value, and stays the same value when it says the
+ * same.
+ */
+const known = new WeakMap<Container, Known>();
+
 function containerStatus(container: Container, facts: ContainerFacts, isInit: boolean): ContainerStatus {
-  const previous = facts.previous.find(({ name }) => name === container.name);
+  const previous = byName(facts.previous, container.name);
   const [current, last] = instancesOf(facts.runtime, container.name);
+  const seen = { previous, current, last };
+  const own = factsFor(container, facts, isInit);
+  const before = known.get(container);
+  if (before && isMadeOf(before, seen, own)) return before.status;
+  const made = madeStatus(container, facts, isInit, seen);
+  const status = isSame(made, previous) ? previous! : made;
+  known.set(container, { ...seen, facts: own, status });
+  return status;
+}
+
+const isMadeOf = (before: Known, seen: Seen, facts: readonly unknown[]): boolean =>
+  before.previous === seen.previous &&
+  before.current === seen.current &&
+  before.last === seen.last &&
+  before.facts.every((each, at) => each === facts[at]);
+
+/** Of what is known of a pod, what concerns one container; texts, numbers and booleans, but for the pod. */
+function factsFor(container: Container, facts: ContainerFacts, isInit: boolean): readonly unknown[] {
+  const { name } = container;
+  const { pod, runtimeName, canRecurse, waiting, replacing, started, ready, restartCounts, restartingAll } = facts;
+  const why = waiting[name];
+  const isForgettable = isInit && hasAnyRegularInstance(facts);
+  const isReplaced = replacing.includes(name);
+  const probes = [started[name], ready[name]];
+  const pods = [pod, runtimeName, canRecurse, restartingAll, isForgettable, isInit];
+  return [...pods, why?.reason, why?.message, isReplaced, ...probes, restartCounts[name]];
+}
+
+function madeStatus(
+  container: Container,
+  facts: ContainerFacts,
+  isInit: boolean,
+  { previous, current, last }: Seen,
+): ContainerStatus {
   const found =
     current === undefined
       ? withoutInstance(container, facts, previous, isInit && !isSidecar(container))

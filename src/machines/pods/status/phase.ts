@@ -7,6 +7,7 @@
 import type { Container, ContainerState, ContainerStatus, Pod, PodPhase } from '../../api/pod.ts';
 import { isStaticPod } from '../../api/pod.ts';
 import { terminatedReasons } from '../../reasons.ts';
+import { byName } from '../by-name.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from './restart.ts';
 
@@ -46,7 +47,7 @@ export function podPhase(facts: PhaseFacts): PodPhase {
 }
 
 const statusOf = (statuses: readonly ContainerStatus[], container: Container): ContainerStatus | undefined =>
-  statuses.find(({ name }) => name === container.name);
+  byName(statuses, container.name);
 
 /** Plain init containers: whether some has still to run, and whether one failed for good. */
 function initProgress(

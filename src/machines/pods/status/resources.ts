@@ -3,8 +3,10 @@
  *
  * Invariant: a value too small for the kernel to hold is said as it was asked for, not as the kernel rounded it.
  */
+
 import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../../api/cri.ts';
 import type { Container, ContainerStatus, Pod, PodStatus } from '../../api/pod.ts';
+import { keptWith } from '../kept-with.ts';
 import { formatBinary, formatDecimal, fromMilli, fromWhole, milliUnits, parseQuantity } from '../spec/quantity.ts';
 import { type Amounts, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
 
@@ -55,7 +57,7 @@ const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint)
   milli > smallest || (milli > 0n && asked !== undefined && milliUnits(parseQuantity(asked)) > smallest);
 
 /** The pod's sums, its overhead among them. */
-export function podResourceStatus(pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> {
+export const podResourceStatus = keptWith((pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> => {
   const overhead = podOverhead(pod);
   const requests = formatted(podRequests(pod), overhead);
   const limits = formatted(podLimits(pod), overhead);
@@ -63,7 +65,7 @@ export function podResourceStatus(pod: Pod): Pick<PodStatus, 'allocatedResources
     ...(isEmpty(requests) ? {} : { allocatedResources: requests }),
     resources: { ...(isEmpty(limits) ? {} : { limits }), ...(isEmpty(requests) ? {} : { requests }) },
   };
-}
+});
 
 const isEmpty = (list: List): boolean => Object.keys(list).length === 0;
 
