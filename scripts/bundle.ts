@@ -4,11 +4,12 @@
  * Five hundred files are found, read and linked at each start; of one piece only what runs is looked at. It is a cache
  * of the sources, as the one of compiled code is: `src/bin/newest-code.js` takes it while no source is newer.
  */
-import { rmSync } from 'node:fs';
+import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
+const [NEXT, BEFORE] = [`${DIST}.next`, `${DIST}.before`];
 
 /** `npm ci --omit=dev` leaves the bundler out. */
 const bundler = await import('rolldown').catch(() => null);
@@ -27,10 +28,9 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.
     external: ['koffi', /^@opentelemetry\/(?!api$)/],
   });
-  // A process that ends meanwhile may keep its compiled code there.
-  rmSync(DIST, { recursive: true, force: true, maxRetries: 5 });
+  rmSync(NEXT, { recursive: true, force: true });
   await bundle.write({
-    dir: DIST,
+    dir: NEXT,
     // CommonJS takes of Node's own modules what it uses; an ES module has all of `node:http` made ready, with the
     // WebSocket and the fetch of a browser: 100 ms.
     format: 'cjs',
@@ -41,4 +41,14 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     comments: false,
   });
   await bundle.close();
+  putInPlace();
+}
+
+/**
+ * The new folder at once as a whole, and the old one stays for the processes that began with it, until the next bundle.
+ */
+function putInPlace(): void {
+  rmSync(BEFORE, { recursive: true, force: true, maxRetries: 5 });
+  if (existsSync(DIST)) renameSync(DIST, BEFORE);
+  renameSync(NEXT, DIST);
 }

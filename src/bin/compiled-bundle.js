@@ -6,9 +6,10 @@
  * writes down what it has compiled.
  *
  * Invariants: code is taken only for the very text it was made of, by the same V8 with the same settings; a file that
- * was not written to its end is not taken; where nothing can be written, nothing is.
+ * was not written to its end is not taken; where nothing can be written, nothing is. All files of a process are of the
+ * folder that was there when it began, also when a newer bundle has taken its place meanwhile.
  */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { constants, mkdirSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { cachedDataVersionTag } from 'node:v8';
@@ -23,6 +24,7 @@ const missing = [];
 /** The exports of a CommonJS file whose chunks are beside it. `compiledDirectory` is made when it is needed. */
 export function loadBundle(path, compiledDirectory) {
   const directory = dirname(path);
+  const folder = `/proc/self/fd/${openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY)}`;
   const kept = join(compiledDirectory, cachedDataVersionTag().toString(16));
   const modules = new Map();
   const load = (file) => {
@@ -32,15 +34,21 @@ export function loadBundle(path, compiledDirectory) {
     modules.set(file, module);
     const outside = createRequire(file);
     const require = Object.assign((id) => (id.startsWith('./') ? load(join(directory, id)) : outside(id)), outside);
-    compiled(file, join(kept, basename(file))).runInThisContext()(module.exports, require, module, file, directory);
+    compiled(file, folder, join(kept, basename(file))).runInThisContext()(
+      module.exports,
+      require,
+      module,
+      file,
+      directory,
+    );
     return module.exports;
   };
   process.once('exit', keepCompiled);
   return load(path);
 }
 
-function compiled(file, keptAt) {
-  const text = readFileSync(file, 'latin1');
+function compiled(file, folder, keptAt) {
+  const text = readFileSync(join(folder, basename(file)), 'latin1');
   const textSum = zlib.crc32(text);
   const cachedData = keptCode(keptAt, textSum);
   const script = new vm.Script(`(function (exports, require, module, __filename, __dirname) { ${text}\n})`, {

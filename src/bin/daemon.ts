@@ -41,6 +41,7 @@ import { kubeletMachine } from '../machines/kubelet.ts';
 import { commandFailed } from '../machines/startup/configuration/index.ts';
 import { announceOnce } from './announcement.ts';
 import { maskedArguments } from './masked-arguments.ts';
+import { onNpmEnded } from './npm-parent.ts';
 import { printLines } from './print-lines.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
 
@@ -230,6 +231,7 @@ const openPage = (page: ServedPage): void =>
 /** The first signal asks the machines to end; a second one does not ask. SIGHUP asks for the configuration again. */
 function onSignals(received: (signal: string) => void): void {
   let signals = 0;
+  onNpmEnded(() => received('SIGTERM'));
   process.on('SIGHUP', received);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {

@@ -86,3 +86,14 @@ test('where nothing can be written, it runs all the same', () => {
   expect(run()).toBe('one/chunk.cjs');
   expect(existsSync(join(root, 'dist/compiled'))).toBe(false);
 });
+
+test('a process that began with a bundle goes on with it when another takes its place', () => {
+  const chunk = join(root, 'dist/chunk.cjs');
+  const swap = `const fs = require('node:fs'); fs.renameSync(${JSON.stringify(join(root, 'dist'))}, ${JSON.stringify(join(root, 'before'))});`;
+  writeFileSync(
+    join(root, 'dist/main.cjs'),
+    `${swap} const chunk = require('./chunk.cjs'); exports.main = () => chunk.said('one');`,
+  );
+  expect(run()).toBe('one/chunk.cjs');
+  expect(existsSync(chunk)).toBe(false);
+});

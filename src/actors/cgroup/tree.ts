@@ -14,17 +14,16 @@ import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/operations/cgroup.ts';
 import { errnoOf } from '../host/beneath.ts';
+import { shareOfThreads } from '../host/threads.ts';
 import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';
 import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 
 const FOLDER_MODE = 0o755;
-/** What libuv takes when nobody says otherwise. `bin/lean-process.js` says more. */
-const THREADS_DEFAULT = 4;
 /**
  * Calls that are under way at once: a quarter of the threads. The kernel does one after the other whatever is asked,
  * under a lock that runtimes hold as well; ninety pods that end at once would else hold every thread for seconds.
  */
-const CALLS_MAX = Math.floor(Number(process.env['UV_THREADPOOL_SIZE'] ?? THREADS_DEFAULT) / 4);
+const CALLS_MAX = shareOfThreads(1 / 4);
 const calls = pLimit(CALLS_MAX);
 const writeTo: (fd: number, text: string) => Promise<unknown> = promisify(writeFd);
 /** What CRI-O has beside a container has a group of nearly the same name. */

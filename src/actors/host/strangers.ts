@@ -8,11 +8,10 @@
  */
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
+import { shareOfThreads } from './threads.ts';
 
-/** What libuv takes when nobody says otherwise. `bin/lean-process.js` says more. */
-const THREADS_DEFAULT = 4;
 /** Calls that are under way at once. */
-export const STRANGER_CALLS_MAX = Math.floor(Number(process.env['UV_THREADPOOL_SIZE'] ?? THREADS_DEFAULT) / 2);
+export const STRANGER_CALLS_MAX = shareOfThreads(1 / 2);
 /** A disk that is only slow has answered by then. */
 const STRANGER_TIMEOUT_MS = 5_000;
 

@@ -109,8 +109,9 @@ export class Archive {
   private forget(removed: SegmentFile, next: SegmentFile | undefined): void {
     this.torn.delete(removed.path);
     this.read.delete(keyOf(removed));
-    if (removed.incarnation !== this.incarnation || !next) return;
-    for (const first of this.referred.keys()) if (first < next.first) this.referred.delete(first);
+    if (removed.incarnation !== this.incarnation) return;
+    const keptFrom = next?.first ?? this.openFrom;
+    for (const first of this.referred.keys()) if (first < keptFrom) this.referred.delete(first);
   }
 
   private async removeBlobs(kept: readonly SegmentFile[]): Promise<void> {

@@ -146,7 +146,8 @@ class Claim {
   }
 
   take(): void {
-    if (this.owner) return;
+    if (this.owner?.isThere() === true) return;
+    this.release();
     makeDirectory(this.directory);
     this.owner = takeOwnership(this.directory);
     for (const path of unfinishedIn(this.directory)) rmSync(path, { force: true });

@@ -5,7 +5,7 @@
  * that holds it however that process ends, and which holds across containers that share the directory. A file with a
  * process id would do neither. `owner.json` only tells people who holds it.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { JournalError, messageOf } from './errors.ts';
@@ -14,6 +14,8 @@ import { JournalError, messageOf } from './errors.ts';
 const BUSY = 5;
 
 export interface Owner {
+  /** False when the directory was removed, or another is in its place: whoever comes may take that one. */
+  isThere(): boolean;
   release(): void;
 }
 
@@ -29,7 +31,12 @@ export function takeOwnership(directory: string): Owner {
     throw new JournalError('owned', { file: directory }, sentence);
   }
   introduce(directory);
-  return { release: () => database.close() };
+  const own = statSync(path);
+  const isThere = (): boolean => {
+    const there = statSync(path, { throwIfNoEntry: false });
+    return there?.ino === own.ino && there.dev === own.dev;
+  };
+  return { isThere, release: () => database.close() };
 }
 
 /**

@@ -3,10 +3,11 @@
  *
  * Invariants: `bytes` is the length of what the operating system has whole, so that a process that dies loses nothing;
  * `undo` makes the file that long again; a link is sha256 of the link before (64 zeros at the start) and of every byte
- * since; what a disk could not keep fails the next write, and the end; a disk that hangs is asked once.
+ * since; what a disk could not keep, and a file that was removed, fails the next write, and the end; a disk that
+ * hangs is asked once.
  */
 import { createHash } from 'node:crypto';
-import type { FileHandle } from 'node:fs/promises';
+import { type FileHandle, stat } from 'node:fs/promises';
 import { type Disk, type Durability, PRIVATE, writeAll } from './disk.ts';
 import { encodeLine } from './line.ts';
 
@@ -63,10 +64,18 @@ export class Segment {
     this.isSynced = true;
     try {
       await this.handle.datasync();
+      await this.requirePlace();
     } catch (error) {
       this.failure = error;
     }
     this.due = this.isSynced ? undefined : this.syncLater();
+  }
+
+  /** A file without a name takes all that is written and gives nothing back. */
+  private async requirePlace(): Promise<void> {
+    const [own, there] = await Promise.all([this.handle.stat(), stat(this.path).catch(() => null)]);
+    if (there?.ino === own.ino && there.dev === own.dev) return;
+    throw new Error(`${this.path} was removed or replaced by another process while it was written`);
   }
 
   async close(): Promise<void> {

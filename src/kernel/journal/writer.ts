@@ -63,6 +63,8 @@ export type Report = (level: 'info' | 'warn' | 'error', sentence: string) => voi
 class Batch {
   readonly kind = 'batch';
   text = '';
+  /** Of the text and the blobs. */
+  length = 0;
   upto = -1;
   readonly blobs = new Map<string, string>();
   readonly waiting: (() => void)[] = [];
@@ -70,6 +72,7 @@ class Batch {
   /** Takes the turns that follow. */
   add(next: Batch): void {
     this.text += next.text;
+    this.length += next.length;
     this.upto = next.upto;
     for (const [name, json] of next.blobs) this.blobs.set(name, json);
     this.waiting.push(...next.waiting);
@@ -98,7 +101,7 @@ export class Writer implements JournalWriter {
   private retrying: NodeJS.Timeout | undefined;
   /** Number of the last record that was appended. */
   private last = -1;
-  /** Of the segment that new lines are for: number of its first record, its length, when it began. */
+  /** Of the segment that new lines are for: number of its first record, its length with its blobs, when it began. */
   private first = 0;
   private length = 0;
   private since = performance.now();
@@ -130,9 +133,10 @@ export class Writer implements JournalWriter {
     if (this.turn === '') return;
     this.length += this.turn.length;
     this.batch.text += this.turn;
+    this.batch.length += this.turn.length;
     this.batch.upto = this.last;
     this.turn = '';
-    if (this.batch.text.length >= BATCH_MAX_LENGTH) this.flush();
+    if (this.batch.length >= BATCH_MAX_LENGTH) this.flush();
     else this.flushing ??= setImmediate(() => this.flush());
     this.considerRotation();
   }
@@ -195,7 +199,10 @@ export class Writer implements JournalWriter {
   }
 
   private readonly keepBlob = (name: string, json: string): void => {
-    if (this.settings.archive.refer(this.first, name)) this.batch.blobs.set(name, json);
+    if (!this.settings.archive.refer(this.first, name)) return;
+    this.batch.blobs.set(name, json);
+    this.batch.length += json.length;
+    this.length += json.length;
   };
 
   private flush(): void {
@@ -204,9 +211,9 @@ export class Writer implements JournalWriter {
     const { batch } = this;
     if (batch.text === '') return;
     this.batch = new Batch();
-    this.backlog += batch.text.length;
+    this.backlog += batch.length;
     const before = this.queue.at(-1);
-    if (before?.kind === 'batch' && before.text.length < BATCH_MAX_LENGTH) before.add(batch);
+    if (before?.kind === 'batch' && before.length < BATCH_MAX_LENGTH) before.add(batch);
     else this.add(batch);
     if (this.backlog > BACKLOG_MAX_LENGTH) this.suspend('the disk does not keep up');
   }
@@ -233,7 +240,7 @@ export class Writer implements JournalWriter {
       } catch (error) {
         this.failed(work, error);
       }
-      if (work.kind === 'batch') this.backlog -= work.text.length;
+      if (work.kind === 'batch') this.backlog -= work.length;
       release(work);
     }
     this.busy = undefined;
@@ -276,7 +283,7 @@ export class Writer implements JournalWriter {
     this.wantsCheckpoint = false;
     const given = [...(this.busy ? [this.busy] : []), ...this.queue, this.batch];
     this.queue = [];
-    this.backlog = this.busy?.kind === 'batch' ? this.busy.text.length : 0;
+    this.backlog = this.busy?.kind === 'batch' ? this.busy.length : 0;
     this.batch = new Batch();
     this.turn = '';
     for (const work of given) release(work);

@@ -1,0 +1,69 @@
+/** The directory of a journal is removed or replaced while the journal is written. */
+import { existsSync, renameSync, rmSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
+
+interface Said {
+  readonly level: string;
+  readonly sentence: string;
+}
+
+function recorded(directory: string): { readonly kernel: Recorder; readonly said: Said[] } {
+  const said: Said[] = [];
+  const report = (level: string, sentence: string) => void said.push({ level, sentence });
+  return { kernel: record(directory, { durability: 'second', retryMs: 50, report }).boot().turn(), said };
+}
+
+/** Turns until the journal asks for a checkpoint, which begins a new segment. */
+async function untilBegunAnew(kernel: Recorder): Promise<void> {
+  const turning = setInterval(() => kernel.turn(), 20);
+  try {
+    await eventually(() => kernel.journal.suspension !== undefined, 'the journal is suspended');
+    await eventually(() => kernel.journal.wantsCheckpoint, 'the journal wants to begin anew');
+  } finally {
+    clearInterval(turning);
+  }
+  kernel.checkpoint();
+}
+
+test('removed: it is said, and a new directory has all that follows', async () => {
+  const directory = temporaryDirectory();
+  const { kernel, said } = recorded(directory);
+  await kernel.durable();
+  rmSync(directory, { recursive: true });
+  await untilBegunAnew(kernel);
+  const from = kernel.records.length;
+  kernel.turn();
+  await kernel.journal.close();
+  expect(said[0]).toMatchObject({ level: 'error', sentence: expect.stringContaining('was removed or replaced') });
+  const [gap, ...records] = recordsIn(directory);
+  expect(gap).toMatchObject({ k: 'gap', upto: from - 1 });
+  expect(records).toEqual(kernel.records.slice(from));
+  expect(verifyJournal(directory).ok).toBe(true);
+});
+
+test('moved away, and another agent has the new one: it is never written by two', async () => {
+  const directory = temporaryDirectory();
+  const { kernel, said } = recorded(directory);
+  await kernel.durable();
+  renameSync(directory, `${directory}-moved`);
+  const other = record(directory).boot().turn();
+  await untilBegunAnew(kernel);
+  kernel.turn();
+  await eventually(() => said.some(({ sentence }) => sentence.includes('is writing this journal')), 'it is refused');
+  other.turn();
+  await kernel.journal.close();
+  await other.journal.close();
+  rmSync(`${directory}-moved`, { recursive: true });
+  expect(segmentsOf(directory)).toHaveLength(1);
+  expect(recordsIn(directory)).toEqual(other.records);
+});
+
+test('the directory is not given to another agent while it is there', async () => {
+  const directory = temporaryDirectory();
+  const { kernel } = recorded(directory);
+  expect(() => record(directory)).toThrow(/is writing this journal/);
+  await kernel.journal.close();
+  expect(existsSync(directory)).toBe(true);
+});
