@@ -3,6 +3,8 @@
  *
  * Five hundred files are found, read and linked at each start; of one piece only what runs is looked at. It is a cache
  * of the sources, as the one of compiled code is: `src/bin/newest-code.js` takes it while no source is newer.
+ *
+ *   node scripts/bundle.ts [FOLDER]    makes it in that folder, which must be new, and leaves `dist/` as it is
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,9 +30,10 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     // Native code; and what looks for its own other parts, and is loaded only where traces are wanted.
     external: ['koffi', /^@opentelemetry\/(?!api$)/],
   });
-  rmSync(NEXT, { recursive: true, force: true });
+  const target = process.argv[2] ?? NEXT;
+  rmSync(target, { recursive: true, force: true });
   await bundle.write({
-    dir: NEXT,
+    dir: target,
     // CommonJS takes of Node's own modules what it uses; an ES module has all of `node:http` made ready, with the
     // WebSocket and the fetch of a browser: 100 ms.
     format: 'cjs',
@@ -41,7 +44,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     comments: false,
   });
   await bundle.close();
-  putInPlace();
+  if (target === NEXT) putInPlace();
 }
 
 /**

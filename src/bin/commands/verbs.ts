@@ -8,16 +8,9 @@ import { addLocalVerbs } from './local-verbs.ts';
 export async function callVerb(argv: readonly string[]): Promise<number> {
   process.stdout.on('error', endWithReader);
   let code = 0;
-  const ended = (given: number): void => void (code = given);
-  const program = new Command('statelet')
-    .description('A Kubernetes node agent that remembers why it did each thing')
-    .version(STATELET_VERSION)
-    .exitOverride()
-    .showHelpAfterError()
-    .addHelpText('after', '\nstatelet VERB --help says more of each.');
-  addDaemonVerbs(program);
-  addLocalVerbs(program, ended);
-  addJournalVerbs(program, ended);
+  const isVersion = ['--version', '-V'].includes(argv[0] ?? '');
+  const version = isVersion ? (await import('../build-version.ts')).buildVersion() : STATELET_VERSION;
+  const program = programOf((given) => void (code = given), version);
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (thrown) {
@@ -25,6 +18,20 @@ export async function callVerb(argv: readonly string[]): Promise<number> {
     return thrown.exitCode === 0 ? 0 : exitCodes.usage;
   }
   return code;
+}
+
+/** `ended` hears the exit code of the verb that was called. */
+export function programOf(ended: (code: number) => void, version = STATELET_VERSION): Command {
+  const program = new Command('statelet')
+    .description('A Kubernetes node agent that remembers why it did each thing')
+    .version(version)
+    .exitOverride()
+    .showHelpAfterError()
+    .addHelpText('after', '\nstatelet VERB --help says more of each.');
+  addDaemonVerbs(program);
+  addLocalVerbs(program, ended);
+  addJournalVerbs(program, ended);
+  return program;
 }
 
 /** Who reads has seen enough, as `head` has: nothing went wrong. */

@@ -1,0 +1,112 @@
+/**
+ * The tree that is installed below a prefix such as `/usr`: the program with the Node that runs it, and what an operator
+ * finds around it.
+ *
+ * Invariant: the same commit and lock file make the same bytes; nothing here depends on where or when it is made.
+ */
+import { execFileSync } from 'node:child_process';
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { type Component, componentsOf, licencesText, spdxDocument } from './components.ts';
+import { bashCompletion, manualPage, zshCompletion } from './manual.ts';
+
+export const ROOT = join(import.meta.dirname, '../..');
+const LIBRARY = 'lib/statelet';
+
+/** What the program reads of its own folder. */
+const PROGRAM = ['package.json', 'LICENSE', 'NOTICE', 'proto', 'docs/diagrams', 'src/visualizer', 'schema'];
+/** The few files that are not in the bundle, because they find it. */
+const DOORS = /^src\/bin\/[\w-]+\.js$/;
+/** Of a dependency, what is for those who compile against it, or for browsers. */
+const NOT_RUN = /\.(d\.[cm]?ts|ts|map|md|markdown)$|\/(esm|esnext|test|tests|doc|docs|vendor)(\/|$)/;
+const LICENCE = /(^|\/)(licen[cs]e|notice|copying)[^/]*$/i;
+const DIRECTORY_MODE = 0o755;
+const FILE_MODE = 0o644;
+const PROGRAM_MODE = 0o755;
+
+/** Finds its Node beside itself, wherever the tree was put, and without `PATH`. */
+const WRAPPER = `#!/bin/sh
+# Runs Statelet with the Node that came with it.
+here=\${0%/*}
+[ -x "$here/../${LIBRARY}/bin/node" ] || here=/usr/bin
+exec "$here/../${LIBRARY}/bin/node" "$here/../${LIBRARY}/src/bin/statelet.js" "$@"
+`;
+
+export interface Source {
+  readonly version: string;
+  readonly commit: string;
+  /** Seconds since the epoch: the time of every file. */
+  readonly epoch: number;
+}
+
+/** Makes the tree in an empty folder; `bundle` is the folder of the program's modules in one piece. */
+export function makeTree(prefix: string, bundle: string, source: Source): void {
+  const library = join(prefix, LIBRARY);
+  copyProgram(library, bundle);
+  put(join(library, 'commit'), `${source.commit}\n`);
+  copyNode(library);
+  const components = componentsOf(ROOT);
+  for (const { path, isRunFromDisk } of components) if (isRunFromDisk) copyDependency(path, library);
+  put(join(prefix, 'bin/statelet'), WRAPPER, PROGRAM_MODE);
+  putAround(prefix, source, components);
+  settle(prefix, library, source.epoch);
+}
+
+function copyProgram(library: string, bundle: string): void {
+  for (const path of PROGRAM) copy(path, library);
+  const doors = readdirSync(join(ROOT, 'src/bin')).map((name) => `src/bin/${name}`);
+  for (const path of doors.filter((each) => DOORS.test(each))) copy(path, library);
+  cpSync(bundle, join(library, 'dist'), { recursive: true });
+}
+
+function copy(path: string, library: string): void {
+  cpSync(join(ROOT, path), join(library, path), { recursive: true });
+}
+
+/** Half of the file is for debuggers of Node itself. */
+function copyNode(library: string): void {
+  const target = join(library, 'bin/node');
+  mkdirSync(dirname(target), { recursive: true });
+  execFileSync('strip', ['-o', target, join(ROOT, 'node_modules/node/bin/node')]);
+}
+
+function copyDependency(path: string, library: string): void {
+  const wanted = (file: string): boolean => {
+    const inside = relative(join(ROOT, path), file);
+    const isNested = inside === 'node_modules' || inside.includes('musl');
+    return !isNested && (LICENCE.test(inside) || !NOT_RUN.test(`/${inside}`));
+  };
+  cpSync(join(ROOT, path), join(library, path), { recursive: true, filter: wanted });
+}
+
+function putAround(prefix: string, source: Source, components: readonly Component[]): void {
+  const documents = join(prefix, 'share/doc/statelet');
+  const compressed = (text: string): Buffer => gzipSync(text, { level: 9 });
+  put(join(documents, 'copyright'), licencesText(ROOT, components));
+  put(join(documents, 'sbom.spdx.json'), spdxDocument(source, components));
+  put(join(documents, 'changelog.gz'), compressed(readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8')));
+  put(join(prefix, 'share/man/man8/statelet.8.gz'), compressed(manualPage(source)));
+  put(join(prefix, 'share/bash-completion/completions/statelet'), bashCompletion());
+  put(join(prefix, 'share/zsh/vendor-completions/_statelet'), zshCompletion());
+  cpSync(join(ROOT, 'examples/systemd/statelet.service'), join(prefix, 'lib/systemd/system/statelet.service'));
+  cpSync(join(ROOT, 'examples/systemd/20-statelet.conf'), join(prefix, 'share/statelet/20-statelet.conf'));
+}
+
+function put(path: string, content: string | Buffer, mode = FILE_MODE): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, content, { mode });
+}
+
+/** One time and plain modes for all; the bundle is newer than the sources beside it, as `newest-code.js` wants it. */
+function settle(prefix: string, library: string, epoch: number): void {
+  const names = readdirSync(prefix, { recursive: true, encoding: 'utf8' });
+  for (const path of [...names.map((name) => join(prefix, name)), prefix]) {
+    const stats = statSync(path);
+    const isProgram =
+      stats.isDirectory() || path.startsWith(join(library, 'bin/')) || path === join(prefix, 'bin/statelet');
+    chmodSync(path, stats.isDirectory() ? DIRECTORY_MODE : isProgram ? PROGRAM_MODE : FILE_MODE);
+    const time = path.startsWith(join(library, 'dist/')) ? epoch + 1 : epoch;
+    utimesSync(path, time, time);
+  }
+}
