@@ -15,6 +15,7 @@ import { actorOf, recordText } from '../../visualizer/words.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { journalAt } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
+import { printable } from '../printable.ts';
 import { STATELET_VERSION } from '../version.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
@@ -50,7 +51,7 @@ export function replayCommand(logs: readonly string[], options: ReplayCommandOpt
   let code: number = exitCodes.same;
   for (const log of logs) {
     const outcome = replayLog(log, options.incarnation);
-    process.stdout.write(options.format === 'json' ? `${JSON.stringify(outcome)}\n` : describe(outcome));
+    process.stdout.write(options.format === 'json' ? `${JSON.stringify(outcome)}\n` : printable(describe(outcome)));
     if (code === exitCodes.same) code = outcome.code;
   }
   return code;

@@ -6,6 +6,7 @@ import { JournalError } from '../../kernel/journal/index.ts';
 import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { placeOf } from '../insight/command.ts';
+import { printable } from '../printable.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export function verifyCommand(logs: readonly string[], { format }: { readonly format: string }): number {
@@ -16,7 +17,9 @@ export function verifyCommand(logs: readonly string[], { format }: { readonly fo
   let code: number = exitCodes.same;
   for (const log of logs) {
     const verified = verifyLog(log);
-    process.stdout.write(format === 'json' ? `${JSON.stringify({ log, ...verified })}\n` : describe(log, verified));
+    process.stdout.write(
+      format === 'json' ? `${JSON.stringify({ log, ...verified })}\n` : printable(describe(log, verified)),
+    );
     if (code === exitCodes.same) code = verified.code;
   }
   return code;

@@ -7,6 +7,7 @@ import { isBeingWritten } from '../../kernel/journal/owner.ts';
 import { type Journal, type ReadOptions, readJournal } from '../../kernel/journal/reader.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
+import { printable } from '../printable.ts';
 import { Story } from './story.ts';
 
 export interface InsightOptions {
@@ -41,7 +42,7 @@ export function insight(
     const [story, other] = logs.map((log) => new Story(journalAt(log, incarnation), nowOf(log, incarnation)));
     const given = answer(story!, other ?? story!);
     if (typeof given === 'string') return refuse(verb, given, exitCodes.expectationMissing);
-    process.stdout.write(format === 'json' ? `${JSON.stringify(given.json)}\n` : given.text);
+    process.stdout.write(format === 'json' ? `${JSON.stringify(given.json)}\n` : printable(given.text));
     return given.code ?? exitCodes.same;
   } catch (thrown) {
     if (!(thrown instanceof JournalError)) throw thrown;
@@ -68,6 +69,6 @@ const nowOf = (log: string, incarnation: string | undefined): number =>
   incarnation === undefined && isBeingWritten(log) ? Date.now() : 0;
 
 export function refuse(verb: string, reason: string, code: number): number {
-  process.stderr.write(`statelet ${verb}: ${reason}\n`);
+  process.stderr.write(printable(`statelet ${verb}: ${reason}\n`));
   return code;
 }

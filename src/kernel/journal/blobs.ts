@@ -13,6 +13,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { codeOf, JournalError } from './errors.ts';
 import { BLOB_DIRECTORY } from './layout.ts';
+import { isTooDeep, NESTING_MAX } from './shape.ts';
 
 /** Below it, a file of its own costs more than it saves: few values of this length are told twice. */
 const BLOB_MIN_LENGTH = 16 * 1024;
@@ -92,6 +93,7 @@ export function readBlob(directory: string, sha256: string, segment: string): un
   if (hash('sha256', json) !== sha256) {
     throw new JournalError('damaged', { file }, `the blob that ${segment} refers to is not what was written`);
   }
+  if (isTooDeep(json)) throw new JournalError('damaged', { file }, `it is nested deeper than ${NESTING_MAX} levels`);
   return JSON.parse(json.toString());
 }
 

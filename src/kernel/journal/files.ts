@@ -4,8 +4,8 @@ import { zstdDecompressSync } from 'node:zlib';
 import { codeOf, JournalError } from './errors.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
-/** A segment is closed at 64 MB by default; a compressed file that claims to hold more than this is not one of ours. */
-const DECOMPRESSED_MAX_BYTES = 2 ** 30;
+/** A segment is closed at 64 MiB; a compressed file that claims to hold more than twice that was not made here. */
+const DECOMPRESSED_MAX_BYTES = 128 * 1024 * 1024;
 
 /** The bytes of a segment. A file that the daemon has compressed since it was listed is found under its new name. */
 export function* chunksOf(path: string): Generator<Buffer> {
@@ -49,7 +49,9 @@ function decompressed(path: string): Buffer {
   try {
     return zstdDecompressSync(bytes, { maxOutputLength: DECOMPRESSED_MAX_BYTES });
   } catch (error) {
-    throw new JournalError('damaged', { file: path }, `it cannot be decompressed (${codeOf(error)})`, error);
+    const isTooLarge = codeOf(error) === 'ERR_BUFFER_TOO_LARGE';
+    const why = isTooLarge ? `it holds more than ${DECOMPRESSED_MAX_BYTES} bytes` : 'it cannot be decompressed';
+    throw new JournalError('damaged', { file: path }, `${why} (${codeOf(error)})`, error);
   }
 }
 

@@ -6,7 +6,10 @@
  */
 import { crc32 } from 'node:zlib';
 import type { JournalLine } from '../records.ts';
+import { isLine, isTooDeep, NESTING_MAX } from './shape.ts';
 
+/** Large values are in files of their own: the longest line of a full node has some hundred KiB. */
+export const LINE_MAX_BYTES = 16 * 1024 * 1024;
 /** Eight digits and a space. */
 const PREFIX_BYTES = 9;
 const LINE_FEED = 0x0a;
@@ -23,19 +26,13 @@ export function parseLine(line: Buffer): JournalLine | string {
   const json = line.subarray(PREFIX_BYTES);
   const actual = crc32(json).toString(16).padStart(8, '0');
   if (stated !== actual) return `its checksum is ${printable(stated)}, its bytes make ${actual}`;
+  if (isTooDeep(json)) return `its checksum is right, but it is nested deeper than ${NESTING_MAX} levels`;
   try {
     const record: unknown = JSON.parse(json.toString());
     if (isLine(record)) return record;
   } catch {}
   return 'its checksum is right, but it holds no record that this format knows';
 }
-
-const KINDS: ReadonlySet<unknown> = new Set<JournalLine['k']>([
-  ...(['header', 'in', 'timer', 'result', 'message', 'effect', 'cancel', 'log', 'state', 'end'] as const),
-  ...(['dropped', 'gap', 'checkpoint', 'chain'] as const),
-]);
-const isLine = (value: unknown): value is JournalLine =>
-  typeof value === 'object' && value !== null && 'k' in value && KINDS.has(value.k);
 
 const printable = (text: string): string => text.replace(/[^!-~]/g, '?');
 
@@ -47,11 +44,11 @@ export interface PlacedLine {
   readonly offset: number;
   /** From 1. */
   readonly number: number;
-  /** False for bytes at the end of a file that no line feed closes. */
+  /** False for bytes that no line feed closes: at the end of a file, or after as many as are read of one line. */
   readonly whole: boolean;
 }
 
-/** Cuts a stream of chunks into lines, holding no more than a chunk and a line. */
+/** Cuts a stream of chunks into lines, holding no more than a chunk and a line. A line that is too long is the last. */
 export function* linesOf(chunks: Iterable<Buffer>): Generator<PlacedLine> {
   let rest: Buffer = Buffer.alloc(0);
   let offset = 0;
@@ -66,6 +63,7 @@ export function* linesOf(chunks: Iterable<Buffer>): Generator<PlacedLine> {
     }
     offset += start;
     rest = Buffer.from(buffer.subarray(start));
+    if (rest.length > LINE_MAX_BYTES) break;
   }
   if (rest.length > 0) yield { bytes: rest, offset, number, whole: false };
 }

@@ -12,6 +12,7 @@ import { codeOf, JournalError } from './errors.ts';
 import { segmentName, segmentsIn } from './layout.ts';
 import { scanSegment } from './scan.ts';
 import { Sequence, type TornTail } from './sequence.ts';
+import { isTooDeep, NESTING_MAX } from './shape.ts';
 
 export interface ReadOptions {
   /** Default: the newest. */
@@ -128,6 +129,7 @@ export function readCheckpoint(segment: string, { file: name, sha256 }: Checkpoi
     const sentence = `the checkpoint that ${segment} begins with cannot be read (${codeOf(error)})`;
     throw new JournalError('missing', { file }, sentence, error);
   }
+  if (isTooDeep(text)) throw new JournalError('damaged', { file }, `it is nested deeper than ${NESTING_MAX} levels`);
   if (hash('sha256', text) === sha256) return JSON.parse(text.toString());
   throw new JournalError('damaged', { file }, `the checkpoint that ${segment} begins with is not what was written`);
 }

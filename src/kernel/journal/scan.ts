@@ -9,7 +9,7 @@ import type { JournalLine } from '../records.ts';
 import { hasBlobs } from './blobs.ts';
 import { JournalError, type JournalPlace } from './errors.ts';
 import { chunksOf } from './files.ts';
-import { linesOf, parseLine } from './line.ts';
+import { LINE_MAX_BYTES, linesOf, type PlacedLine, parseLine } from './line.ts';
 import { FIRST_LINK } from './segment.ts';
 
 const LINE_FEED = Buffer.from('\n');
@@ -36,6 +36,7 @@ export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = ()
   let bad: SegmentEnd['bad'];
   for (const placed of linesOf(chunksOf(file))) {
     const { offset, number: line } = placed;
+    if (placed.bytes.length > LINE_MAX_BYTES) throw tooLong(file, placed);
     const record = placed.whole ? parseLine(placed.bytes) : 'it has no end';
     bytes = offset + placed.bytes.length + (placed.whole ? 1 : 0);
     if (bad) refuseLink(file, bad, record);
@@ -48,6 +49,9 @@ export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = ()
   }
   onEnd({ file, bytes, bad });
 }
+
+const tooLong = (file: string, { offset, number: line }: PlacedLine): JournalError =>
+  new JournalError('damaged', { file, line, offset }, `the line has more than ${LINE_MAX_BYTES} bytes`);
 
 function refuseLink(file: string, bad: NonNullable<SegmentEnd['bad']>, later: JournalLine | string): void {
   if (typeof later === 'string' || later.k !== 'chain') return;

@@ -2,9 +2,9 @@
  * Puts the lines of one incarnation's segments together to whole turns.
  *
  * Invariants: numbers go on without a hole, except where a `dropped` or a `gap` tells of one; a segment goes on exactly
- * where the one before ended; a turn is given out when its `end` is there, and never in part.
+ * where the one before ended; time never goes back; a turn is given out when its `end` is there, and never in part.
  */
-import type { CheckpointRecord, GapRecord, HeaderRecord, JournalRecord } from '../records.ts';
+import type { CheckpointRecord, GapRecord, HeaderRecord, InputRecord, JournalRecord } from '../records.ts';
 import { JournalError, type JournalPlace } from './errors.ts';
 import type { ScannedLine, SegmentEnd } from './scan.ts';
 
@@ -27,6 +27,8 @@ export class Sequence {
   private end: SegmentEnd | undefined;
   private link: string | undefined;
   private suspended: GapRecord | undefined;
+  /** Of the last input. */
+  private time = Number.NEGATIVE_INFINITY;
 
   constructor(header: HeaderRecord, next: number) {
     this.header = header;
@@ -82,6 +84,7 @@ export class Sequence {
 
   private keep(record: JournalRecord, offset: number, place: JournalPlace): readonly JournalRecord[] {
     if (record.n !== this.next) throw this.hole(record.n, place);
+    if (record.k === 'in' || record.k === 'timer' || record.k === 'result') this.passTime(record, place);
     this.next = (record.k === 'dropped' ? record.upto : record.n) + 1;
     if (this.open.length === 0) this.openOffset = offset;
     this.open.push(record);
@@ -89,6 +92,12 @@ export class Sequence {
     const turn = this.open;
     this.open = [];
     return turn;
+  }
+
+  /** The kernel's clock never goes back. */
+  private passTime({ n, t }: InputRecord, place: JournalPlace): void {
+    if (t < this.time) throw new JournalError('damaged', { ...place, n }, `time goes back from ${this.time} to ${t}`);
+    this.time = t;
   }
 
   /** The beginning of a segment: it must go on where the one before ended. */

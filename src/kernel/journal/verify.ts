@@ -5,7 +5,9 @@
 import { existsSync, statSync } from 'node:fs';
 import type { DroppedRecord, GapRecord, JournalRecord } from '../records.ts';
 import { JournalError } from './errors.ts';
+import { chunksOf } from './files.ts';
 import { type SegmentFile, segmentsIn } from './layout.ts';
+import { linesOf } from './line.ts';
 import { isDirectory, Journal, nothingThere, preambleOf, readCheckpoint } from './reader.ts';
 import type { TornTail } from './sequence.ts';
 
@@ -32,7 +34,11 @@ export interface JournalReport {
 
 /** `path` as for `readJournal`; all incarnations, or the one that is named. Throws only where there is none at all. */
 export function verifyJournal(path: string, incarnation?: string): JournalReport {
-  if (!isDirectory(path)) return report([verifySegments(path, [{ path, bytes: statSync(path).size }])]);
+  if (!isDirectory(path)) {
+    // It was named, so it is to be a journal; what a crash may leave is one of many files in a directory.
+    preambleOf(path);
+    return report([verifySegments(path, [{ path, bytes: statSync(path).size }])]);
+  }
   const wanted = segmentsIn(path).filter((segment) => (incarnation ?? segment.incarnation) === segment.incarnation);
   if (wanted.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(incarnation));
   return report([...Map.groupBy(wanted, (segment) => segment.incarnation)].map((found) => verifySegments(...found)));
@@ -57,8 +63,8 @@ function verifyListed(incarnation: string, segments: readonly Listed[]): Incarna
   const problems: JournalError[] = [];
   const counts = { first: 0, records: 0, turns: 0, gaps: [] as GapRecord[], dropped: [] as DroppedRecord[] };
   const paths = segments.map(({ path }) => path);
-  // A crash may leave the last segment without a header.
-  const isTornBegin: Expectation = ({ kind, place }) => kind === 'no-journal' && place.file === paths.at(-1);
+  const isTornBegin: Expectation = ({ kind, place }) =>
+    kind === 'no-journal' && place.file === paths.at(-1) && hasNoWholeLine(place.file);
   let torn: TornTail | undefined;
   collecting(problems, isTornBegin, () => {
     const journal = new Journal(paths);
@@ -69,6 +75,12 @@ function verifyListed(incarnation: string, segments: readonly Listed[]): Incarna
   const checkpoints = paths.filter((path) => hasCheckpoint(path, problems, isTornBegin)).length;
   const bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
   return { incarnation, segments: paths.length, bytes, checkpoints, ...counts, torn, problems };
+}
+
+/** A crash may leave the last segment without a header: none of it, or a part. */
+function hasNoWholeLine(path: string): boolean {
+  const [first] = linesOf(chunksOf(path));
+  return first === undefined || !first.whole;
 }
 
 /** Removed since it was listed, and not compressed. */

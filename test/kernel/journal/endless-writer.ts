@@ -6,7 +6,9 @@ const journal = openJournal({ directory: process.argv[2]!, durability: 'second',
 let n = 0;
 const append = (fields: object): void => journal.append({ n: n++, ...fields } as KernelRecord);
 
-append({ k: 'header', t: 0, version: 1, incarnation: journal.incarnation, build: {}, input: {} });
+const build = { statelet: '0', node: 'v26', xstate: '5', machines: {} };
+const facts = { version: 1, seed: 1, node: 'n', bootId: 'b', build, input: {} };
+append({ k: 'header', t: 0, incarnation: journal.incarnation, ...facts });
 for (let turn = 0; ; turn++) {
   if (turn > 0) append({ k: 'in', t: turn, to: 'a', via: 'b', event: { type: 'x', text: String(turn).repeat(50) } });
   append({ k: 'end', turn, digest: 'd' });

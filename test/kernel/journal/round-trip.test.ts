@@ -33,8 +33,8 @@ describe('a journal gives back what it was given', () => {
       fc.asyncProperty(fc.array(value, { maxLength: 8 }), async (values) => {
         const directory = temporaryDirectory();
         const kernel = record(directory).boot();
-        for (const value of values) {
-          kernel.append({ k: 'result', t: 1, id: 1, at: 'a', name: 'n', output: value } as never);
+        for (const [at, value] of values.entries()) {
+          kernel.append({ k: 'result', t: 1_000 + at, id: 1, at: 'a', name: 'n', output: value } as never);
           kernel.turn({ type: 'x', value });
         }
         await kernel.journal.close();
@@ -84,7 +84,7 @@ describe('durability', () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot().turn();
     const whole = kernel.records.length;
-    kernel.append({ k: 'timer', t: 5, id: 1, at: 'a', event: 'e' } as never);
+    kernel.append({ k: 'timer', t: 5_000, id: 1, at: 'a', event: 'e' } as never);
     await kernel.journal.close();
     const journal = readJournal(directory);
     expect([...journal.records]).toEqual(kernel.records.slice(0, whole));

@@ -1,0 +1,104 @@
+/**
+ * The shape of a journal's lines, checked once where they are read: a file may come from anybody, with right checksums.
+ *
+ * Invariants: a line that passes has every field that its kind promises, of the type that it promises; nothing in it is
+ * nested deeper than {@link NESTING_MAX}, which code that goes down by recursion can bear. The cost is linear.
+ */
+import { FORMAT_VERSION, type JournalLine } from '../records.ts';
+
+/** The deepest event of a node has some twenty levels. */
+export const NESTING_MAX = 400;
+
+type Check = (value: unknown) => boolean;
+type Fields = Readonly<Record<string, Check>>;
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const text: Check = (value) => typeof value === 'string';
+const count: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
+const time: Check = (value) => Number.isFinite(value);
+const any: Check = () => true;
+const optional =
+  (check: Check): Check =>
+  (value) =>
+    value === undefined || check(value);
+const oneOf =
+  (...values: readonly string[]): Check =>
+  (value) =>
+    values.includes(value as string);
+const fields =
+  (checks: Fields): Check =>
+  (value) =>
+    isObject(value) && Object.entries(checks).every(([name, check]) => check(value[name]));
+const texts: Check = (value) => isObject(value) && Object.values(value).every(text);
+
+const event = fields({ type: text });
+const error = fields({ message: text });
+const BUILD = fields({ statelet: text, node: text, xstate: text, machines: texts });
+
+const LINES: Readonly<Record<JournalLine['k'], Check>> = {
+  header: fields({
+    n: count,
+    t: time,
+    incarnation: text,
+    seed: count,
+    node: text,
+    bootId: text,
+    build: BUILD,
+    input: any,
+  }),
+  in: fields({ n: count, t: time, to: text, event, via: text }),
+  timer: fields({ n: count, t: time, id: count, at: text, event: text }),
+  result: fields({ n: count, t: time, id: count, at: text, name: text, error: optional(error) }),
+  message: fields({ n: count, from: text, to: text, event, cause: optional(count) }),
+  effect: fields({ n: count, id: count, at: text, name: text, class: text, cause: optional(count) }),
+  cancel: fields({ n: count, id: count }),
+  log: fields({
+    n: count,
+    at: text,
+    level: oneOf('debug', 'info', 'warn', 'error', 'fatal'),
+    text,
+    fields: optional(isObject),
+  }),
+  state: fields({
+    n: count,
+    at: text,
+    status: optional(oneOf('done', 'error', 'stopped')),
+    error: optional(error),
+  }),
+  end: fields({ n: count, turn: count, digest: text }),
+  dropped: fields({ n: count, upto: count, why: text }),
+  gap: fields({ n: count, upto: optional(count), why: text }),
+  checkpoint: fields({ after: count, file: text, sha256: text, previous: optional(text) }),
+  chain: fields({ upto: count, sha256: text }),
+};
+
+/** Whether it is a line that this format knows. A header of another format is one whatever else it has. */
+export function isLine(value: unknown): value is JournalLine {
+  if (!isObject(value) || !Object.hasOwn(LINES, String(value['k']))) return false;
+  if (value['k'] === 'header' && value['version'] !== FORMAT_VERSION) return count(value['version']);
+  return LINES[value['k'] as JournalLine['k']](value);
+}
+
+const [QUOTE, BACKSLASH] = [0x22, 0x5c];
+const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
+const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
+
+/** Whether a JSON text is nested deeper than is read, in one pass over its bytes. */
+export function isTooDeep(json: Buffer): boolean {
+  // Each level has two brackets.
+  if (json.length < 2 * NESTING_MAX) return false;
+  let depth = 0;
+  let isText = false;
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at]!;
+    if (isText) {
+      if (byte === BACKSLASH) at++;
+      else if (byte === QUOTE) isText = false;
+    } else if (byte === QUOTE) isText = true;
+    else if (OPENING.has(byte) && ++depth > NESTING_MAX) return true;
+    else if (CLOSING.has(byte)) depth--;
+  }
+  return false;
+}

@@ -1,0 +1,193 @@
+/**
+ * Journals from an enemy, with right checksums and a right chain: every command answers with an exit code and plain
+ * text, soon. `STATELET_MUTATIONS` says how many (a full run is 20,000).
+ */
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { blameCommand } from '../../src/bin/commands/blame.ts';
+import { criticalChainCommand } from '../../src/bin/commands/critical-chain.ts';
+import { diffCommand } from '../../src/bin/commands/diff.ts';
+import { replayCommand } from '../../src/bin/commands/replay.ts';
+import { timeCommand } from '../../src/bin/commands/time.ts';
+import { verifyCommand } from '../../src/bin/commands/verify.ts';
+import { whyCommand } from '../../src/bin/commands/why.ts';
+import { encodeLine } from '../../src/kernel/journal/line.ts';
+import { SeededRandom } from '../../src/kernel/random.ts';
+
+const MUTATIONS = Number(process.env['STATELET_MUTATIONS'] ?? 150);
+const GOLDEN = join(import.meta.dirname, '../golden/journals/v1/node/j-000001-000000000000.ndjson.zst');
+/** A command on this journal takes some ten milliseconds. */
+const SOON_MS = 5_000;
+const CODES: ReadonlySet<number> = new Set([0, 1, 3, 4, 6, 7, 8]);
+
+const folder = mkdtempSync(join(tmpdir(), 'hostile-journals-'));
+const file = join(folder, 'j-000001-000000000000.ndjson');
+const TEXT = { format: 'text' };
+const COMMANDS: Readonly<Record<string, (log: string) => number>> = {
+  verify: (log) => verifyCommand([log], TEXT),
+  replay: (log) => replayCommand([log], TEXT),
+  time: (log) => timeCommand(log, TEXT),
+  blame: (log) => blameCommand(log, TEXT),
+  'critical-chain': (log) => criticalChainCommand(log, 'healthz', TEXT),
+  why: (log) => whyCommand(log, 'startup', TEXT),
+  diff: (log) => diffCommand(log, GOLDEN, TEXT),
+};
+
+type Line = Record<string, unknown>;
+const lines: readonly Line[] = zstdDecompressSync(readFileSync(GOLDEN))
+  .toString()
+  .trimEnd()
+  .split('\n')
+  .map((line) => JSON.parse(line.slice(line.indexOf(' ') + 1)) as Line)
+  .filter(({ k }) => k !== 'chain');
+
+/** A segment of one batch, whose checksums and link are right. */
+function written(records: readonly Line[]): string {
+  const text = records.map((record) => encodeLine(JSON.stringify(record))).join('');
+  const sha256 = createHash('sha256').update('0'.repeat(64)).update(text).digest('hex');
+  const upto = (records.findLast(({ n }) => typeof n === 'number')?.['n'] ?? 0) as number;
+  return text + encodeLine(JSON.stringify({ k: 'chain', upto, sha256 }));
+}
+
+let said = '';
+beforeAll(() => {
+  for (const stream of [process.stdout, process.stderr]) {
+    vi.spyOn(stream, 'write').mockImplementation((text) => {
+      said += String(text);
+      return true;
+    });
+  }
+});
+afterAll(() => {
+  vi.restoreAllMocks();
+  rmSync(folder, { recursive: true });
+});
+
+/** Runs every command on what is in the file. */
+function answers(path = file): Readonly<Record<string, number>> {
+  const codes = Object.entries(COMMANDS).map(([name, command]) => {
+    said = '';
+    const begin = performance.now();
+    const code = command(path);
+    expect(performance.now() - begin, `milliseconds of ${name}`).toBeLessThan(SOON_MS);
+    expect(CODES.has(code), `${name} ends with ${code}`).toBe(true);
+    expect(said, name).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]|^\s*::|^##\[/mu);
+    expect(said, name).not.toMatch(/at .*\.ts:\d+|Cannot read properties|is not a function|is not iterable/);
+    return [name, code] as const;
+  });
+  return Object.fromEntries(codes);
+}
+
+const HOSTILE = '\u001b]0;owned\u0007\r\n::error::forged\n##[error]forged\u202egnitser';
+const deep = (levels: number): unknown => JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`);
+
+describe('with right checksums', () => {
+  it.each<[string, (records: Line[]) => unknown]>([
+    ['an address that is a list', (records) => (records[3]!['at'] = [])],
+    ['a header without a build', ([header]) => delete header!['build']],
+    ['an event that is null', (records) => (records.find(({ k }) => k === 'message')!['event'] = null)],
+    ['a time that is text', (records) => (records.find(({ k }) => k === 'result')!['t'] = 'now')],
+    ['a time that goes back', (records) => (records.findLast(({ k }) => k === 'result')!['t'] = 5)],
+    ['200,000 levels', (records) => (records.find(({ k }) => k === 'result')!['output'] = deep(200_000))],
+    ['a turn that is missing', (records) => records.splice(9, 4)],
+    ['two lines that changed places', (records) => records.splice(8, 2, records[9]!, records[8]!)],
+    ['a line of 64 MB', (records) => (records.find(({ k }) => k === 'log')!['text'] = 'x'.repeat(64e6))],
+  ])('%s is damage', (_name, change) => {
+    const records = structuredClone(lines) as Line[];
+    change(records);
+    writeFileSync(file, written(records));
+    for (const code of Object.values(answers())) expect([3, 7]).toContain(code);
+  });
+
+  it('a header alone, of another format, says so', () => {
+    writeFileSync(file, written([{ ...lines[0]!, version: 99, build: 7 }]));
+    expect(new Set(Object.values(answers()))).toEqual(new Set([4]));
+  });
+
+  it('a file of 100 KB that becomes a gigabyte is damage', () => {
+    const bomb = `${file}.zst`;
+    writeFileSync(bomb, zstdCompressSync(Buffer.alloc(2 ** 30)));
+    const before = process.resourceUsage().maxRSS;
+    expect(new Set(Object.values(answers(bomb)))).toEqual(new Set([3]));
+    expect(process.resourceUsage().maxRSS - before).toBeLessThan(400 * 1_024);
+    rmSync(bomb);
+  });
+
+  it('names that are orders to a terminal or a CI are printed as text', () => {
+    const records = structuredClone(lines) as Line[];
+    for (const record of records) {
+      if (record['k'] === 'log') record['text'] = HOSTILE;
+      if (record['k'] === 'state') record['value'] = { [HOSTILE]: HOSTILE };
+      if (record['k'] === 'effect') record['name'] = HOSTILE;
+    }
+    records[0]!['node'] = HOSTILE;
+    writeFileSync(file, written(records));
+    answers();
+  });
+});
+
+describe('that is none', () => {
+  it.each([
+    ['an empty file', ''],
+    ['random bytes', Buffer.from(Array.from({ length: 5_000 }, (_, at) => (at * 7919) % 256))],
+    ['a file of users', 'root:x:0:0:root:/root:/bin/bash\nbin:x:2:2:bin:/bin:/usr/sbin/nologin\n'],
+    ['half a header', written([lines[0]!]).slice(0, 200)],
+  ])('%s is no journal', (_name, content) => {
+    writeFileSync(file, content);
+    for (const [name, code] of Object.entries(answers())) expect([name, code]).toEqual([name, 7]);
+  });
+});
+
+const VALUES: readonly unknown[] = [
+  null,
+  -1,
+  1e308,
+  2 ** 53,
+  '',
+  HOSTILE,
+  'x'.repeat(5_000),
+  [],
+  {},
+  true,
+  deep(300),
+  { $blob: '0'.repeat(64), bytes: 5 },
+  { $secret: 'x' },
+  ['__proto__'],
+];
+
+/** Changes, removes or doubles something somewhere in a line, or a line itself. */
+function mutate(records: Line[], chance: SeededRandom): void {
+  const below = (count: number): number => Math.floor(chance.next() * count);
+  const at = below(records.length);
+  const kind = below(12);
+  if (kind === 0) return void records.splice(at, 1);
+  if (kind === 1) return void records.splice(at, 0, structuredClone(records[at]!));
+  let place: Line = records[at]!;
+  for (let key: string; ; place = place[key] as Line) {
+    const keys = Object.keys(place);
+    key = keys[below(keys.length)] ?? 'k';
+    const isInner = typeof place[key] === 'object' && place[key] !== null && chance.next() < 0.7;
+    if (isInner) continue;
+    if (kind < 4) delete place[key];
+    else place[key] = structuredClone(VALUES[below(VALUES.length)]);
+    return;
+  }
+}
+
+it(`${MUTATIONS} journals that were changed somewhere`, () => {
+  for (let seed = 1; seed <= MUTATIONS; seed++) {
+    const chance = new SeededRandom(seed);
+    const records = structuredClone(lines) as Line[];
+    for (let changes = 1 + Math.floor(chance.next() * 3); changes > 0; changes--) mutate(records, chance);
+    writeFileSync(file, written(records));
+    try {
+      answers();
+    } catch (error) {
+      throw new Error(`mutation ${seed}: ${(error as Error).message}`, { cause: error });
+    }
+  }
+});
