@@ -50,9 +50,24 @@ const MICROSECONDS = 1_000_000n;
 /** systemd keeps whole per cents of a CPU: the quota is rounded up to one. */
 const ONE_PER_CENT_US = 10_000n;
 
+/** Files of v2 that systemd writes anew from its own properties whenever it realizes the unit. */
+const UNIFIED_PROPERTIES: Readonly<Record<string, string>> = {
+  'memory.min': 'MemoryMin',
+  'memory.low': 'MemoryLow',
+  'memory.high': 'MemoryHigh',
+  'memory.swap.max': 'MemorySwapMax',
+};
+
+function unifiedProperties(unified: Readonly<Record<string, string>>): Property[] {
+  return Object.entries(unified).flatMap(([file, value]) => {
+    const name = UNIFIED_PROPERTIES[file];
+    return name === undefined ? [] : [amount(name, value === 'max' ? INFINITY : BigInt(value))];
+  });
+}
+
 /** The same limits in systemd's words. What it has no word for is written by the agent itself. */
 function propertiesOf(resources: CgroupResources, version: 1 | 2, weight: (shares: bigint) => bigint): Property[] {
-  const { cpuShares, cpuQuotaUs, cpuPeriodUs = '100000', memoryBytes, pids } = resources;
+  const { cpuShares, cpuQuotaUs, cpuPeriodUs = '100000', memoryBytes, pids, unified = {} } = resources;
   return [
     ...(memoryBytes === undefined
       ? []
@@ -64,6 +79,7 @@ function propertiesOf(resources: CgroupResources, version: 1 | 2, weight: (share
       ? []
       : [amount('CPUQuotaPerSecUSec', quotaPerSecond(BigInt(cpuQuotaUs), BigInt(cpuPeriodUs)))]),
     ...(pids === undefined ? [] : [amount('TasksMax', pids === 'max' ? INFINITY : BigInt(pids))]),
+    ...(version === 2 ? unifiedProperties(unified) : []),
   ];
 }
 

@@ -30,6 +30,16 @@ async function machine(kind: (typeof BUS_KINDS)[number]) {
 }
 
 describe.each(BUS_KINDS)('a slice, over %s', (kind) => {
+  it('has memory protection as properties, which systemd would otherwise set back', async () => {
+    const { systemd, address } = await machine(kind);
+    const manager = systemdManager(cpuWeight, address);
+    onTestFinished(() => manager.close());
+    const unified = { 'memory.min': '4096', 'memory.low': '8192', 'memory.high': 'max', 'memory.oom.group': '1' };
+    await manager.start(POD, { ...RESOURCES, unified }, 2);
+    const infinity = 2n ** 64n - 1n;
+    expect(systemd.units.get(UNIT)).toMatchObject({ MemoryMin: 4096n, MemoryLow: 8192n, MemoryHigh: infinity });
+  });
+
   it('is started as a transient unit with the limits in systemd words, and its job is waited for', async () => {
     const { systemd, ports } = await machine(kind);
     const resources = { ...RESOURCES, memoryBytes: '50331648', pids: '100' };
