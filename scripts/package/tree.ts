@@ -4,12 +4,12 @@
  *
  * Invariant: the same commit and lock file make the same bytes; nothing here depends on where or when it is made.
  */
-import { execFileSync } from 'node:child_process';
 import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { type Component, componentsOf, licencesText, spdxDocument } from './components.ts';
 import { bashCompletion, manualPage, zshCompletion } from './manual.ts';
+import { placeNode } from './node-binary.ts';
 
 export const ROOT = join(import.meta.dirname, '../..');
 const LIBRARY = 'lib/statelet';
@@ -45,7 +45,7 @@ export function makeTree(prefix: string, bundle: string, source: Source): void {
   const library = join(prefix, LIBRARY);
   copyProgram(library, bundle);
   put(join(library, 'commit'), `${source.commit}\n`);
-  copyNode(library);
+  placeNode(join(ROOT, 'node_modules/node/bin/node'), join(library, 'bin/node'));
   const components = componentsOf(ROOT);
   for (const { path, isRunFromDisk } of components) if (isRunFromDisk) copyDependency(path, library);
   put(join(prefix, 'bin/statelet'), WRAPPER, PROGRAM_MODE);
@@ -62,13 +62,6 @@ function copyProgram(library: string, bundle: string): void {
 
 function copy(path: string, library: string): void {
   cpSync(join(ROOT, path), join(library, path), { recursive: true });
-}
-
-/** Half of the file is for debuggers of Node itself. */
-function copyNode(library: string): void {
-  const target = join(library, 'bin/node');
-  mkdirSync(dirname(target), { recursive: true });
-  execFileSync('strip', ['-o', target, join(ROOT, 'node_modules/node/bin/node')]);
 }
 
 function copyDependency(path: string, library: string): void {
