@@ -5,6 +5,7 @@
  * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
  */
 import type { FailureView, PhaseView } from '../actors/server/visualizer/protocol.ts';
+import { answerOf, phaseLabel } from './answer.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { duration, stepRanges } from './words.ts';
@@ -15,16 +16,20 @@ const OPEN_SHARE = 0.3;
 const isFailed = ({ name }: PhaseView, { phase }: FailureView): boolean =>
   phase !== undefined && (name === phase || name.endsWith(`.${phase}`));
 
-const shortName = (phase: PhaseView): string => phase.name.split('.').slice(-2).join('.');
-
 export class PhaseBars {
   readonly element = byId('phases', HTMLElement);
   private readonly list = byId('phase-list', HTMLElement);
   private readonly summary = byId('summary', HTMLElement);
+  private readonly summaryRecord = byId('summary-record', HTMLButtonElement);
+  /** The record that the summary is about. */
+  private told: number | undefined;
   private readonly store: Store;
 
   constructor(store: Store) {
     this.store = store;
+    this.summaryRecord.addEventListener('click', () => {
+      if (this.told !== undefined) store.chooseRecord(this.told);
+    });
   }
 
   toggle(): void {
@@ -40,7 +45,7 @@ export class PhaseBars {
     if (more) this.list.scrollTop = this.list.scrollHeight;
     if (focused !== -1) this.list.querySelectorAll('button')[focused]?.focus();
     this.markMoment(span);
-    this.summarize(phases);
+    this.summarize();
   }
 
   /** A phase that failed in the turn in which it began was never seen as a state: the failure itself tells of it. */
@@ -65,28 +70,27 @@ export class PhaseBars {
     if (this.store.phases.phases.some((phase) => phase.left === undefined)) this.update();
   }
 
-  private summarize(phases: readonly PhaseView[]): void {
-    const { failure } = this.store.phases;
-    this.summary.classList.toggle('error', failure !== undefined);
-    if (failure) {
-      setText(this.summary, `Starting failed${failure.phase ? ` in ${failure.phase}` : ''}: ${failure.message}`);
-      return;
-    }
-    const open = phases.filter((phase) => phase.left === undefined);
-    const waiting = open.findLast((phase) => phase.waitsFor !== undefined);
-    const last = open.at(-1);
-    if (waiting) setText(this.summary, `In ${shortName(waiting)}, waits for ${waiting.waitsFor}`);
-    else if (last)
-      setText(this.summary, `In ${shortName(last)}, ${duration(last.entered - this.store.started)} after start`);
-    else setText(this.summary, phases.length > 0 ? 'Ended' : 'No phase yet');
+  private summarize(): void {
+    const { kind, text, n } = answerOf(this.store.phases, this.store.latest);
+    this.summary.className = kind;
+    setText(this.summary, text);
+    this.summaryRecord.hidden = n === undefined;
+    this.told = n;
   }
 
-  /** Milliseconds from left to right. */
+  /**
+   * Milliseconds from left to right: until starting was over, failed, or is now. What a node does after that, until it
+   * ends, is not part of its start: its bars are cut.
+   */
   private span(phases: readonly PhaseView[]): number {
     const { latest: now, started } = this.store;
-    const past = Math.max(0, ...phases.map((phase) => (phase.left ?? phase.entered) - started));
-    if (phases.every((phase) => phase.left !== undefined)) return Math.max(1, past);
-    return Math.max(1, past === 0 ? now - started : Math.min(now - started, past * (1 + OPEN_SHARE)));
+    const ends = phases.map(({ entered, left, waitsFor }) => {
+      if (waitsFor === undefined) return entered;
+      return left ?? now;
+    });
+    const past = Math.max(1, ...ends.map((end) => end - started));
+    const isOver = phases.every(({ left }) => left !== undefined);
+    return isOver ? past : Math.max(past, Math.min(now - started, past * (1 + OPEN_SHARE)));
   }
 
   private row(phase: PhaseView, span: number): HTMLElement {
@@ -106,7 +110,7 @@ export class PhaseBars {
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
     const time = duration(took);
-    const name = el('span', { class: 'name' }, shortName(phase));
+    const name = el('span', { class: 'name' }, phaseLabel(phase));
     name.style.setProperty('--depth', String(phase.depth));
     const label = `${phase.name}, began ${duration(phase.entered - started)} after start, ${time}, ${waits}`;
     const button = el(

@@ -179,7 +179,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
   it('says of a start that failed which phase it was, and why', async () => {
     await open({ machine: broken });
     node.kernel.dispatch('broken', { type: 'heard' }, 'test');
-    await page.getByText('Starting failed in runtime: no socket').waitFor();
+    await page.getByText(/^Failed after \d+ ms in runtime: no socket$/).waitFor();
     await expect.poll(() => page.locator('#phase-list .bar.failed').count()).toBe(1);
     await expect.poll(() => page.locator('#phase-list .error').textContent()).toBe('failed: no socket');
     await expect.poll(() => actor('broken').getAttribute('aria-label')).toBe('broken, failed, done, failed');

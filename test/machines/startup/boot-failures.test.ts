@@ -2,9 +2,12 @@
  * What each failing step of starting does to the node: the fatal ones end it with the kubelet's sentence, exit code 1 and
  * a last record that names the phase; the others are only said.
  */
+
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { KernelFeed } from '../../../src/actors/server/visualizer/feed.ts';
 import type { StateRecord } from '../../../src/kernel/records.ts';
+import { answerOf } from '../../../src/visualizer/answer.ts';
 import { type Answers, ARGV, BootNode, document, fail, MACHINE_INFO, ok } from './boot-node.ts';
 
 const BOOT_MS = 30_000;
@@ -272,8 +275,14 @@ const lastState = (node: BootNode): StateRecord | undefined =>
 
 describe('a step that upstream calls fatal', () => {
   it.each(Object.entries(FATAL))('%s', (_, { argv = ARGV, answers = {}, phase, message }) => {
-    const node = new BootNode({ argv, answers }).boot().run(BOOT_MS);
+    const feed = new KernelFeed({ now: () => node.world.time.now() });
+    const node: BootNode = new BootNode({ argv, answers, onTurn: feed.onTurn }).boot().run(BOOT_MS);
     const failure = { phase, message, exitCode: 1 };
+    const view = feed.phases();
+    expect(answerOf(view, view.now)).toMatchObject({
+      kind: 'failed',
+      text: expect.stringContaining(` in ${phase}: ${message}`),
+    });
     expect(node.ended).toMatchObject({ exitCode: 1, failure });
     expect(node.lines().at(-1)).toMatchObject({
       at: 'kubelet',

@@ -102,8 +102,14 @@ export class KernelFeed implements Feed {
   }
 
   phases(): PhasesView {
-    const { phases, failure } = this.observer;
-    const facts = { started: phases.started, now: this.now(), phases: phases.list() };
+    const { phases, failure, calls } = this.observer;
+    const facts = {
+      started: phases.started,
+      now: this.now(),
+      phases: phases.list(),
+      troubles: calls.troubles(),
+      pending: calls.pending(),
+    };
     return failure ? { ...facts, failure } : facts;
   }
 

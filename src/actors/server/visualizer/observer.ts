@@ -1,7 +1,7 @@
 /**
  * The read model of the visualizer: what a kernel's records say about its actors and about the start of its root.
  *
- * Owns: the actors with their active states and open requests, the phases of the root.
+ * Owns: the actors with their active states and open requests, the phases of the root, calls under way and failing.
  * Hears: `onTurn` of a kernel, from its first turn or from any later one.
  * Invariants: it never sends, never writes, never keeps a turn waiting for a reader; everything it holds is bounded.
  */
@@ -9,6 +9,7 @@ import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from
 import type { Address } from '../../../kernel/address.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
+import { Calls } from './calls.ts';
 import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
 import { failureIn, Phases } from './phases.ts';
 import type {
@@ -51,6 +52,7 @@ export class Observer implements CauseSource {
   n = -1;
   turn = -1;
   readonly phases = new Phases();
+  readonly calls = new Calls();
   failure: FailureView | undefined;
   readonly history: History;
   private readonly actors = new Map<Address, Actor>();
@@ -71,6 +73,7 @@ export class Observer implements CauseSource {
   observe(records: readonly KernelRecord[], kernel: Kernel): SeenTurn {
     const t = kernel.now;
     if (this.n === -1) this.adopt(kernel, t);
+    if (this.root === '') this.root = rootIn(records);
     this.turn = kernel.turn - 1;
     const touched = new Set<Address>();
     const shown = records.map((record) => {
@@ -101,6 +104,7 @@ export class Observer implements CauseSource {
   }
 
   private take(record: KernelRecord, t: number, kernel: Kernel, touched: Set<Address>): void {
+    this.calls.take(record, t);
     if (record.k === 'header') {
       this.incarnation = record.incarnation;
       this.node = record.node;
@@ -214,6 +218,12 @@ function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
   const { uid, name } = ((snapshot as { context?: unknown } | undefined)?.context ?? {}) as Partial<NamedUid>;
   if (typeof uid !== 'string' || typeof name !== 'string' || uid === '' || name === '') return undefined;
   return address.endsWith(`-${uid}`) ? { uid, name } : undefined;
+}
+
+/** Of a root that ended in its first turn, and is no actor any more. */
+function rootIn(records: readonly KernelRecord[]): Address {
+  const own = records.find((record) => record.k === 'state' && !record.at.includes('/'));
+  return own?.k === 'state' ? own.at : '';
 }
 
 const newActor = (address: Address, machine: AnyStateMachine): Actor => ({

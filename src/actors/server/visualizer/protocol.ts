@@ -120,10 +120,33 @@ export interface FailureView {
   readonly phase?: string;
 }
 
+/** An operation without an answer. */
+export interface CallView {
+  /** Number and time of the request, or of the answer that was an error. */
+  readonly n: number;
+  readonly t: number;
+  /** Address of the actor that asked. */
+  readonly at: string;
+  readonly name: string;
+  /** Whom or what it is about: an endpoint, a file. */
+  readonly target?: string;
+}
+
+/** An operation whose last answer was an error. */
+export interface TroubleView extends CallView {
+  readonly message: string;
+  /** Errors in a row. */
+  readonly times: number;
+}
+
 export interface PhasesView {
   readonly started: number;
   readonly now: number;
   readonly phases: readonly PhaseView[];
+  /** The newest last. */
+  readonly troubles?: readonly TroubleView[];
+  /** The oldest first. */
+  readonly pending?: readonly CallView[];
   readonly failure?: FailureView;
 }
 

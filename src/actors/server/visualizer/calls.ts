@@ -1,0 +1,71 @@
+/**
+ * Operations that have not answered yet, and those whose last answer was an error: what a start that does not get on is
+ * busy with. Streams, which never answer, are none.
+ *
+ * Invariants: what succeeded, was taken back, or whose actor is gone, is forgotten; of either at most {@link SHOWN_MAX}
+ * are told, and as many errors are held.
+ */
+import type { EffectRecord, KernelRecord } from '../../../kernel/records.ts';
+import { parentOf } from './history.ts';
+import type { CallView, TroubleView } from './protocol.ts';
+import { shortText } from './trim.ts';
+
+const SHOWN_MAX = 20;
+const MESSAGE_MAX_CHARS = 500;
+const TARGET_MAX_CHARS = 200;
+/** Fields of an input that say what is asked, the most telling first. */
+const TARGETS = ['endpoint', 'server', 'url', 'path', 'file', 'kubeconfig', 'socket', 'directory'] as const;
+
+export class Calls {
+  private readonly open = new Map<number, CallView>();
+  /** By actor and operation, the newest last. */
+  private readonly failed = new Map<string, TroubleView>();
+
+  /** `t` is the time of the record's turn. */
+  take(record: KernelRecord, t: number): void {
+    if (record.k === 'effect') this.begin(record, t);
+    else if (record.k === 'cancel') this.open.delete(record.id);
+    else if (record.k === 'state' && record.status !== undefined) this.forget(record.at);
+    else if (record.k === 'result') this.settle(record);
+  }
+
+  /** The oldest first. */
+  pending(): readonly CallView[] {
+    return [...this.open.values()].slice(0, SHOWN_MAX);
+  }
+
+  /** The newest last. */
+  troubles(): readonly TroubleView[] {
+    return [...this.failed.values()];
+  }
+
+  private begin({ id, n, at, name, class: kind, input }: EffectRecord, t: number): void {
+    if (kind === 'stream') return;
+    const target = targetOf(input);
+    this.open.set(id, { n, t, at: parentOf(at), name, ...(target === undefined ? {} : { target }) });
+  }
+
+  private settle({ id, n, t, name, at, error }: KernelRecord & { readonly k: 'result' }): void {
+    const target = this.open.get(id)?.target;
+    this.open.delete(id);
+    const asker = parentOf(at);
+    const key = `${asker} ${name}`;
+    const times = (this.failed.get(key)?.times ?? 0) + 1;
+    this.failed.delete(key);
+    if (error === undefined) return;
+    const message = shortText(error.message, MESSAGE_MAX_CHARS);
+    this.failed.set(key, { n, t, at: asker, name, ...(target === undefined ? {} : { target }), message, times });
+    if (this.failed.size > SHOWN_MAX) this.failed.delete(this.failed.keys().next().value!);
+  }
+
+  private forget(actor: string): void {
+    for (const [key, { at }] of this.failed) if (at === actor || at.startsWith(`${actor}/`)) this.failed.delete(key);
+  }
+}
+
+function targetOf(input: unknown): string | undefined {
+  if (typeof input !== 'object' || input === null) return undefined;
+  const given = TARGETS.map((name) => (input as Readonly<Record<string, unknown>>)[name]);
+  const target = given.find((value) => typeof value === 'string' && value !== '');
+  return target === undefined ? undefined : shortText(target as string, TARGET_MAX_CHARS);
+}

@@ -1,0 +1,121 @@
+/**
+ * What the first line of the page says of a start, in words: ready, on its way, waiting for what, or failed why. Pure.
+ *
+ * Durations are those of the journal's clock. A node is ready when both ends of starting are reached: the loop that
+ * synchronizes pods, and the server.
+ */
+import type {
+  CallView,
+  FailureView,
+  PhasesView,
+  PhaseView,
+  TroubleView,
+} from '../actors/server/visualizer/protocol.ts';
+import { duration } from './words.ts';
+
+export interface Answer {
+  readonly kind: 'none' | 'starting' | 'waiting' | 'ready' | 'ended' | 'failed';
+  readonly text: string;
+  /** The record to look at first. */
+  readonly n?: number;
+}
+
+/** The root's states of starting; those of the subsystems are none. */
+const STARTUP = 'alive.startup.';
+const GOALS: readonly string[] = ['startKubelet.kubeletRun.synchronizing', 'startKubelet.serving.blocked'];
+
+const isGoal = ({ name }: PhaseView): boolean => GOALS.some((goal) => name.endsWith(goal));
+
+/** Without what all have in front. */
+export const phaseLabel = ({ name }: Pick<PhaseView, 'name'>): string =>
+  name.startsWith(STARTUP) ? name.slice(STARTUP.length) : name;
+
+/** The phases of starting; of a machine that names none so, all. */
+export function startPhases(phases: readonly PhaseView[]): readonly PhaseView[] {
+  const own = phases.filter(({ name }) => name.startsWith(STARTUP));
+  return own.length > 0 ? own : phases;
+}
+
+export function answerOf(view: PhasesView, now: number): Answer {
+  const phases = startPhases(view.phases);
+  if (view.failure) return failed(view.failure, phases, view.started);
+  const open = phases.filter(({ left }) => left === undefined);
+  const goals = GOALS.map((goal) => phases.find(({ name }) => name.endsWith(goal)));
+  const isReady = goals.every((goal) => goal !== undefined);
+  if (open.length === 0) return ended(view, phases, isReady);
+  if (isReady) return ready(view, phases);
+  const waiting = open.findLast(({ waitsFor }) => waitsFor !== undefined);
+  if (waiting) return waits(waiting, view, now);
+  const last = open.at(-1)!;
+  const text = `Starting for ${duration(now - view.started)}: in ${phaseLabel(last)}`;
+  return { kind: 'starting', text, n: last.enteredBy };
+}
+
+/** An error may be long: what went wrong is at its end, and all of it is said. */
+function failed({ message, phase, n }: FailureView, phases: readonly PhaseView[], started: number): Answer {
+  const at = Math.max(started, ...phases.map(({ entered, left }) => left ?? entered));
+  const text = `Failed after ${duration(at - started)}${phase === undefined ? '' : ` in ${phase}`}: ${message}`;
+  return { kind: 'failed', text, n };
+}
+
+function waits(waiting: PhaseView, { started, troubles = [], pending = [] }: PhasesView, now: number): Answer {
+  const head = `Not ready for ${duration(now - started)}: ${phaseLabel(waiting)} waits for ${waiting.waitsFor}`;
+  const trouble = troubles.findLast(({ t }) => t >= waiting.entered);
+  const call = pending.find(({ t }) => t >= waiting.entered);
+  const said = trouble ? [troubleText(trouble, now)] : [];
+  const open = call ? [`${called(call)} has not answered for ${duration(now - call.t)}`] : [];
+  const why = [...said, ...open].join('; ') || `for ${duration(now - waiting.entered)}`;
+  return { kind: 'waiting', text: `${head} (${why})`, n: (trouble ?? call)?.n ?? waiting.enteredBy };
+}
+
+const called = ({ name, target }: CallView): string => (target === undefined ? name : `${name} of ${target}`);
+
+function troubleText(trouble: TroubleView, now: number): string {
+  const count = trouble.times === 1 ? 'failed' : `failed ${trouble.times} times, the last time`;
+  return `${called(trouble)} ${count} ${duration(now - trouble.t)} ago: ${trouble.message}`;
+}
+
+function ready(view: PhasesView, phases: readonly PhaseView[]): Answer {
+  const goals = phases.filter(isGoal);
+  const end = Math.max(...goals.map(({ entered }) => entered));
+  const took = end - view.started;
+  const trouble = view.troubles?.findLast(({ times }) => times > 1);
+  const but = trouble ? `; but ${troubleText(trouble, view.now)}` : '';
+  const text = `Ready after ${duration(took)}${waitedText(view, phases, end)}${but}`;
+  return { kind: 'ready', text, n: trouble?.n ?? goals.at(-1)!.enteredBy };
+}
+
+/** How much of a start was waiting, and for what most. */
+function waitedText({ started }: PhasesView, phases: readonly PhaseView[], end: number): string {
+  const waited = phases
+    .filter(({ waitsFor, entered }) => waitsFor !== undefined && entered < end)
+    .map(({ waitsFor, entered, left = end }) => ({ waitsFor, from: entered, to: Math.min(left, end) }))
+    .filter(({ from, to }) => to > from);
+  const total = unionOf(waited);
+  if (total <= 0 || end <= started) return '';
+  const longest = waited.reduce((one, other) => (other.to - other.from > one.to - one.from ? other : one));
+  const share = Math.round((total / (end - started)) * 100);
+  return `, ${share}% of it waiting, longest for ${longest.waitsFor} (${duration(longest.to - longest.from)})`;
+}
+
+/** Length of what stretches of time cover together: waits of two regions overlap. */
+function unionOf(stretches: readonly { readonly from: number; readonly to: number }[]): number {
+  let [covered, until] = [0, Number.NEGATIVE_INFINITY];
+  for (const { from, to } of stretches.toSorted((one, other) => one.from - other.from)) {
+    covered += Math.max(0, to - Math.max(from, until));
+    until = Math.max(until, to);
+  }
+  return covered;
+}
+
+function ended(view: PhasesView, phases: readonly PhaseView[], isReady: boolean): Answer {
+  if (phases.length === 0) return { kind: 'none', text: 'No phase yet' };
+  const last = phases.reduce((one, other) => ((other.left ?? 0) > (one.left ?? 0) ? other : one));
+  const at = duration((last.left ?? last.entered) - view.started);
+  const was = isReady
+    ? `it was ${lowered(ready(view, phases).text)}`
+    : `it was never ready, and last in ${phaseLabel(last)}`;
+  return { kind: 'ended', text: `Ended after ${at}: ${was}`, ...(last.leftBy === undefined ? {} : { n: last.leftBy }) };
+}
+
+const lowered = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
