@@ -3,14 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { KernelFeed } from '../../src/actors/server/visualizer/feed.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
 import { type Answer, answerOf } from '../../src/visualizer/answer.ts';
-import {
-  type Answers,
-  ARGV,
-  BootNode,
-  type BootOptions,
-  fail,
-  RUNTIME_NOT_READY,
-} from '../machines/startup/boot-node.ts';
+import { ARGV, BootNode, type BootOptions, fail, RUNTIME_NOT_READY } from '../machines/startup/boot-node.ts';
 
 /** Longer than a start, shorter than any time limit of the operations below. */
 const WAITED_MS = 1_500;

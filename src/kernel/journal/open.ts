@@ -62,7 +62,14 @@ export function openJournal(options: JournalOptions): JournalWriter {
     segmentMaxAgeMs: options.segmentMaxAgeMs ?? SEGMENT_MAX_AGE_MS,
     retryMs: options.retryMs ?? RETRY_MS,
     closeMaxMs: options.closeMaxMs ?? CLOSE_MAX_MS,
-    store: new Store({ directory, incarnation, durability, disk, prepare: () => claim.take() }),
+    store: new Store({
+      directory,
+      incarnation,
+      durability,
+      disk,
+      prepare: () => claim.take(),
+      isOwned: () => claim.isHeld(),
+    }),
     archive,
     hasRoom: () => hasRoom(directory, options.roomMinBytes ?? ROOM_MIN_BYTES),
     report,
@@ -146,11 +153,15 @@ class Claim {
   }
 
   take(): void {
-    if (this.owner?.isThere() === true) return;
+    if (this.isHeld()) return;
     this.release();
     makeDirectory(this.directory);
     this.owner = takeOwnership(this.directory);
     for (const path of unfinishedIn(this.directory)) rmSync(path, { force: true });
+  }
+
+  isHeld(): boolean {
+    return this.owner?.isThere() === true;
   }
 
   release(): void {

@@ -23,6 +23,8 @@ export interface StoreSettings {
   readonly disk: Disk;
   /** Makes the directory, if need be, and takes ownership of it; called before each new segment. */
   readonly prepare: () => void;
+  /** False when the lock of the directory is gone, so that another agent may have it. */
+  readonly isOwned: () => boolean;
 }
 
 /** Whole turns. */
@@ -60,6 +62,7 @@ export class Store {
 
   /** Appends to the open segment. The very first lines, which begin with the header, open it. */
   async write(lines: Lines): Promise<void> {
+    if (!this.settings.isOwned()) throw new Error(`the lock of ${this.settings.directory} was removed or replaced`);
     await this.writeBlobs(lines.blobs);
     this.segment ??= await this.createSegment(0);
     try {

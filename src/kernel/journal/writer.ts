@@ -21,9 +21,9 @@ import type { JournalSink } from './sink.ts';
 import type { Store } from './store.ts';
 
 /** A batch this long is written in the middle of a tick; a disk gains nothing from longer ones. */
-const BATCH_MAX_LENGTH = 64 * 1024;
+const BATCH_MAX_BYTES = 64 * 1024;
 /** More than this in memory means that the disk stands still: minutes of a busy node. */
-const BACKLOG_MAX_LENGTH = 64 * 1024 * 1024;
+const BACKLOG_MAX_BYTES = 64 * 1024 * 1024;
 
 /** What the incarnation before left. */
 export interface PreviousIncarnation {
@@ -64,7 +64,7 @@ class Batch {
   readonly kind = 'batch';
   text = '';
   /** Of the text and the blobs. */
-  length = 0;
+  bytes = 0;
   upto = -1;
   readonly blobs = new Map<string, string>();
   readonly waiting: (() => void)[] = [];
@@ -72,7 +72,7 @@ class Batch {
   /** Takes the turns that follow. */
   add(next: Batch): void {
     this.text += next.text;
-    this.length += next.length;
+    this.bytes += next.bytes;
     this.upto = next.upto;
     for (const [name, json] of next.blobs) this.blobs.set(name, json);
     this.waiting.push(...next.waiting);
@@ -101,9 +101,9 @@ export class Writer implements JournalWriter {
   private retrying: NodeJS.Timeout | undefined;
   /** Number of the last record that was appended. */
   private last = -1;
-  /** Of the segment that new lines are for: number of its first record, its length with its blobs, when it began. */
+  /** Of the segment that new lines are for: number of its first record, its bytes with its blobs, when it began. */
   private first = 0;
-  private length = 0;
+  private bytes = 0;
   private since = performance.now();
   private suspendedBy: string | undefined;
   private lastSuspension = '';
@@ -131,12 +131,13 @@ export class Writer implements JournalWriter {
 
   commit(): void {
     if (this.turn === '') return;
-    this.length += this.turn.length;
+    const bytes = Buffer.byteLength(this.turn);
+    this.bytes += bytes;
     this.batch.text += this.turn;
-    this.batch.length += this.turn.length;
+    this.batch.bytes += bytes;
     this.batch.upto = this.last;
     this.turn = '';
-    if (this.batch.length >= BATCH_MAX_LENGTH) this.flush();
+    if (this.batch.bytes >= BATCH_MAX_BYTES) this.flush();
     else this.flushing ??= setImmediate(() => this.flush());
     this.considerRotation();
   }
@@ -154,7 +155,7 @@ export class Writer implements JournalWriter {
     this.suspendedBy = undefined;
     this.flush();
     this.first = this.last + 1;
-    this.length = 0;
+    this.bytes = 0;
     this.since = performance.now();
     const [after, why] = [this.last, this.lastSuspension];
     this.add({ kind: 'begin', after, checkpoint: JSON.stringify(checkpoint), why, waiting: [] });
@@ -201,8 +202,9 @@ export class Writer implements JournalWriter {
   private readonly keepBlob = (name: string, json: string): void => {
     if (!this.settings.archive.refer(this.first, name)) return;
     this.batch.blobs.set(name, json);
-    this.batch.length += json.length;
-    this.length += json.length;
+    const bytes = Buffer.byteLength(json);
+    this.batch.bytes += bytes;
+    this.bytes += bytes;
   };
 
   private flush(): void {
@@ -211,18 +213,17 @@ export class Writer implements JournalWriter {
     const { batch } = this;
     if (batch.text === '') return;
     this.batch = new Batch();
-    this.backlog += batch.length;
+    this.backlog += batch.bytes;
     const before = this.queue.at(-1);
-    if (before?.kind === 'batch' && before.length < BATCH_MAX_LENGTH) before.add(batch);
+    if (before?.kind === 'batch' && before.bytes < BATCH_MAX_BYTES) before.add(batch);
     else this.add(batch);
-    if (this.backlog > BACKLOG_MAX_LENGTH) this.suspend('the disk does not keep up');
+    if (this.backlog > BACKLOG_MAX_BYTES) this.suspend('the disk does not keep up');
   }
 
   private considerRotation(): void {
     if (this.suspendedBy !== undefined) return;
     const { segmentMaxBytes, segmentMaxAgeMs } = this.settings;
-    if (this.length >= segmentMaxBytes || performance.now() - this.since >= segmentMaxAgeMs)
-      this.wantsCheckpoint = true;
+    if (this.bytes >= segmentMaxBytes || performance.now() - this.since >= segmentMaxAgeMs) this.wantsCheckpoint = true;
   }
 
   // ---- the store's work ---------------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ export class Writer implements JournalWriter {
       } catch (error) {
         this.failed(work, error);
       }
-      if (work.kind === 'batch') this.backlog -= work.length;
+      if (work.kind === 'batch') this.backlog -= work.bytes;
       release(work);
     }
     this.busy = undefined;
@@ -283,7 +284,7 @@ export class Writer implements JournalWriter {
     this.wantsCheckpoint = false;
     const given = [...(this.busy ? [this.busy] : []), ...this.queue, this.batch];
     this.queue = [];
-    this.backlog = this.busy?.kind === 'batch' ? this.busy.length : 0;
+    this.backlog = this.busy?.kind === 'batch' ? this.busy.bytes : 0;
     this.batch = new Batch();
     this.turn = '';
     for (const work of given) release(work);

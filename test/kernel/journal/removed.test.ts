@@ -1,5 +1,6 @@
 /** The directory of a journal is removed or replaced while the journal is written. */
 import { existsSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
@@ -66,4 +67,22 @@ test('the directory is not given to another agent while it is there', async () =
   expect(() => record(directory)).toThrow(/is writing this journal/);
   await kernel.journal.close();
   expect(existsSync(directory)).toBe(true);
+});
+
+test('without its lock the directory may be another agent’s: the first one writes nothing more there', async () => {
+  const directory = temporaryDirectory();
+  const { kernel, said } = recorded(directory);
+  await kernel.durable();
+  const before = kernel.records.length;
+  rmSync(join(directory, 'owner.lock'));
+  const other = record(directory).boot().turn();
+  await untilBegunAnew(kernel);
+  await eventually(() => said.some(({ sentence }) => sentence.includes('is writing this journal')), 'it is refused');
+  expect(said[0]).toMatchObject({ level: 'error', sentence: expect.stringContaining('lock of') });
+  await kernel.journal.close();
+  await other.journal.close();
+  const [last, ...earlier] = recordsIn(directory, kernel.journal.incarnation).toReversed();
+  expect(last).toMatchObject({ k: 'gap', why: expect.stringContaining('lock of') });
+  expect(earlier.toReversed()).toEqual(kernel.records.slice(0, before));
+  expect(recordsIn(directory, other.journal.incarnation)).toEqual(other.records);
 });
