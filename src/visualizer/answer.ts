@@ -85,27 +85,15 @@ function ready(view: PhasesView, phases: readonly PhaseView[]): Answer {
   return { kind: 'ready', text, n: trouble?.n ?? goals.at(-1)!.enteredBy };
 }
 
-/** How much of a start was waiting, and for what most. */
+/** The longest wait of a start, and its share. */
 function waitedText({ started }: PhasesView, phases: readonly PhaseView[], end: number): string {
-  const waited = phases
+  const waits = phases
     .filter(({ waitsFor, entered }) => waitsFor !== undefined && entered < end)
-    .map(({ waitsFor, entered, left = end }) => ({ waitsFor, from: entered, to: Math.min(left, end) }))
-    .filter(({ from, to }) => to > from);
-  const total = unionOf(waited);
-  if (total <= 0 || end <= started) return '';
-  const longest = waited.reduce((one, other) => (other.to - other.from > one.to - one.from ? other : one));
-  const share = Math.round((total / (end - started)) * 100);
-  return `, ${share}% of it waiting, longest for ${longest.waitsFor} (${duration(longest.to - longest.from)})`;
-}
-
-/** Length of what stretches of time cover together: waits of two regions overlap. */
-function unionOf(stretches: readonly { readonly from: number; readonly to: number }[]): number {
-  let [covered, until] = [0, Number.NEGATIVE_INFINITY];
-  for (const { from, to } of stretches.toSorted((one, other) => one.from - other.from)) {
-    covered += Math.max(0, to - Math.max(from, until));
-    until = Math.max(until, to);
-  }
-  return covered;
+    .map(({ waitsFor, entered, left = end }) => ({ waitsFor, ms: Math.min(left, end) - entered }));
+  const longest = waits.reduce((one, other) => (other.ms > one.ms ? other : one), { waitsFor: '', ms: 0 });
+  if (longest.ms <= 0) return '';
+  const share = Math.round((longest.ms / (end - started)) * 100);
+  return `, ${share}% of it waiting for ${longest.waitsFor} (${duration(longest.ms)})`;
 }
 
 function ended(view: PhasesView, phases: readonly PhaseView[], isReady: boolean): Answer {

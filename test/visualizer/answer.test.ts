@@ -94,12 +94,12 @@ it('what has failed since a phase waits is said with it', () => {
   });
 });
 
-it('a start that came to its end says how long it took, and how much of that was waiting', () => {
+it('a start that came to its end says how long it took, and what of that was its longest wait', () => {
   const watched = new WatchedNode();
   watched.node.run(WAITED_MS);
   expect(watched.answer()).toMatchObject({
     kind: 'ready',
-    text: expect.stringMatching(/^Ready after \d+ ms, \d+% of it waiting, longest for .+ \(\d+ ms\)$/),
+    text: expect.stringMatching(/^Ready after \d+ ms, \d+% of it waiting for the .+ \(\d+ ms\)$/),
   });
   watched.node.tell({ type: 'signal.received', signal: 'SIGTERM' }).run(60_000);
   expect(watched.answer()).toMatchObject({
