@@ -14,7 +14,7 @@ import { JournalError, messageOf } from './errors.ts';
 const BUSY = 5;
 
 export interface Owner {
-  /** False when the directory was removed, or another is in its place: whoever comes may take that one. */
+  /** False when the directory was removed, or another is in its place: another agent may take that one. */
   isThere(): boolean;
   release(): void;
 }

@@ -22,7 +22,7 @@ export interface OpenedPlace {
 }
 
 /**
- * What `path` leads to, or `null` when that is no file or folder in one of the `roots`. Whoever gets a place closes its
+ * What `path` leads to, or `null` when that is no file or folder in one of the `roots`. The caller closes its
  * `handle`. Links among the roots themselves are followed.
  */
 export async function openBelow(path: string, roots: readonly string[]): Promise<OpenedPlace | null> {

@@ -149,7 +149,7 @@ export class Channel {
     };
     try {
       const answer = this.#answers[name];
-      if (!answer) throw new Error(`nobody here answers ${name}`);
+      if (!answer) throw new Error(`this thread has no answer to ${name}`);
       const output = await answer(input as never, { signal: heard.abort.signal, emit });
       this.#send({ kind: 'answer', id, output: output ?? null });
     } catch (error) {

@@ -8,7 +8,7 @@ import type { NodePod } from '../node-pods.ts';
 
 /** Pods of one answer: with their status some 10 KiB each. */
 const PODS_MAX = 32;
-/** A copy that nobody asked for in so long is given up. */
+/** A copy that was not asked for in so long is given up. */
 const FORGET_MS = 60_000;
 
 export interface PodsAnswer {

@@ -3,7 +3,7 @@
 /** One that worked for so long was not lost by its start: it is started again at once. */
 const SETTLED_MS = 10_000;
 const FIRST_MS = 50;
-/** Whoever can end it at will costs the node one start each half second, and its ports are away no longer. */
+/** A client that can end it at will costs the node one start each half second, and its ports are away no longer. */
 const LONGEST_MS = 500;
 
 export class Pace {

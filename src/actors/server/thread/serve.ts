@@ -61,6 +61,6 @@ export function serve(end: MessageEnd, facts: ThreadFacts): void {
   const channel: Channel = new Channel(end, { ...Object.fromEntries(opens), alive: () => null });
   const ask = asks(channel);
   const parts: Parts = { ask, node: remoteNode(ask, facts) };
-  // What the first request needs, while nobody waits for it.
+  // What the first request needs, before there is one.
   void import('fastify');
 }

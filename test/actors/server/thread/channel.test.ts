@@ -41,7 +41,7 @@ test('an error keeps its code, and what nobody answers is an error', async () =>
     code: 'RESOURCE_EXHAUSTED',
     retriable: true,
   });
-  await expect(near.ask('other', null)).rejects.toThrow('nobody here answers other');
+  await expect(near.ask('other', null)).rejects.toThrow('this thread has no answer to other');
   await expect(near.ask('unsendable', null)).rejects.toThrow(/could not be cloned/);
   await expect(near.ask('fail', () => {})).rejects.toThrow(/could not be cloned/);
 });
