@@ -81,6 +81,7 @@ test(`${MESSAGES} messages of strangers end nothing, hide nothing and leave noth
   const [median, longest] = [waits.toSorted((a, b) => a - b)[waits.length >> 1]!, Math.max(...waits)];
   console.log(`healthz during ${MESSAGES} messages: median ${median.toFixed(1)} ms, longest ${longest.toFixed(1)} ms`);
   expect(node.isRunning).toBe(true);
+  expect(node.log).not.toContain('the thread of the servers was lost');
   await eventually('its connections are closed', () => descriptors() <= files + 10);
   expect(status('VmRSS') - memory).toBeLessThan(MEMORY_MAX_KIB);
 });

@@ -70,6 +70,21 @@ for (const [first, head] of Object.entries(FIRST)) {
   });
 }
 
+/** Answered before any routing, by what reads heads. */
+const REFUSED = {
+  'a request without a host': ['GET /slow HTTP/1.1\r\n\r\n', '400'],
+  'one with two hosts': [`GET /slow HTTP/1.1\r\n${HOST}${HOST}\r\n`, '400'],
+  'an expectation': [`GET /slow HTTP/1.1\r\n${HOST}Expect: nothing\r\n\r\n`, '417'],
+} as const;
+
+for (const [first, [head, status]] of Object.entries(REFUSED)) {
+  test.each(Object.entries(LAST))(`${first}, then %s: the first is refused, and nothing fails`, async (_name, last) => {
+    const bytes = await exchangeRaw(head + last, { port, isPlain: true });
+    expect(statuses(bytes)[0]).toBe(status);
+    expect((await exchange('GET', '/slow', { port, isPlain: true })).status).toBe(200);
+  });
+}
+
 test('what is refused after two that are answered comes third', async () => {
   const bytes = await exchangeRaw(SLOW + SLOW + LAST['a WebSocket'], { port, isPlain: true });
   expect(statuses(bytes)).toEqual(['200', '200', '403']);

@@ -105,9 +105,11 @@ export class ApiServer {
 
   private httpServer(handle: (request: IncomingMessage, response: ServerResponse) => void): Server {
     this.dispatch = (request, response) => {
-      if (!isAnswerable(request)) return;
-      // Of the server as a whole: upstream answers before any routing.
+      const mayBeAnswered = isAnswerable(request);
+      // Also of one that is refused: its connection is not free for another.
       noteAnswering(request.socket, response);
+      if (!mayBeAnswered) return;
+      // Of the server as a whole: upstream answers before any routing.
       if (request.method === 'OPTIONS' && request.url === '*') {
         response.setHeader('content-length', 0).end();
         return;
@@ -132,7 +134,8 @@ export class ApiServer {
     this.server.on('upgrade', (request, socket, head) => this.upgraded(request, socket, head));
     // To upstream CONNECT is a method like any other.
     this.server.on('connect', (request, socket) => this.detached(request, socket));
-    this.server.on('checkExpectation', (_request, response) => {
+    this.server.on('checkExpectation', ({ socket }, response) => {
+      noteAnswering(socket, response);
       response.writeHead(417, { connection: 'close', 'content-length': 0 }).end();
     });
     // A body is asked for only by those who read it.
