@@ -40,6 +40,7 @@ import { FORMAT_VERSION, type HeaderRecord, type LogLevel } from '../kernel/reco
 import { kubeletMachine } from '../machines/kubelet.ts';
 import { commandFailed } from '../machines/startup/configuration/index.ts';
 import { announceOnce } from './announcement.ts';
+import { onFault } from './fault.ts';
 import { maskedArguments } from './masked-arguments.ts';
 import { onNpmEnded } from './npm-parent.ts';
 import { printLines } from './print-lines.ts';
@@ -126,6 +127,7 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
       interrupted ||= signal === 'SIGINT';
       kernel.dispatch(kubeletMachine.id, { type: 'signal.received', signal }, 'process');
     });
+    onFault((fault) => kernel.dispatch(kubeletMachine.id, fault, 'process'));
     kernel.boot();
     if (parts.page) openPage(parts.page);
   });

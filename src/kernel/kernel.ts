@@ -11,6 +11,7 @@
  *   K3 the same inputs give the same records, bit for bit. There is no other way in.
  *   K4 records of a turn reach the sink together, closed by an `end` with the digest of all that changed.
  *   K5 the root never dies silently: its end and its failure are told to `onStopped`.
+ *   K6 a turn that throws is kept as its input and the error, which a replay gives again, and ends the kernel.
  */
 import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
 import { type Address, addressOf } from './address.ts';
@@ -18,8 +19,9 @@ import { makeAtomic } from './atomic.ts';
 import { type Checkpoint, restoreActors } from './checkpoint.ts';
 import { Timers, type TimeSource } from './clock.ts';
 import { type EffectResult, Outbox, type Performer } from './effects.ts';
+import { TURN_FAILED } from './fault.ts';
 import type { JournalSink } from './journal/sink.ts';
-import type { JsonEvent, PlainError } from './json.ts';
+import { type JsonEvent, type PlainError, toPlainError } from './json.ts';
 import { type ActorHost, createHosted, type OperationClass } from './operation.ts';
 import { lift, purely } from './purity.ts';
 import { SeededRandom } from './random.ts';
@@ -229,14 +231,29 @@ export class Kernel implements ActorHost {
     this.timers.now = Math.max(this.timers.now, t);
     this.inTurn = true;
     const beganMs = performance.now();
+    let records: readonly KernelRecord[];
     try {
       purely(body);
+      records = this.witness.endTurn(this.turn);
+    } catch (thrown) {
+      records = this.failedTurn(thrown);
     } finally {
       this.inTurn = false;
     }
-    const records = this.witness.endTurn(this.turn++);
+    this.turn++;
     this.commit(records, performance.now() - beganMs);
     if (this.queueEnd) this.finish(this.queueEnd);
+  }
+
+  /** The records of a turn that threw; what it asked for is not performed. */
+  private failedTurn(thrown: unknown): readonly KernelRecord[] {
+    if (!this.options.onStopped) throw thrown;
+    const error = toPlainError(thrown);
+    this.outbox.takeWaiting();
+    this.witness.keepInput();
+    this.witness.logged('fatal', { text: TURN_FAILED, fields: { err: error.message } }, this.root);
+    this.ended({ error });
+    return this.witness.endTurn(this.turn);
   }
 
   private commit(records: readonly KernelRecord[], tookMs: number): void {

@@ -130,7 +130,7 @@ export function replay(options: ReplayOptions): ReplayReport {
 function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: JournalSink): Kernel {
   const { n: _n, k: _k, t: _t, ...rest } = header;
   const { machine, onTurn } = options;
-  return new Kernel({ machine, header: rest, sink, ...(onTurn ? { onTurn } : {}) });
+  return new Kernel({ machine, header: rest, sink, onStopped: () => {}, ...(onTurn ? { onTurn } : {}) });
 }
 
 function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from']>, sink: JournalSink): Kernel {

@@ -63,6 +63,15 @@ export class Witness {
     for (const actor of this.actors.values()) this.shown.set(actor, shownState(actor.getSnapshot()));
   }
 
+  /** Of a turn that threw only what began it is kept. */
+  keepInput(): void {
+    const derived = this.records.splice(1);
+    this.n -= derived.length;
+    this.changed.clear();
+    this.delivering = undefined;
+    this.speaker = undefined;
+  }
+
   private forgetTurn(): readonly KernelRecord[] {
     const records = this.records;
     this.records = [];

@@ -15,6 +15,7 @@ export {
   stateIn,
   stopChild,
 } from 'xstate';
+export { AGENT_PHASE, type AgentFault } from './fault.ts';
 export { line, now, random, to } from './helpers.ts';
 export type { SecretHandle } from './journal/secrets.ts';
 export type { JsonEvent, PlainError } from './json.ts';

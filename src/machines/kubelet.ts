@@ -3,8 +3,8 @@
  *
  * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
  * Owns: flags, configuration, the node's identity, the facts that starting found out, and the subsystems.
- * Hears: the answer of each step's subsystem; `signal.received` from the process; `lockFile.contended`,
- *   `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end the node;
+ * Hears: the answer of each step's subsystem; `signal.received` and `agent.faulted` from the process;
+ *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end the node;
  *   `configReload.applied`, `resolver.changed`.
  * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all else belongs to a subsystem.
  * Invariants:
@@ -31,7 +31,7 @@ import { logForm } from './startup/logging.ts';
 import { run } from './startup/run.ts';
 import { runKubelet } from './startup/run-kubelet.ts';
 import { runOncePhases } from './startup/run-once-phases.ts';
-import { failing, kubeletSetup, notServing } from './startup/setup.ts';
+import { failing, faulted, kubeletSetup, notServing } from './startup/setup.ts';
 import { startKubelet } from './startup/start-kubelet.ts';
 import { subsystem } from './startup/subsystems.ts';
 import type { KubeletContext } from './startup/types.ts';
@@ -181,6 +181,7 @@ const alive = kubeletSetup.createStateConfig({
         tellPods,
       ],
     },
+    'agent.faulted': faulted,
     'certificate.failed': failing('certificates'),
     'certificate.lost': failing('certificates'),
     'server.failed': notServing,

@@ -1,4 +1,4 @@
-/** Proves K1 to K5 of the kernel, E1 to E3 of the outbox, C1 to C3 of the clock, and atomic transitions. */
+/** Proves K1 to K6 of the kernel, E1 to E3 of the outbox, C1 to C3 of the clock, and atomic transitions. */
 import { describe, expect, it } from 'vitest';
 import { Kernel } from '../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
@@ -212,5 +212,44 @@ describe('replay', () => {
     });
     const twice = [...records.slice(0, at + 1), records[at]!, ...records.slice(at + 1)];
     expect(replay({ machine: bossMachine, records: twice }).divergence).toMatchObject({ n: missing!.n, actual: next });
+  });
+});
+
+describe('a turn that throws', () => {
+  const countMachine = setup({
+    types: { context: {} as { count: unknown }, events: {} as { type: 'add' | 'break' } },
+  }).createMachine({
+    id: 'count',
+    context: { count: 0 },
+    on: {
+      add: { actions: assign({ count: ({ context }) => (context.count as number) + 1 }) },
+      // JSON has no text for it, so that the digest of the turn throws.
+      break: { actions: assign({ count: () => 1n }) },
+    },
+  });
+
+  it('ends the kernel, is kept with its input, and throws again in a replay', () => {
+    const sink = new MemorySink();
+    const ends: unknown[] = [];
+    const kernel = new Kernel({
+      machine: countMachine,
+      header: header(),
+      sink,
+      onStopped: (end) => ends.push(end),
+    }).boot(1);
+    for (const type of ['add', 'break', 'add']) kernel.dispatch('count', { type }, 'test');
+    expect(kinds(sink.records)).toEqual(['header', 'state', 'end', 'in', 'end', 'in', 'log', 'end']);
+    expect(sink.records.slice(-3)).toMatchObject([
+      { n: 5, event: { type: 'break' } },
+      { n: 6, level: 'fatal', text: 'a turn failed', fields: { err: expect.stringContaining('BigInt') } },
+      { n: 7, turn: 2 },
+    ]);
+    expect(ends).toMatchObject([{ error: { name: 'TypeError' } }]);
+    expect(replay({ machine: countMachine, records: sink.records })).toMatchObject({ divergence: null, turns: 3 });
+  });
+
+  it('throws where nothing hears of the end', () => {
+    const kernel = new Kernel({ machine: countMachine, header: header(), sink: new MemorySink() }).boot(1);
+    expect(() => kernel.dispatch('count', { type: 'break' }, 'test')).toThrow('BigInt');
   });
 });

@@ -1,5 +1,5 @@
 /**
- * Runs code in a worker thread of another process, through the inspector that Node opens on SIGUSR1: faults from inside,
+ * Runs code in another process, or in its worker thread, through the inspector that Node opens on SIGUSR1: faults from inside,
  * for which the program has no door of its own.
  */
 import { once } from 'node:events';
@@ -45,6 +45,11 @@ export class InspectedWorker {
     while (this.#session === undefined) await pause(5);
     const message = JSON.stringify({ id: ++this.#lastId, method: 'Runtime.evaluate', params: { expression } });
     this.#say('NodeWorker.sendMessageToWorker', { sessionId: this.#session, message });
+  }
+
+  /** The same on the main thread. */
+  evaluateInMain(expression: string): void {
+    this.#say('Runtime.evaluate', { expression });
   }
 
   /** A process that ends waits for its inspector to be left. */

@@ -1,7 +1,8 @@
 /** `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]]`: what it is doing, what it waits for, and what led there. */
 import { replay } from '../../kernel/replay.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { type InsightOptions, insight, journalAt, refuse } from '../insight/command.ts';
+import { type InsightOptions, insight, journalAt, placeOf, refuse } from '../insight/command.ts';
+import { previousEnd } from '../insight/previous-end.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { describeWhy, type KnownTimers, SUBJECT, why } from '../insight/why.ts';
 
@@ -12,7 +13,10 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
   }
   return insight('why', [log], options, (story) => {
     const report = why(story, subject, timersAtTheEnd(log, options.incarnation));
-    return typeof report === 'string' ? report : { json: report, text: describeWhy(report) };
+    if (typeof report === 'string') return report;
+    const previous = subject === 'startup' ? previousEnd(placeOf(log).path, report.incarnation) : undefined;
+    const whole = { ...report, ...(previous ? { previous } : {}) };
+    return { json: whole, text: describeWhy(whole) };
   });
 }
 

@@ -6,8 +6,10 @@
  * the journal, and left out otherwise.
  */
 import type { PendingTimer } from '../../kernel/clock.ts';
+import { AGENT_PHASE } from '../../kernel/fault.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
+import { describePreviousEnd, type PreviousEnd } from './previous-end.ts';
 import { phaseName, startupPhases } from './startup-time.ts';
 import {
   type ActorState,
@@ -60,6 +62,8 @@ export interface Why {
   /** Number of the first record that is left; what was so before it counts from there. */
   readonly begins: number;
   readonly gaps: Story['gaps'];
+  /** Of the start as a whole: how the one before it ended. */
+  readonly previous?: PreviousEnd;
   /** One sentence. */
   readonly summary: string;
   /** When the agent ended, after its start; all is told as it was then. Absent: it did not, or was killed. */
@@ -108,7 +112,12 @@ function whyStartup(story: Story, timers: KnownTimers): Why {
 
 function startupSummary(story: Story, states: readonly ActiveSince[]): string {
   const names = states.map(({ state }) => state).join(' and ');
-  if (story.failure) return `Starting failed in ${story.failure.phase ?? names}: ${story.failure.message}`;
+  if (story.failure) {
+    const { phase = names, message } = story.failure;
+    return phase === AGENT_PHASE
+      ? `The agent ended by a fault of its own: ${message}`
+      : `Starting failed in ${phase}: ${message}`;
+  }
   if (story.actors.get(ROOT)?.status !== 'active') return `The node stopped; starting had come to ${names}`;
   const waiting = states.filter(({ waitsFor }) => waitsFor !== undefined);
   if (waiting.length === 0) return `Starting is complete: ${names}`;
@@ -280,8 +289,9 @@ export function describeWhy(report: Why): string {
   const gone = report.begins === 0 ? '' : `The journal begins with record ${report.begins}; times count from there.\n`;
   const { endedMs } = report;
   const ended = endedMs === undefined ? '' : `The agent ended at +${duration(endedMs)}; this is how it was then.\n`;
+  const before = report.previous ? describePreviousEnd(report.previous) : '';
   return [
-    `${report.summary}\n${gone}${describeGaps(report.gaps)}${ended}`,
+    `${report.summary}\n${gone}${describeGaps(report.gaps)}${ended}${before}`,
     `\n${endedMs === undefined ? 'Now' : 'Then'}\n${plain(states, 5)}`,
     `\nOpen\n${waits.length === 0 ? '  no operation and no timer\n' : plain(waits, 4)}${unknown}`,
     `\nLast decisions\n${decisions.join('')}`,

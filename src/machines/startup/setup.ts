@@ -2,7 +2,7 @@
  * The vocabulary of the supervisor: its actors, its operations, how a phase fails. The chart itself is in
  * `src/machines/kubelet.ts` and the files of this folder, one for each step of the documents.
  */
-import { type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
+import { AGENT_PHASE, type AgentFault, type AnyStateMachine, assign, line, pick, setup } from '../../kernel/xstate.ts';
 import { csiVolumesMachine } from '../csi/csi-volumes.ts';
 import { csiNodeMachine } from '../node/csi-node.ts';
 import { deviceManagerMachine } from '../node/devices/device-manager.ts';
@@ -199,6 +199,19 @@ export const failing = (phase: string) => ({
     failure: { phase, message: `failed to run Kubelet: ${messageOf(event)}`, exitCode: 1 },
   })),
 });
+
+/** Of a Go program that panics. */
+const PANIC_EXIT_CODE = 2;
+
+/** The process is not what it was: the service manager starts another one. */
+export const faulted = {
+  target: '#kubelet.failed' as const,
+  actions: assign<KubeletContext, AgentFault, undefined, KubeletEvent, never>(({ event: { error, stack } }) => {
+    const message = `uncaught fault: ${error.name}: ${error.message}`;
+    const lines = logLines('The agent ends by an uncaught fault', [message, ...stack].join('\n    '));
+    return { failure: { phase: AGENT_PHASE, message, exitCode: PANIC_EXIT_CODE, lines } };
+  }),
+};
 
 /** A port of the API that cannot be had ends the node, in upstream's words. */
 export const notServing = {

@@ -1,5 +1,6 @@
 /** What the supervisor is told, what it knows, and what it hears. */
 
+import type { AgentFault } from '../../kernel/xstate.ts';
 import type { NodeResources } from '../node/allocatable.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../node-settings.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
@@ -83,6 +84,7 @@ export interface KubeletContext {
 export type KubeletEvent =
   /** From the process: SIGTERM, SIGINT, or SIGHUP. */
   | { readonly type: 'signal.received'; readonly signal: string }
+  | AgentFault
   | { readonly type: 'lockFile.acquired' }
   | { readonly type: 'lockFile.failed'; readonly message: string }
   | { readonly type: 'lockFile.contended' }

@@ -7,6 +7,7 @@
  */
 import type { AnyStateNode } from '../../../kernel/active-states.ts';
 import type { Address } from '../../../kernel/address.ts';
+import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
@@ -57,8 +58,11 @@ export class Phases {
 
 /** The last words of a root that could not start, if this record is them. */
 export function failureIn(record: KernelRecord, root: Address): FailureView | undefined {
-  if (record.k !== 'log' || record.at !== root || record.text !== 'command failed') return undefined;
+  if (record.k !== 'log' || record.at !== root) return undefined;
   const { err, phase } = record.fields ?? {};
+  if (record.text === TURN_FAILED)
+    return { n: record.n, phase: AGENT_PHASE, message: `${TURN_FAILED}: ${String(err)}` };
+  if (record.text !== 'command failed') return undefined;
   return { n: record.n, message: String(err), ...(typeof phase === 'string' ? { phase } : {}) };
 }
 

@@ -1,0 +1,19 @@
+/**
+ * Faults of the program itself, as the journal has them: one that nothing caught on the thread that decides, and a turn
+ * that threw.
+ */
+import type { PlainError } from './json.ts';
+
+/** From the process to the root machine, which ends the node. */
+export type AgentFault = {
+  readonly type: 'agent.faulted';
+  readonly error: PlainError;
+  /** Where it was thrown: the first frames of its stack. */
+  readonly stack: readonly string[];
+};
+
+/** The line of a turn that threw; its field `err` says what. */
+export const TURN_FAILED = 'a turn failed';
+
+/** Where other failures name a phase of the start, those of the program name this. */
+export const AGENT_PHASE = 'agent';

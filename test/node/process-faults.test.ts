@@ -1,0 +1,50 @@
+/** The thread that decides is ended by a fault that nothing catches: the journal has it first, and `why` tells it. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
+import { InspectedWorker } from '../support/inspected-worker.ts';
+
+let node: TestNode;
+beforeEach(async () => {
+  node = new TestNode();
+  await node.start([], { NODE_OPTIONS: '--inspect-port=0' });
+});
+afterEach(() => node.close());
+
+const why = (journal: string): string => {
+  const { code, stdout, stderr } = node.statelet('why', journal, 'startup');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return stdout;
+};
+const isRunning = (pod: string) => new RegExp(`pod="default/${pod}-node1".*phase="Running"`).test(node.log);
+
+test.each([
+  ['an exception', 'setImmediate(() => { throw new TypeError("an injected fault") })', 'TypeError'],
+  ['a rejection', 'void Promise.reject(new RangeError("an injected fault"))', 'RangeError'],
+])('%s is journaled, ends the node with 2, and is told by the next start', async (_name, fault, error) => {
+  node.write('web.json', shellPod('web', 'busybox', SLEEP));
+  await eventually('the pod runs', () => isRunning('web'));
+  const main = await InspectedWorker.of(node.pid, () => node.log);
+  main.evaluateInMain(fault);
+  await eventually('the end', () => node.log.includes('Waiting for the debugger to disconnect') || !node.isRunning);
+  await main.close();
+  await eventually('the process is gone', () => !node.isRunning);
+  expect(await node.stop()).toBe(2);
+  expect(node.log).toContain(`The agent ends by an uncaught fault`);
+
+  const said = `uncaught fault: ${error}: an injected fault`;
+  expect(why(`${node.journal}@1`)).toContain(`The agent ended by a fault of its own: ${said}`);
+  expect(node.statelet('verify', node.journal).code).toBe(0);
+  expect(node.statelet('replay', node.journal).stdout).toContain(': same (');
+  await node.start();
+  await eventually('the pod is known', () => isRunning('web'));
+  expect(why(node.journal)).toMatch(new RegExp(`^The start before, 000001, ended at \\S+ by a failure: ${said}$`, 'm'));
+});
+
+test('an end in order and an end without a word are told apart by the next start', async () => {
+  expect(await node.stop('SIGTERM')).toBe(0);
+  await node.start();
+  expect(why(node.journal)).toMatch(/^The start before, 000001, ended in order at \S+\.$/m);
+  expect(await node.stop('SIGKILL')).toBe('SIGKILL');
+  await node.start();
+  expect(why(node.journal)).toMatch(/^The start before, 000002, did not end in order: it was killed, /m);
+});
