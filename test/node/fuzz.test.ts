@@ -18,8 +18,8 @@ const SEED = Number(process.env['STATELET_FUZZ_SEED'] ?? 1);
 const CLIENTS = 16;
 /** How long a client waits for more of an answer before it goes. */
 const QUIET_MS = 20;
-/** Garbage that the collector has not taken yet, and caches that are filled once. */
-const MEMORY_MAX_KIB = 150 * 1_024;
+/** Caches that are filled once, and what the C library keeps of what was freed. */
+const MEMORY_MAX_KIB = 100 * 1_024;
 
 let node: TestNode;
 let readOnlyPort: number;
@@ -83,5 +83,7 @@ test(`${MESSAGES} messages of strangers end nothing, hide nothing and leave noth
   expect(node.isRunning).toBe(true);
   expect(node.log).not.toContain('the thread of the servers was lost');
   await eventually('its connections are closed', () => descriptors() <= files + 10);
-  expect(status('VmRSS') - memory).toBeLessThan(MEMORY_MAX_KIB);
+  const isGivenBack = () => status('VmRSS') - memory < MEMORY_MAX_KIB;
+  await eventually('the memory is given back', isGivenBack);
+  console.log(`memory: ${((status('VmRSS') - memory) / 1_024).toFixed(0)} MiB more than before`);
 });
