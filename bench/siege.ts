@@ -13,11 +13,12 @@ import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { connectRuntime } from '../src/actors/cri/client.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';
-import { SLEEP, shellPod, type TestNode } from '../test/support/daemon.ts';
+import type { TestNode } from '../test/support/daemon.ts';
+import { batch, removeBatch, withHealth } from './batch.ts';
 import { removeAll } from './control.ts';
 import { type Bench, measure, newNode, untilEmpty } from './pod-life.ts';
 import { RuntimeEvents } from './runtime-events.ts';
-import { load, percentile, printMeasures } from './statistics.ts';
+import { load, printMeasures } from './statistics.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -33,55 +34,33 @@ const [rounds, pods, clients, seconds] = [flags.rounds, flags.pods, flags.client
   number,
   number,
 ];
-const HEALTH_PERIOD_MS = 50;
 /** Clients attack for so long before the pods come. */
 const LEAD_MS = 3_000;
 
-/** Seconds from the first manifest to the last container's start. */
-async function batch({ containerd, events }: Bench, node: TestNode): Promise<number> {
-  const mark = events.mark();
-  const startedAt = Date.now();
-  for (let i = 0; i < pods; i++) node.write(`pod-${i}.json`, shellPod(`pod-${i}`, containerd.image, SLEEP));
-  const started = await events.wait(mark, 2 * pods, ({ topic }) => topic === 'start');
-  return (started.at(-1)!.atMs - startedAt) / 1_000;
-}
-
 async function removed(bench: Bench, node: TestNode): Promise<void> {
-  for (let i = 0; i < pods; i++) node.remove(`pod-${i}.json`);
+  removeBatch(node, pods);
   await untilEmpty(bench);
 }
 
-/** Eight clients and one that asks for the health, until it is stopped. */
-async function besieged<T>(node: TestNode, work: () => Promise<T>): Promise<T> {
+/** Clients attack before, while and after `work` is done. */
+async function besieged(node: TestNode, work: () => Promise<number>): Promise<number> {
   const ports = [node.port, node.healthzPort, node.visualizerPort];
   const workers = Array.from(
     { length: clients },
     (_, seed) => new Worker(new URL('siege-client.ts', import.meta.url), { workerData: { ports, seed } }),
   );
   const sent = workers.map(async (worker) => Number((await once(worker, 'message'))[0]));
-  const waits: number[] = [];
-  let refused = 0;
-  const over = new AbortController();
-  const asking = (async () => {
-    for (; !over.signal.aborted; await sleep(HEALTH_PERIOD_MS)) {
-      const begin = performance.now();
-      if (await node.healthz().catch(() => false)) waits.push(performance.now() - begin);
-      else refused++;
-    }
-  })();
-  const end = Date.now() + seconds * 1_000;
-  await sleep(LEAD_MS);
-  const value = await work();
-  await sleep(Math.max(0, end - Date.now()));
-  over.abort();
-  await asking;
+  const [value, health] = await withHealth(node, async () => {
+    const end = Date.now() + seconds * 1_000;
+    await sleep(LEAD_MS);
+    const took = await work();
+    await sleep(Math.max(0, end - Date.now()));
+    return took;
+  });
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is of windows; these are threads
   for (const worker of workers) worker.postMessage('end');
   const messages = (await Promise.all(sent)).reduce((sum, each) => sum + each, 0);
-  console.log(
-    `  ${messages} messages; healthz p50 ${percentile(waits, 50).toFixed(1)}, p99 ${percentile(waits, 99).toFixed(1)}, ` +
-      `longest ${Math.max(...waits).toFixed(1)} ms, ${refused} times no answer`,
-  );
+  console.log(`  ${messages} messages; ${health}`);
   return value;
 }
 
@@ -90,13 +69,13 @@ async function round(bench: Bench): Promise<{ readonly control: number[]; readon
   try {
     await node.start();
     // The first batch of an agent runs code for the first time.
-    await batch(bench, node);
+    await batch(bench, node, pods);
     await removed(bench, node);
-    const control = [await batch(bench, node)];
+    const control = [await batch(bench, node, pods)];
     await removed(bench, node);
-    const ours = [await besieged(node, () => batch(bench, node))];
+    const ours = [await besieged(node, () => batch(bench, node, pods))];
     await removed(bench, node);
-    control.push(await batch(bench, node));
+    control.push(await batch(bench, node, pods));
     return { control, ours };
   } catch (error) {
     throw new Error(`${(error as Error).message}\n${node.log}`, { cause: error });
