@@ -1,4 +1,7 @@
-/** The digest of a turn is that of the JSON of all that changed, however much of its text was made before. */
+/**
+ * The digest of a turn is that of the JSON of all that changed, long members replaced by their own digests, however much
+ * of its text was made before.
+ */
 import { hash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { type AnyActorRef, createActor, createMachine } from 'xstate';
@@ -11,27 +14,56 @@ const dictionary = Object.fromEntries(
 );
 const shared = { spec: { containers: [{ name: 'c', command: ['sh', undefined] }] }, padding: 'é"\n'.repeat(100) };
 
-const contexts: readonly unknown[] = [
+const short: readonly unknown[] = [
   undefined,
   null,
   {},
   [1, { two: 2 }],
   { a: undefined, b: null, c: Number.NaN, d: 'text', e: false, f: [undefined, () => 1] },
+  { shared, since: new Date(0), empty: {} },
+];
+const long: readonly unknown[] = [
   { shared, again: shared, dictionary },
   { shared, dictionary: { ...dictionary, one: undefined, more: { text: 'y'.repeat(300) } } },
   { dictionary: { ...dictionary, deep: dictionary } },
-  { list: Array.from({ length: 50 }, (_, at) => (at % 2 === 0 ? shared : at)), since: new Date(0), empty: {} },
+  { list: Array.from({ length: 50 }, (_, at) => (at % 2 === 0 ? shared : at)) },
 ];
 
-const plain = (snapshot: { status: string; value: unknown; context?: unknown; output?: unknown }): string => {
+const snapshotOf = (context: unknown) => ({
+  status: 'active',
+  value: { some: 'state' },
+  context,
+  output: { done: true },
+});
+const digestOf = (context: unknown): string => digest(new Map([[actor, snapshotOf(context)]]));
+const plain = (snapshot: { status: string; value?: unknown; context?: unknown; output?: unknown }): string => {
   const { status, value, context, output } = snapshot;
   const text = `${addressOf(actor)} ${JSON.stringify([status, value, context, output, undefined])}\n`;
   return hash('sha1', text, 'base64').slice(0, 12);
 };
 
-test.each([...contexts, ...contexts].map((context, at) => ({ at, context })))('of context $at', ({ context }) => {
-  const snapshot = { status: 'active', value: { some: 'state' }, context, output: { done: true } };
-  expect(digest(new Map([[actor, snapshot]]))).toBe(plain(snapshot));
+test.each([...short, ...short].map((context, at) => ({ at, context })))('of short context $at', ({ context }) => {
+  expect(digestOf(context)).toBe(plain(snapshotOf(context)));
+});
+
+test.each(long.map((context, at) => ({ at, context })))('of long context $at, seen before or not', ({ context }) => {
+  const known = digestOf(context);
+  expect(digestOf(context)).toBe(known);
+  expect(digestOf({ ...(context as object) })).toBe(known);
+  expect(digestOf(structuredClone(JSON.parse(JSON.stringify(context))))).toBe(known);
+});
+
+test('a long member stands as its digest', () => {
+  const text = JSON.stringify(dictionary);
+  const member = `#${hash('sha1', text, 'base64').slice(0, 12)}`;
+  const whole = `${addressOf(actor)} ["active",{"some":"state"},{"dictionary":${member}},{"done":true},null]\n`;
+  expect(text.length).toBeGreaterThan(1_024);
+  expect(digestOf({ dictionary })).toBe(hash('sha1', whole, 'base64').slice(0, 12));
+});
+
+test('a change anywhere in a long member is another digest', () => {
+  const changed = { ...dictionary, 'pod "39"': { at: 39, text: `${'x'.repeat(199)}y` } };
+  expect(digestOf({ dictionary: changed })).not.toBe(digestOf({ dictionary }));
 });
 
 test('an operation has no context', () => {

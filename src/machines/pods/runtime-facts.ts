@@ -58,10 +58,11 @@ const CONTAINER_RANK: Readonly<Record<ContainerState, number>> = {
 export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): PodRuntimeStatus {
   if (!known) return seen;
   if (seen.observedAtMs < known.observedAtMs) return known;
+  const byId = new Map(known.containers.map((container) => [container.id, container]));
   return {
     ...seen,
     containers: seen.containers.map((container) => {
-      const before = known.containers.find(({ id }) => id === container.id);
+      const before = byId.get(container.id);
       return before && CONTAINER_RANK[before.state] > CONTAINER_RANK[container.state] ? before : container;
     }),
     sandboxes: seen.sandboxes.map((sandbox) => {

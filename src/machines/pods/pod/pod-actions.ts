@@ -15,6 +15,7 @@ import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
 import {
   addressesOf,
+  type ContainerRecord,
   graceLeft,
   membersOf,
   mergedKill,
@@ -30,11 +31,33 @@ import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from 
 
 // ---- containers -----------------------------------------------------------------------------------------------------
 
+/**
+ * Containers of a pod that one turn begins, or lets be created: a pod may have a thousand, and no turn may take longer
+ * than a moment.
+ */
+const GROUP = 40;
+
+const missingMembers = (context: PodContext) =>
+  membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
+
+/** It waits for its image, or for the runtime to begin it. */
+const isUnderWay = ({ view, wish, isEarly }: ContainerRecord): boolean =>
+  view.phase === 'waiting' && view.reason === '' && wish === null && isEarly !== true;
+
+/** Those of a large pod that have no actor yet follow when none of the others is under way. */
+function beginNextGroup(enqueue: Enqueue, context: PodContext): void {
+  const count = membersOf(podOrName(context)).length;
+  if (count <= GROUP || Object.keys(context.containers).length >= count) return;
+  const [next] = missingMembers(context).filter(({ container }) => context.crashes[container.name] === undefined);
+  if (next === undefined || Object.values(context.containers).some(isUnderWay)) return;
+  enqueue.raise({ type: 'container.respawn', name: next.container.name }, { delay: 0, id: 'next-group' });
+}
+
 export const adoptContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const pod = podOrName(context);
+  if (context.stage !== 'sync') return;
   const facts = { ...context, initialised: context.initialised || hasBegun(context) };
-  const members = membersOf(pod).filter(({ container }) => context.containers[container.name] === undefined);
+  const members = missingMembers(context).slice(0, GROUP);
   const records = members.map(({ container, kind }) => [container.name, { kind, view: SPAWNED, wish: null }] as const);
   const containers = { ...context.containers, ...Object.fromEntries(records) };
   settle(enqueue, context, { initialised: facts.initialised, containers }, now(args));
@@ -68,6 +91,7 @@ export const noteContainer = s.enqueueActions((args) => {
   const containers = { ...context.containers, [event.name]: { ...record, view: event.view, wish, begins: false } };
   const nowMs = now(args);
   settle(enqueue, context, event.look ? { containers, actedAtMs: nowMs } : { containers }, nowMs);
+  beginNextGroup(enqueue, { ...context, containers });
   if (event.look) enqueue.raise({ type: 'look' });
 });
 
@@ -75,11 +99,16 @@ export const noteWish = s.enqueueActions(({ event, context, enqueue }) => {
   if (event.type !== 'container.wanted') return;
   const record = context.containers[event.name];
   if (!record) return;
-  enqueue.assign({ containers: { ...context.containers, [event.name]: { ...record, wish: event.wish } } });
+  const containers = { ...context.containers, [event.name]: { ...record, wish: event.wish } };
+  enqueue.assign({ containers });
+  beginNextGroup(enqueue, { ...context, containers });
 });
 
 export const beginWriting = s.assign({
-  writing: ({ context }) => turnsOf(context).map(({ container }) => container.name),
+  writing: ({ context }) =>
+    turnsOf(context)
+      .slice(0, GROUP)
+      .map(({ container }) => container.name),
 });
 
 export const noteUsers = s.assign({

@@ -39,6 +39,7 @@ import type {
 } from '../messages.ts';
 import { httpRequest, type ProbedState } from '../prober/prober-policy.ts';
 import { factsOf, isAlive, milliseconds } from '../runtime-facts.ts';
+import { isSame } from '../same.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../spec/index.ts';
 import { type PodStage, podIPs } from '../status/index.ts';
 import type { ConfigObjects } from '../volumes/objects.ts';
@@ -305,7 +306,7 @@ export const changedFacts = (
       factsOf(before, name),
       factsOf(after, name),
     ])
-    .filter(([, was, is]) => JSON.stringify(was) !== JSON.stringify(is))
+    .filter(([, was, is]) => !isSame(was, is))
     .map(([name, , is]) => [name, is]);
 
 /** A driver may have published something for it: without its definition nobody knows. */

@@ -28,9 +28,11 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
   return phase === 'ended' && hasSucceeded(context, container.name);
 }
 
+const hasWish = ({ wish }: PodContext['containers'][string]): boolean => wish !== null;
+
 /** Who may be created now, of those who wait for it. */
 export function turnsOf(context: PodContext): Member[] {
-  if (context.pod === null || context.volumes === null) return [];
+  if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasWish)) return [];
   const members = membersOf(context.pod);
   const hook = members.findIndex((member) => hasHookAhead(context, member));
   const waits = ({ kind, container }: Member, at: number): boolean =>
@@ -128,11 +130,10 @@ export const nextRestarts = ({ status }: PodContext): Readonly<Record<string, nu
   );
 
 /** Every container that they serve has ended for good: sidecars alone do not keep a pod alive. */
-export function hasOnlySidecars({ containers }: PodContext): boolean {
-  const records = Object.values(containers);
-  const served = records.filter(({ kind }) => kind === 'regular');
-  const isLeft = records.some(({ kind, view }) => kind === 'sidecar' && view.phase !== 'ended');
-  return isLeft && served.length > 0 && served.every(({ view }) => view.phase === 'ended');
+export function hasOnlySidecars({ containers, pod }: PodContext): boolean {
+  const isLeft = Object.values(containers).some(({ kind, view }) => kind === 'sidecar' && view.phase !== 'ended');
+  const served = pod?.spec.containers ?? [];
+  return isLeft && served.length > 0 && served.every(({ name }) => containers[name]?.view.phase === 'ended');
 }
 
 /** Why this pod cannot have a sandbox here as things are; `null` when it can. */
