@@ -24,6 +24,7 @@ async function write({ rolldown }: typeof import('rolldown')): Promise<void> {
     input: {
       main: join(ROOT, 'src/bin/commands/main.ts'),
       servers: join(ROOT, 'src/actors/server/thread/serve.ts'),
+      'document-thread': join(ROOT, 'src/actors/host/manifests/document-thread.ts'),
       shim: join(ROOT, 'src/actors/runtime/process/shim.ts'),
     },
     platform: 'node',

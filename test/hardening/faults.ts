@@ -118,4 +118,18 @@ export const FAULTS: readonly Row[] = [
     'test/node/shutdown.test.ts::deaf',
     `${power}::tells the truth when the API server is back`,
   ),
+  row(
+    'F16',
+    'a file system turns read-only, or a disk does not keep what it was given',
+    `${host}::fault 16: a file system that turns read-only`,
+    `${disk}::%s is survived as well`,
+    `${disk}::EIO`,
+  ),
+  row(
+    'F17',
+    'the agent is ended by the kernel for want of memory, or by a fault of its own',
+    'test/node/process-faults.test.ts::the kernel ends it for want of memory',
+    'test/node/process-faults.test.ts::%s is journaled, ends the node with 2',
+    'test/kernel/kernel.test.ts::ends the kernel, is kept with its input, and throws again in a replay',
+  ),
 ];

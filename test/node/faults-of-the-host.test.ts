@@ -243,6 +243,32 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     TIMEOUT_MS,
   );
 
+  test(
+    'fault 16: a file system that turns read-only stops no pod that runs, and what was refused comes when it is writable',
+    async () => {
+      const before = await node.instances(BYSTANDER);
+      await node.stop();
+      await run('mount', ['-t', 'tmpfs', 'tmpfs', pods()]);
+      try {
+        await node.start();
+        await run('mount', ['-o', 'remount,ro', pods()]);
+        write('late');
+        await eventually('it says why', () => node.log.includes('EROFS'), TIMEOUT_MS);
+        expect(await node.healthz()).toBe(true);
+        expect(await node.instances(BYSTANDER)).toEqual(before);
+        await run('mount', ['-o', 'remount,rw', pods()]);
+        await node.untilReady('late');
+        node.remove('late.json');
+        await node.gone('late');
+        await node.stop();
+      } finally {
+        await run('umount', ['--lazy', pods()]);
+      }
+      await node.start();
+    },
+    TIMEOUT_MS,
+  );
+
   test('every journal verifies and replays', () => node.keepsItsWord().then(() => node.start()), TIMEOUT_MS);
 });
 

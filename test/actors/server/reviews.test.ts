@@ -71,6 +71,22 @@ describe('tokens', () => {
     expect(bodies).toHaveLength(2);
   });
 
+  test('have answers of their own, however alike they are', async () => {
+    const names: Record<string, string> = { abc: 'first', ab: 'second', 'abc ': 'third', ABC: 'fourth' };
+    const create: Create = async ({ body }) => {
+      const { token } = (body as unknown as { spec: { token: string } }).spec;
+      const status =
+        token === 'abcd' ? { authenticated: false } : { authenticated: true, user: { username: names[token] } };
+      return { metadata: { name: '' }, status } as unknown as KubeObject;
+    };
+    const review = tokenReviewer(create, { tokenMs: 120_000 });
+    for (let again = 0; again < 2; again++) {
+      const tokens = [...Object.keys(names), 'abcd'];
+      const users = await Promise.all(tokens.map((token) => review(token)));
+      expect(users.map((each) => each?.name)).toEqual(['first', 'second', 'third', 'fourth', undefined]);
+    }
+  });
+
   test('are asked for again while the API server is away, for a while', async () => {
     const away = new OperationError('away', { code: 'ECONNREFUSED', retriable: true });
     const { create, bodies } = server([away, away, { authenticated: false }]);

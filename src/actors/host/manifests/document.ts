@@ -30,11 +30,12 @@ import { goTags } from '../configuration/yaml-tags.ts';
 
 /**
  * Largest document, in bytes. An API server refuses a pod of more than 1.5 MiB (etcd's limit on a request), so no
- * real pod is larger; decoding holds the event loop for about 0.5 s per MiB.
+ * real pod is larger; decoding one takes about a second per MiB.
  */
 export const MAX_DOCUMENT_BYTES = 1_572_864;
 /** Expansions by aliases; beyond it the document is an alias bomb. A pod has no use for more. */
 const MAX_ALIASES = 100;
+const OPENING_BRACE = 0x7b;
 /** Digits beyond what a double holds exactly, in a number or elsewhere. */
 const ROUNDED = /\d{16}/;
 /** Levels of nesting. A Pod needs about 12; the limit keeps recursion far from the end of the stack. */
@@ -50,15 +51,9 @@ export class DocumentError extends Error {
 
 /** Decodes bytes of a file. `null` means that the document is empty. */
 export function decodeDocument(bytes: Uint8Array): Json {
-  if (bytes.length > MAX_DOCUMENT_BYTES) {
-    throw new DocumentError(`the file has more than ${MAX_DOCUMENT_BYTES} bytes, the limit for one document`);
-  }
+  const written = writtenByProgram(bytes);
+  if (written !== null) return written;
   const text = decodeText(bytes);
-  const written = writtenByProgram(text);
-  if (written !== null) {
-    requireDepth(written, 0);
-    return written;
-  }
   const lines = new LineCounter();
   const document = onlyDocument(text, lines);
   if (!document) return null;
@@ -69,8 +64,17 @@ export function decodeDocument(bytes: Uint8Array): Json {
 }
 
 /** JSON that is its own serialization: no key came twice and no number was rounded. `null` is any other document. */
-function writtenByProgram(text: string): Json {
-  if (!text.startsWith('{')) return null;
+export function writtenByProgram(bytes: Uint8Array): Json {
+  if (bytes.length > MAX_DOCUMENT_BYTES) {
+    throw new DocumentError(`the file has more than ${MAX_DOCUMENT_BYTES} bytes, the limit for one document`);
+  }
+  if (bytes[0] !== OPENING_BRACE) return null;
+  const value = parsedJson(decodeText(bytes));
+  requireDepth(value, 0);
+  return value;
+}
+
+function parsedJson(text: string): Json {
   try {
     const value = JSON.parse(text) as Json;
     return JSON.stringify(value) === text.trimEnd() && !ROUNDED.test(text) ? value : null;

@@ -28,7 +28,8 @@ import { staticPod } from '../../../machines/pods/config/static-pod.ts';
 import { objectKeysOf } from '../../../machines/pods/volumes/objects.ts';
 import { aggregate } from '../../../machines/startup/configuration/values/go-text.ts';
 import { configObject, configObjectKind } from './config-object.ts';
-import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
+import { decodeApart } from './decode-apart.ts';
+import { DocumentError, MAX_DOCUMENT_BYTES } from './document.ts';
 
 /** Files of one folder. Several times the pods a node can run (110 by default), so only a mistake exceeds it. */
 const MAX_MANIFEST_FILES = 2_000;
@@ -199,7 +200,7 @@ async function readManifest(file: string, reader: Reader, before?: FileState): P
     const digest = createHash('sha256').update(bytes).digest('hex');
     if (before?.digest === digest) return finished(file, stamp === before.stamp ? before : { ...before, stamp });
     const inode = `${stats.dev}:${stats.ino}`;
-    const state = { ...decode(file, reader, bytes, before), digest, inode, stamp };
+    const state = { ...(await decode(file, reader, bytes, before)), digest, inode, stamp };
     const unfinishedForMs = settlesInMs(stats);
     if (unfinishedForMs === FINISHED || (state.error === null && before?.inode !== inode)) {
       return finished(file, state);
@@ -266,10 +267,15 @@ async function readWhole(file: string): Promise<{ bytes: Uint8Array; stats: BigI
 
 type Decoded = Pick<FileState, 'manifest' | 'object' | 'error'>;
 
-function decode(file: string, { nodeName, vault }: Reader, bytes: Uint8Array, before?: FileState): Decoded {
+async function decode(
+  file: string,
+  { nodeName, vault }: Reader,
+  bytes: Uint8Array,
+  before?: FileState,
+): Promise<Decoded> {
   let what = 'pod';
   try {
-    const value = decodeDocument(bytes);
+    const value = await decodeApart(bytes);
     if (value === null) throw new DocumentError('the file is empty');
     const kind = configObjectKind(value);
     what = kind ?? what;

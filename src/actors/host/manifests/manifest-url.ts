@@ -12,7 +12,8 @@ import type { Json } from '../../../kernel/json.ts';
 import type { InputOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, Manifest } from '../../../machines/operations/host.ts';
 import { environmentProxy } from '../../environment-proxy.ts';
-import { decodeDocument, MAX_DOCUMENT_BYTES } from './document.ts';
+import { decodeApart } from './decode-apart.ts';
+import { MAX_DOCUMENT_BYTES } from './document.ts';
 import { uidOf } from './manifest-files.ts';
 
 /** As upstream's client: a server that accepts and does not answer holds up one try only. */
@@ -56,7 +57,7 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
     }
     const bytes = await bodyOf(response);
     if (bytes.length === 0) return { manifests: [], error: `zero-length data received from ${url}` };
-    const pods = podsIn(decodeDocument(bytes));
+    const pods = podsIn(await decodeApart(bytes));
     return { manifests: pods.map((value) => manifestOf(url, nodeName, value)), error: '' };
   } catch (error) {
     return { manifests: null, error: reasonOf(error, url) };

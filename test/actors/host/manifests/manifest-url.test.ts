@@ -50,6 +50,15 @@ const until = async (holds: () => boolean): Promise<void> => {
   await expect.poll(holds, { interval: 5 }).toBe(true);
 };
 
+/** Sends for as long as it is read. */
+const endless: Answer = (_, response) => {
+  const send = (): void => {
+    while (!response.destroyed && response.write('a'.repeat(65_536)));
+  };
+  response.on('drain', send);
+  send();
+};
+
 describe('host.watchManifestUrl', () => {
   it('speaks of one pod or a list, and only when something changed', async () => {
     answer = (_, response) => response.end(pod('a'));
@@ -102,6 +111,14 @@ describe('host.watchManifestUrl', () => {
     ['a list that is none', (_, response) => void response.end('{"kind":"List","items":3}'), /items: must be a list/],
     ['a number', (_, response) => void response.end('7'), /not a Pod or a PodList/],
     ['a connection that breaks', (request) => void request.socket.destroy(), /fetch failed/],
+    ['an endless body', endless, /more than \d+ bytes/],
+    ['more levels than are read', (_, response) => void response.end('['.repeat(100_000)), /./],
+    [
+      'a redirect to a file',
+      (_, response) => void response.writeHead(302, { location: 'file:///etc/passwd' }).end(),
+      /./,
+    ],
+    ['a redirect in a circle', (_, response) => void response.writeHead(302, { location: url }).end(), /redirect/],
     ['more than is read', (_, response) => void response.end('a'.repeat(2_000_000)), /more than \d+ bytes/],
   ])('%s is an error that takes nothing back', async (_, wrong, message) => {
     answer = wrong;
@@ -112,5 +129,16 @@ describe('host.watchManifestUrl', () => {
     answer = (__, response) => response.end(pod('a'));
     await until(() => said.length === 2);
     expect(said[1]).toMatchObject({ error: '', manifests: [{ value: { metadata: { name: 'a' } } }] });
+  });
+
+  it('names of prototypes are names', async () => {
+    const named =
+      '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"constructor":"x"}},"__proto__":{"kind":"no"}}';
+    answer = (_, response) => response.end(named);
+    follow();
+    await until(() => said.length === 1);
+    expect(said[0]!.error).toBe('');
+    expect(said[0]!.manifests![0]!.value).toMatchObject({ kind: 'Pod', metadata: { labels: { constructor: 'x' } } });
+    expect(({} as { kind?: string }).kind).toBeUndefined();
   });
 });

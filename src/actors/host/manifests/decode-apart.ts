@@ -1,0 +1,52 @@
+/**
+ * Decodes documents without holding up decisions: a small one at once, one that a program wrote by the engine's own
+ * parser, any other in a thread of its own, which is ended when it takes too long.
+ *
+ * A mebibyte of YAML takes the parser a second, one that opens lists without an end eight.
+ */
+import { extname } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import pLimit from 'p-limit';
+import type { Json } from '../../../kernel/json.ts';
+import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
+import { DocumentError, decodeDocument, writtenByProgram } from './document.ts';
+
+/** What the thread says. */
+export type Decoded = { readonly value: Json } | { readonly refusal: string };
+
+/** Bytes of a document that is decoded at once: the worst one of this size takes some 50 ms. */
+const SMALL_BYTES = 8 * 1_024;
+/** Many times what the largest document that is read takes. */
+const PATIENCE_MS = 30_000;
+/** MiB of a thread's heap; what does not fit is refused. */
+const HEAP_MAX_MIB = 512;
+/** One thread at a time: they are short, and each has a heap. */
+const inTurn = pLimit(1);
+const THREAD =
+  extname(import.meta.filename) === '.cjs'
+    ? `${PACKAGE_DIRECTORY}/dist/document-thread.cjs`
+    : `${import.meta.dirname}/document-thread.ts`;
+
+/** As {@link decodeDocument}. @throws DocumentError for what cannot be decoded */
+export async function decodeApart(bytes: Uint8Array): Promise<Json> {
+  if (bytes.length <= SMALL_BYTES) return decodeDocument(bytes);
+  const written = writtenByProgram(bytes);
+  if (written !== null) return written;
+  const decoded = await inTurn(() => decodedByThread(bytes));
+  if ('refusal' in decoded) throw new DocumentError(decoded.refusal);
+  return decoded.value;
+}
+
+function decodedByThread(bytes: Uint8Array): Promise<Decoded> {
+  const worker = new Worker(THREAD, { workerData: bytes, resourceLimits: { maxOldGenerationSizeMb: HEAP_MAX_MIB } });
+  return new Promise<Decoded>((resolve) => {
+    const refuse = (refusal: string): void => resolve({ refusal });
+    const timer = setTimeout(() => refuse(`it takes more than ${PATIENCE_MS / 1_000} s to decode`), PATIENCE_MS);
+    worker.once('message', resolve);
+    worker.once('error', (error: Error) => refuse(`it cannot be decoded: ${error.message}`));
+    worker.once('exit', () => {
+      clearTimeout(timer);
+      refuse('its decoding ended without a result');
+    });
+  }).finally(() => void worker.terminate());
+}

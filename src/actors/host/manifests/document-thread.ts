@@ -1,0 +1,16 @@
+/** The program of the thread that decodes one large document; see `decode-apart.ts`. */
+import { parentPort, workerData } from 'node:worker_threads';
+import type { Decoded } from './decode-apart.ts';
+import { DocumentError, decodeDocument } from './document.ts';
+
+function decoded(bytes: Uint8Array): Decoded {
+  try {
+    return { value: decodeDocument(bytes) };
+  } catch (error) {
+    if (error instanceof DocumentError) return { refusal: error.message };
+    throw error;
+  }
+}
+
+// oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is of windows; this is a thread
+parentPort?.postMessage(decoded(workerData as Uint8Array));
