@@ -1,5 +1,5 @@
 /** The verbs that read a journal: whether it is whole, whether it replays, what it tells. None changes anything. */
-import { Argument, type Command } from 'commander';
+import { Argument, type Command, Option } from 'commander';
 import type { ReplayCommandOptions } from './replay.ts';
 
 type Ended = (code: number) => void;
@@ -95,9 +95,11 @@ function addChecks(program: Command, ended: Ended): void {
     'replay',
     'feed the inputs of a journal to the machines of this build, and report the first decision that differs',
     'journal',
-    "'recorded/**' --shard 1/4 --format json",
+    "'recorded/**' --shard 1/4 --output junit",
   );
-  withStart(withFormat(replaying))
+  withStart(replaying)
+    .option('--output <format>', 'text, json, junit, github (annotations and the summary of a step), or markdown')
+    .addOption(new Option('--format <format>', 'the same, as the other verbs call it').hideHelp())
     .argument('<log...>', `${A_JOURNAL}, a folder that holds journals, or a quoted glob`)
     .option('--jobs <number>', 'processes at a time (default: one for each processor)')
     .option('--shard <i/n>', 'replay only every n-th log of the sorted list, from the i-th on')

@@ -7,28 +7,29 @@
 import { availableParallelism } from 'node:os';
 import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
-import { printable } from '../printable.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
 import { codeForBisect, type Outcome, replayLog, worstOf } from '../replay/outcome.ts';
 import { replayAll } from '../replay/pool.ts';
-import { describeOutcome } from '../replay/text.ts';
+import { FORMATS, reporterFor } from '../replay/reports.ts';
 
 /** More processes than this only wait for each other's disk. */
 const JOBS_MAX = 256;
 
 export interface ReplayCommandOptions {
   readonly incarnation?: string;
-  readonly format: string;
+  readonly output?: string;
+  /** Another name of `output`, which the other verbs have. */
+  readonly format?: string;
   readonly jobs?: string;
   readonly shard?: string;
   readonly bisect?: boolean;
 }
 
 export async function replayCommand(named: readonly string[], options: ReplayCommandOptions): Promise<number> {
-  const { format, incarnation, bisect = false } = options;
-  if (format !== 'text' && format !== 'json') {
-    return refuse('replay', `--format is text or json, not ${JSON.stringify(format)}`, exitCodes.usage);
-  }
+  const { incarnation, bisect = false } = options;
+  const format = options.output ?? options.format ?? 'text';
+  const reporter = reporterFor(format);
+  if (!reporter) return refuse('replay', `--output is ${FORMATS}, not ${JSON.stringify(format)}`, exitCodes.usage);
   const shard = shardOf(options.shard ?? '1/1');
   if (!shard) return refuse('replay', `--shard is I/N with 1 ≤ I ≤ N, not ${options.shard}`, exitCodes.usage);
   const jobs = Number(options.jobs ?? availableParallelism());
@@ -39,12 +40,15 @@ export async function replayCommand(named: readonly string[], options: ReplayCom
   const logs = inShard(all, shard);
   if (logs.length === 0)
     process.stderr.write(`statelet replay: none of ${all.length} logs is in shard ${options.shard}\n`);
-  const codes: number[] = [];
+  const outcomes: Outcome[] = [];
   for await (const outcome of outcomesOf(logs, incarnation, jobs)) {
-    process.stdout.write(format === 'json' ? `${JSON.stringify(outcome)}\n` : printable(describeOutcome(outcome)));
-    codes.push(outcome.code);
+    outcomes.push(outcome);
+    process.stdout.write(reporter.outcome?.(outcome) ?? '');
   }
-  return bisect ? codeForBisect(worstOf(codes)) : worstOf(codes);
+  const worst = worstOf(outcomes.map(({ code }) => code));
+  const code = bisect ? codeForBisect(worst) : worst;
+  process.stdout.write(reporter.end?.(outcomes, code) ?? '');
+  return code;
 }
 
 /** A single log is replayed here: a process more would only cost its start. */

@@ -33,7 +33,7 @@ function describeDivergence({ divergence, machinesChanged = [], recordedBy, verd
     `  machines whose definition changed since the log: ${changed}`,
     ...(verdict === 'non-deterministic'
       ? ['  a second replay differed in another way: the code is not deterministic']
-      : ['  the whole records: --format json']),
+      : ['  the whole records: --output json']),
     '',
   ].join('\n');
 }
