@@ -35,7 +35,7 @@ it('replay says the same, or what differs and who recorded it', async () => {
   if (code === 0) expect(said).toMatch(/: same \(incarnation 000001; \d+ records/);
   else {
     expect(code).toBe(1);
-    expect(said).toMatch(/first difference at record \d+ of turn \d+: (different|missing|extra)\n/);
+    expect(said).toMatch(/first difference at record \d+ of turn \d+: (different|missing|extra|digest)\n/);
     expect(said).toMatch(/recorded by Statelet 0\.1\.0 \(XState 5\.33\.3, Node v26\.10\.0\); this is Statelet /);
   }
 });

@@ -7,6 +7,7 @@ import { SaxesParser } from 'saxes';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Outcome } from '../../src/bin/replay/outcome.ts';
 import { reporterFor } from '../../src/bin/replay/reports.ts';
+import { shellLine } from '../../src/bin/replay/shell-line.ts';
 import { inOtherWords, record, statelet } from './recorded.ts';
 
 const work = mkdtempSync(join(tmpdir(), 'statelet-replay-reports-'));
@@ -14,7 +15,8 @@ const schema = JSON.parse(readFileSync(join(import.meta.dirname, '../../schema/r
 const isReport = new Ajv({ strict: false, allErrors: true }).compile(schema);
 
 beforeAll(async () => {
-  await record(join(work, 'changed'), inOtherWords);
+  // Behind the first turns, so that a line of the log has a history.
+  await record(join(work, 'changed'), (kept) => (kept.n > 40 ? inOtherWords(kept) : kept));
   await record(join(work, 'same'));
   cpSync(join(work, 'same'), join(work, 'same-too'), { recursive: true });
 });
@@ -44,13 +46,33 @@ const hostile: Outcome = {
     actual: { n: 5, k: 'log', at: 'kubelet', level: 'info', text: 'said' },
     differences: [{ path: `.${HOSTILE}`, expected: HOSTILE, actual: 'said' }],
     input: null,
+    actors: [HOSTILE],
+    state: { [HOSTILE]: HOSTILE },
+    chain: [],
+    behind: [],
   },
+  reproduce: shellLine(['statelet', HOSTILE]),
 };
 
 function reported(format: string, outcomes: readonly Outcome[]): string {
   const reporter = reporterFor(format)!;
   return outcomes.map((one) => reporter.outcome?.(one) ?? '').join('') + (reporter.end?.(outcomes, 1) ?? '');
 }
+
+describe('text', () => {
+  it('explains a difference: actor, state, what led there, and a line that shows it again', () => {
+    const { stdout } = replay('text', 'changed');
+    expect(stdout).toMatch(/^ {2}by kubelet\S*, (in |which began in this turn)/m);
+    expect(stdout).toMatch(/\n {2}what led there\n {6}record \d+, (header|in|timer|result)\b/);
+    const again = /^ {2}again: statelet (.*)$/m.exec(stdout)![1]!.split(' ');
+    expect(again).toEqual(['replay', 'changed', '--incarnation', '000001']);
+    expect(statelet(again, { cwd: work }).stdout).toMatch(/first difference at record \d+/);
+  });
+
+  it('quotes the words of that line for a shell', () => {
+    expect(shellLine(['a/b.c', "it's $HOME", ''])).toBe("a/b.c 'it'\\''s $HOME' ''");
+  });
+});
 
 describe('json', () => {
   it('is as the published schema says, for every outcome', () => {

@@ -5,15 +5,17 @@
  * difference; a difference that does not come again in the same way is the code's, not the log's.
  */
 import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
+import type { Divergence } from '../../kernel/divergence.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { BuildInfo } from '../../kernel/records.ts';
-import { type Divergence, NotReplayable, replay } from '../../kernel/replay.ts';
+import { NotReplayable, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { journalAt } from '../insight/command.ts';
+import { journalAt, placeOf } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { STATELET_VERSION } from '../version.ts';
+import { shellLine } from './shell-line.ts';
 
 export type Verdict = 'same' | 'divergence' | 'non-deterministic' | 'invalid' | 'not-tested';
 
@@ -33,6 +35,8 @@ export interface Outcome {
   readonly recordedBy?: BuildInfo;
   /** Machines whose definition is not the recorded one. */
   readonly machinesChanged?: readonly string[];
+  /** The line of shell that does this again. */
+  readonly reproduce?: string;
   /** Why there was nothing to compare. */
   readonly error?: string;
 }
@@ -100,11 +104,12 @@ function compared(log: string, incarnation: string | undefined): Outcome {
     machinesChanged: changedMachines(journal.header.build, thisBuild()),
   };
   if (!divergence) return { ...facts, verdict: 'same', code: exitCodes.same };
+  const reproduce = shellLine(['statelet', 'replay', placeOf(log).path, '--incarnation', facts.incarnation]);
   const again = replay(replayOptions(journal));
   const steady = JSON.stringify(again.divergence) === JSON.stringify(divergence);
   return steady
-    ? { ...facts, divergence, verdict: 'divergence', code: exitCodes.divergence }
-    : { ...facts, divergence, verdict: 'non-deterministic', code: exitCodes.nonDeterministic };
+    ? { ...facts, divergence, reproduce, verdict: 'divergence', code: exitCodes.divergence }
+    : { ...facts, divergence, reproduce, verdict: 'non-deterministic', code: exitCodes.nonDeterministic };
 }
 
 const stackOf = (thrown: unknown): string => (thrown instanceof Error && thrown.stack) || String(thrown);

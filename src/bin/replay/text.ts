@@ -1,12 +1,17 @@
 /** The outcome of a replay for people at a terminal. */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
+import type { Difference, Divergence, Mismatch } from '../../kernel/divergence.ts';
 import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';
-import type { Difference } from '../../kernel/replay.ts';
-import { actorOf, recordText } from '../../visualizer/words.ts';
+import { actorOf, recordText, stateText } from '../../visualizer/words.ts';
 import { type Outcome, thisBuild } from './outcome.ts';
 
 /** Characters of one value on the terminal. */
 const VALUE_MAX_CHARS = 200;
+/** Of longer lists the JSON has the rest. */
+const ACTORS_SHOWN = 8;
+const MACHINES_SHOWN = 12;
+const CHAIN_SHOWN = 12;
+const BEHIND_SHOWN = 5;
 
 export function describeOutcome(outcome: Outcome): string {
   const { log, verdict, records, turns, inputs, seconds } = outcome;
@@ -20,23 +25,55 @@ export function describeOutcome(outcome: Outcome): string {
   return outcome.divergence ? head + describeDivergence(outcome) : head;
 }
 
-function describeDivergence({ divergence, machinesChanged = [], recordedBy, verdict }: Outcome): string {
-  const { n, turn, kind, expected, actual, differences, input } = divergence!;
-  const changed = machinesChanged.length > 0 ? machinesChanged.join(', ') : 'none';
+function describeDivergence({ divergence, machinesChanged = [], recordedBy, verdict, reproduce }: Outcome): string {
+  const { n, turn, kind, expected, actual, differences, input, chain, behind } = divergence!;
+  const changed = machinesChanged.length > 0 ? few(machinesChanged, MACHINES_SHOWN) : 'none';
   return [
     `  first difference at record ${n} of turn ${turn}: ${kind}`,
+    ...describeActors(divergence!),
     `  the turn began with ${saidBy(input)}`,
     `  the log has  ${saidBy(expected)}`,
     `  now comes    ${saidBy(actual)}`,
     ...differences.flatMap(describeDifference),
+    ...(chain.length > 2 ? ['  what led there', ...describeChain(chain)] : []),
+    ...(behind.length > 0 ? ['  behind it in the turn', ...describeBehind(behind)] : []),
     `  recorded by ${builtOf(recordedBy!)}; this is ${builtOf(thisBuild())}`,
     `  machines whose definition changed since the log: ${changed}`,
     ...(verdict === 'non-deterministic'
       ? ['  a second replay differed in another way: the code is not deterministic']
       : ['  the whole records: --output json']),
+    `  again: ${reproduce}`,
     '',
   ].join('\n');
 }
+
+function describeActors({ kind, actors, state }: Divergence): string[] {
+  const [actor, ...others] = actors;
+  if (actor === undefined) return [];
+  if (kind === 'digest' && others.length > 0) {
+    return [`  every record is the same, and one of these remembers something else: ${few(actors, ACTORS_SHOWN)}`];
+  }
+  const was = state === undefined ? 'which began in this turn' : `in ${shortText(stateText(state), VALUE_MAX_CHARS)}`;
+  return [`  by ${actor}, ${was}${kind === 'digest' ? '; it remembers something else' : ''}`];
+}
+
+/** The beginning and the end tell most. */
+function describeChain(chain: readonly JournalRecord[]): string[] {
+  const lines = chain.map((record) => `      ${saidBy(record)}`);
+  if (lines.length <= CHAIN_SHOWN) return lines;
+  const left = `      … ${lines.length - CHAIN_SHOWN} more …`;
+  return [...lines.slice(0, CHAIN_SHOWN / 2), left, ...lines.slice(-CHAIN_SHOWN / 2)];
+}
+
+function describeBehind(behind: readonly Mismatch[]): string[] {
+  const lines = behind.map(({ kind, expected, actual }) => `      ${kind}: ${saidBy(expected ?? actual)}`);
+  return lines.length > BEHIND_SHOWN
+    ? [...lines.slice(0, BEHIND_SHOWN), `      … ${lines.length - BEHIND_SHOWN} more …`]
+    : lines;
+}
+
+const few = (names: readonly string[], most: number): string =>
+  names.length > most ? `${names.slice(0, most).join(', ')} … ${names.length - most} more` : names.join(', ');
 
 const describeDifference = ({ path, expected, actual }: Difference): string[] => [
   `  ${path}`,
