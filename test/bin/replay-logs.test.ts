@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { inShard, logsOf, shardOf } from '../../src/bin/replay/logs.ts';
-import { codeForBisect, worstOf } from '../../src/bin/replay/outcome.ts';
+import { codeForBisect, worstOf } from '../../src/bin/replay/worst.ts';
 import { DOOR, inOtherWords, record, statelet } from './recorded.ts';
 
 const work = mkdtempSync(join(tmpdir(), 'statelet-replay-logs-'));
@@ -79,6 +79,18 @@ describe('the command', () => {
   it('a difference outweighs a damaged log and one that is missing', () => {
     expect(statelet(['replay', 'nowhere', 'other'], { cwd: work }).code).toBe(1);
     expect(statelet(['replay', 'nowhere', 'other/damaged', 'logs'], { cwd: work }).code).toBe(3);
+  });
+
+  it('verify takes the same logs, and the worst decides', () => {
+    const { code, stdout } = statelet(['verify', 'logs', 'nowhere', 'other'], { cwd: work });
+    expect(stdout.match(/^\S+(?=: (not )?whole)/gm)).toEqual([
+      'logs/a',
+      'logs/b/same',
+      'logs/c',
+      'other/changed',
+      'other/damaged',
+    ]);
+    expect(code).toBe(3);
   });
 
   it('with --bisect, what cannot be tested skips the commit', () => {

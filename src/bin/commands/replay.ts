@@ -8,9 +8,10 @@ import { availableParallelism } from 'node:os';
 import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
-import { codeForBisect, type Outcome, replayLog, worstOf } from '../replay/outcome.ts';
+import { type Outcome, replayLog } from '../replay/outcome.ts';
 import { replayAll } from '../replay/pool.ts';
 import { FORMATS, reporterFor } from '../replay/reports.ts';
+import { codeForBisect, worstOf } from '../replay/worst.ts';
 
 /** More processes than this only wait for each other's disk. */
 const JOBS_MAX = 256;

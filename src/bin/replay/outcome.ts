@@ -1,5 +1,5 @@
 /**
- * What the replay of one log came to, and which of several outcomes is the worst.
+ * What the replay of one log came to.
  *
  * Invariants: every log has an outcome, whatever is thrown; what the program itself did wrong is `not-tested`, never a
  * difference; a difference that does not come again in the same way is the code's, not the log's.
@@ -40,29 +40,6 @@ export interface Outcome {
   /** Why there was nothing to compare. */
   readonly error?: string;
 }
-
-/**
- * From the worst on. Of code that is not deterministic no other result can be trusted. A difference that was found
- * stays found, whatever became of the other logs. A crash of this program may hide a difference; what is wrong with a
- * log itself hides none that this build made.
- */
-const FROM_THE_WORST: readonly number[] = [
-  exitCodes.nonDeterministic,
-  exitCodes.divergence,
-  exitCodes.couldNotTest,
-  exitCodes.invalidLog,
-  exitCodes.unsupportedVersion,
-  exitCodes.noLog,
-];
-
-export const worstOf = (codes: readonly number[]): number =>
-  FROM_THE_WORST.find((code) => codes.includes(code)) ?? exitCodes.same;
-
-/** As `git bisect run` reads exit codes: 125 skips a commit that cannot be tested. */
-export const codeForBisect = (code: number): number =>
-  [exitCodes.same, exitCodes.divergence, exitCodes.nonDeterministic].some((tested) => tested === code)
-    ? code
-    : exitCodes.couldNotTest;
 
 export const thisBuild = (): BuildInfo => buildInfo(kubeletMachine, STATELET_VERSION);
 
