@@ -84,6 +84,14 @@ describe('json', () => {
     expect([code, report.code]).toEqual([1, 1]);
   });
 
+  it('has no field that the schema does not describe', () => {
+    const { log, divergence, mismatch } = schema.definitions;
+    const described = { ...log.properties, ...divergence.properties, ...mismatch.properties };
+    const [changed] = (JSON.parse(replay('json', 'changed').stdout) as { logs: { divergence: object }[] }).logs;
+    const fields = [...Object.keys(changed!), ...Object.keys(changed!.divergence)];
+    expect(fields.filter((field) => !(field in described))).toEqual([]);
+  });
+
   it('the schema refuses a report that says less', () => {
     const report = JSON.parse(reported('json', [hostile])) as { logs: { divergence?: unknown }[] };
     expect(isReport(report), JSON.stringify(isReport.errors)).toBe(true);

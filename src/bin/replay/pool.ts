@@ -28,12 +28,16 @@ export async function* replayAll(tasks: readonly Task[], jobs: number): AsyncGen
         : fork(DOOR, [WORKER_VERB], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
       outcomes[at]!.resolve(await answered(worker, task));
     }
-    if (worker?.connected) worker.disconnect();
+    if (worker && isAlive(worker)) worker.disconnect();
   };
   const workers = Array.from({ length: Math.min(jobs, tasks.length) }, work);
   for (const { promise } of outcomes) yield await promise;
   await Promise.all(workers);
 }
+
+/** An end may be known before the loss of the connection is. */
+const isAlive = ({ connected, exitCode, signalCode }: ChildProcess): boolean =>
+  connected && exitCode === null && signalCode === null;
 
 function answered(worker: ChildProcess, task: Task): Promise<Outcome> {
   return new Promise((resolve) => {
