@@ -1,4 +1,4 @@
-/** Two sequences of records laid beside each other: nothing is lost, nothing changes its place, and what is equal meets. */
+/** Two sequences of records laid beside each other: nothing is lost or changes its place, and what is equal meets. */
 import { array, assert, constantFrom, property } from 'fast-check';
 import { expect, it } from 'vitest';
 import { align, type Pair } from '../../src/kernel/alignment.ts';

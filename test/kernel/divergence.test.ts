@@ -1,4 +1,4 @@
-/** What replay says of the first turn that differs: which record, whose decision, in which state, and what led there. */
+/** What replay says of the first turn that differs: the record, the actor, its state, and what led there. */
 import { expect, it } from 'vitest';
 import type { Divergence } from '../../src/kernel/divergence.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
