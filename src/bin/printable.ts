@@ -16,3 +16,11 @@ const escaped = (character: string): string => {
 };
 
 export const printable = (text: string): string => text.replace(CONTROLS, escaped).replace(ORDERS, '$1\\$2');
+
+/** JSON of one line in which all such characters are escaped; outside of texts JSON has none of them. */
+export const printableJson = (value: unknown): string =>
+  JSON.stringify(value).replace(CONTROLS, (characters) =>
+    Array.from({ length: characters.length }, (_, at) => unit(characters.charCodeAt(at))).join(''),
+  );
+
+const unit = (code: number): string => `\\u${code.toString(16).padStart(4, '0')}`;

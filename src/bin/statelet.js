@@ -16,6 +16,8 @@ import { becomeLean } from './lean-process.js';
 import { newestCode } from './newest-code.js';
 
 const NODE_MIN = 26;
+/** As `couldNotTest` in `exit-codes.ts`. Node's own code for a crash is 1, which says "a difference". */
+const CRASHED = 125;
 const COMPILED = join(import.meta.dirname, '../../dist/compiled');
 
 if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
@@ -27,8 +29,15 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN) {
 } else {
   const isDaemon = process.argv[2] === 'run';
   if (isDaemon) becomeLean();
+  else process.on('uncaughtException', crashed);
   module.enableCompileCache(COMPILED);
   const { main } = await newestCode(COMPILED);
   if (isDaemon) collectAtRest(keepCompiled);
   process.exitCode = await main(process.argv.slice(2));
+}
+
+/** Code that cannot even be loaded comes here, too: a commit that `git bisect run` must skip. */
+function crashed(error) {
+  process.stderr.write(`statelet ${process.argv[2]}: ${error?.stack ?? error}\n`);
+  process.exit(CRASHED);
 }

@@ -8,30 +8,11 @@
  */
 import type { AnyStateMachine } from 'xstate';
 import type { Checkpoint } from './checkpoint.ts';
+import { type Divergence, divergenceOf } from './divergence.ts';
 import type { JournalSink } from './journal/sink.ts';
 import { Kernel } from './kernel.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
-
-/** The first place where the log and the replayed actors part. */
-export interface Divergence {
-  readonly n: number;
-  readonly turn: number;
-  readonly kind: 'different' | 'missing' | 'extra';
-  readonly expected: JournalRecord | null;
-  readonly actual: JournalRecord | null;
-  /** Where expected and actual differ, at most {@link DIFFERENCES_MAX} places; none when one of them is missing. */
-  readonly differences: readonly Difference[];
-  /** The input that began the turn. */
-  readonly input: JournalRecord | null;
-}
-
-export interface Difference {
-  /** Keys from the record on, each behind a dot: `.event.input.rootDir`. */
-  readonly path: string;
-  /** What stands there; absent: nothing. */
-  readonly expected?: unknown;
-  readonly actual?: unknown;
-}
+import { Told } from './told.ts';
 
 export interface ReplayReport {
   readonly records: number;
@@ -46,9 +27,6 @@ export class NotReplayable extends Error {
   override readonly name = 'NotReplayable';
 }
 
-/** More places than this do not help a person. */
-const DIFFERENCES_MAX = 20;
-
 export interface ReplayOptions {
   readonly machine: AnyStateMachine;
   readonly records: Iterable<JournalRecord>;
@@ -61,6 +39,7 @@ class Comparison implements JournalSink {
   readonly wantsCheckpoint = false;
   divergence: Divergence | null = null;
   records = 0;
+  readonly told = new Told();
   private produced: KernelRecord[] = [];
 
   append(record: KernelRecord): void {
@@ -83,25 +62,10 @@ class Comparison implements JournalSink {
       if (record.k === 'dropped') actual = actual.filter(({ n }) => n < record.n || n > record.upto);
     }
     const kept = expected.filter((record) => record.k !== 'dropped');
-    for (let i = 0; i < Math.max(kept.length, actual.length) && !this.divergence; i++) {
-      this.compare(turn, kept[i] ?? null, actual[i] ?? null, expected[0] ?? null);
-    }
-  }
-
-  private compare(
-    turn: number,
-    expected: JournalRecord | null,
-    actual: JournalRecord | null,
-    input: JournalRecord | null,
-  ) {
-    if (JSON.stringify(expected) === JSON.stringify(actual)) {
-      this.records++;
-      return;
-    }
-    const kind = expected === null ? 'extra' : actual === null ? 'missing' : 'different';
-    const n = (expected ?? actual)!.n;
-    const differences = expected && actual ? differencesOf(expected, actual) : [];
-    this.divergence = { n, turn, kind, expected, actual, differences, input };
+    const found = this.divergence ? null : divergenceOf(turn, kept, actual, this.told);
+    this.records += found?.same ?? kept.length;
+    this.divergence ??= found?.divergence ?? null;
+    for (const record of kept) this.told.hear(record);
   }
 }
 
@@ -133,10 +97,12 @@ function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: JournalSi
   return new Kernel({ machine, header: rest, sink, onStopped: () => {}, ...(onTurn ? { onTurn } : {}) });
 }
 
-function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from']>, sink: JournalSink): Kernel {
+function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from']>, sink: Comparison): Kernel {
   const kernel = kernelFor(options, from.header, sink);
   try {
-    return kernel.restore(from.checkpoint);
+    kernel.restore(from.checkpoint);
+    sink.told.adopt(from.checkpoint, options.machine.id);
+    return kernel;
   } catch (error) {
     // Charts can differ in as many ways from those of a checkpoint as XState has words for.
     throw new NotReplayable(`the checkpoint that it begins with is of other machines: ${(error as Error).message}`);
@@ -150,15 +116,7 @@ function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
     kernel.input(draft);
     return;
   }
-  sink.divergence = {
-    n: record.n,
-    turn: kernel.turn,
-    kind: 'missing',
-    expected: record,
-    actual: null,
-    differences: [],
-    input: null,
-  };
+  sink.divergence = divergenceOf(kernel.turn, [record], [], sink.told)!.divergence;
 }
 
 /**
@@ -177,12 +135,3 @@ function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): G
     turn = [];
   }
 }
-
-function differencesOf(expected: unknown, actual: unknown, path = ''): Difference[] {
-  if (JSON.stringify(expected) === JSON.stringify(actual)) return [];
-  if (!isContainer(expected) || !isContainer(actual)) return [{ path: path || '.', expected, actual }];
-  const keys = [...new Set([...Object.keys(expected), ...Object.keys(actual)])];
-  return keys.flatMap((key) => differencesOf(expected[key], actual[key], `${path}.${key}`)).slice(0, DIFFERENCES_MAX);
-}
-
-const isContainer = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;

@@ -198,20 +198,28 @@ describe('replay', () => {
     if (changed.k === 'log') Object.assign(changed, { text: 'z' });
     if (changed.k === 'end') Object.assign(changed, { digest: 'z' });
     const report = replay({ machine: bossMachine, records });
-    expect(report.divergence).toMatchObject({ n: changed.n, kind: 'different' });
+    const kind = changed.k === 'end' ? 'digest' : 'different';
+    expect(report.divergence).toMatchObject({ n: changed.n, kind, behind: [] });
   });
 
   it('finds what is missing and what is too much', () => {
     const records = recorded();
     const at = records.findIndex((record) => record.k === 'log');
     const without = records.filter((_, i) => i !== at);
-    const [missing, next] = records.slice(at);
+    const left = records[at]!;
     expect(replay({ machine: bossMachine, records: without }).divergence).toMatchObject({
-      n: next!.n,
-      actual: missing,
+      n: left.n,
+      kind: 'extra',
+      expected: null,
+      actual: left,
     });
     const twice = [...records.slice(0, at + 1), records[at]!, ...records.slice(at + 1)];
-    expect(replay({ machine: bossMachine, records: twice }).divergence).toMatchObject({ n: missing!.n, actual: next });
+    expect(replay({ machine: bossMachine, records: twice }).divergence).toMatchObject({
+      n: left.n,
+      kind: 'missing',
+      expected: left,
+      actual: null,
+    });
   });
 });
 

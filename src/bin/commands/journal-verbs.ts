@@ -1,5 +1,6 @@
 /** The verbs that read a journal: whether it is whole, whether it replays, what it tells. None changes anything. */
-import { Argument, type Command } from 'commander';
+import { Argument, type Command, Option } from 'commander';
+import type { ReplayCommandOptions } from './replay.ts';
 
 type Ended = (code: number) => void;
 type Chosen = { readonly incarnation?: string; readonly format: string };
@@ -7,7 +8,7 @@ type Chosen = { readonly incarnation?: string; readonly format: string };
 const A_JOURNAL = "a journal's directory (its newest start), DIRECTORY@3 (its third start), or one segment file";
 const EXIT_CODES = `
 Exit status: 0 nothing differs, 1 a difference, 2 usage, 3 damaged, 4 of a newer format, 6 two replays differ,
-7 no journal, 8 not in the journal.`;
+7 no journal, 8 not in the journal, 125 not tested: Statelet itself failed, or its output could not be written.`;
 
 export function addJournalVerbs(program: Command, ended: Ended): void {
   program.commandsGroup('Read a journal:');
@@ -94,12 +95,17 @@ function addChecks(program: Command, ended: Ended): void {
     'replay',
     'feed the inputs of a journal to the machines of this build, and report the first decision that differs',
     'journal',
-    'recorded/* --format json',
+    "'recorded/**' --shard 1/4 --output junit",
   );
-  withStart(withFormat(replaying))
-    .argument('<journal...>', A_JOURNAL)
-    .action(async (paths: string[], chosen: Chosen) =>
-      ended((await import('./replay.ts')).replayCommand(paths, chosen)),
+  withStart(replaying)
+    .option('--output <format>', 'text, json, junit, github (annotations and the summary of a step), or markdown')
+    .addOption(new Option('--format <format>', 'the same, as the other verbs call it').hideHelp())
+    .argument('<log...>', `${A_JOURNAL}, a folder that holds journals, or a quoted glob`)
+    .option('--jobs <number>', 'processes at a time (default: one for each processor)')
+    .option('--shard <i/n>', 'replay only every n-th log of the sorted list, from the i-th on')
+    .option('--bisect', 'exit with 125, which skips a commit, where nothing could be compared')
+    .action(async (logs: string[], chosen: ReplayCommandOptions) =>
+      ended(await (await import('./replay.ts')).replayCommand(logs, chosen)),
     );
   withFormat(verb(program, 'verify', 'check checksums, numbers and chain of a journal, without running it', 'journal'))
     .argument('<journal...>', 'as for replay; a directory is checked with all its starts')

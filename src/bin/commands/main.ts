@@ -1,4 +1,6 @@
 /** The first word decides which code is loaded: the daemon carries no parser but a kubelet's. */
+import { WORKER_VERB } from '../replay/worker-verb.ts';
+
 /** The verbs with the command line of a kubelet. */
 const DAEMON_VERBS: readonly string[] = ['run', 'run-once', 'config'];
 
@@ -8,5 +10,6 @@ export async function main(argv: readonly string[]): Promise<number> {
   if (verb === 'run') return (await import('./run.ts')).run(rest);
   if (verb === 'run-once') return (await import('./run-once.ts')).runOnce(rest);
   if (verb === 'config') return (await import('./config.ts')).configCommand(rest);
+  if (verb === WORKER_VERB) return (await import('./replay-worker.ts')).replayWorker();
   return (await import('./verbs.ts')).callVerb(argv);
 }

@@ -6,7 +6,7 @@ import { addJournalVerbs } from './journal-verbs.ts';
 import { addLocalVerbs } from './local-verbs.ts';
 
 export async function callVerb(argv: readonly string[]): Promise<number> {
-  process.stdout.on('error', endWithReader);
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => endUnwritten(error, argv[0] ?? ''));
   let code = 0;
   const isVersion = ['--version', '-V'].includes(argv[0] ?? '');
   const version = isVersion ? (await import('../build-version.ts')).buildVersion() : STATELET_VERSION;
@@ -34,10 +34,14 @@ export function programOf(ended: (code: number) => void, version = STATELET_VERS
   return program;
 }
 
-/** Who reads has seen enough, as `head` has: nothing went wrong. */
-function endWithReader(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(exitCodes.same);
+/** Verbs whose exit code is their answer: a reader that leaves early must not make it "nothing differs". */
+const ANSWERS_BY_CODE: readonly string[] = ['replay', 'verify', 'diff'];
+
+/** A reader that closes the pipe has seen enough, as `head` has; any other failure loses the answer. */
+function endUnwritten(error: NodeJS.ErrnoException, verb: string): void {
+  const isPipe = error.code === 'EPIPE';
+  if (!isPipe) process.stderr.write(`statelet ${verb}: the output could not be written: ${error.message}\n`);
+  process.exit(isPipe && !ANSWERS_BY_CODE.includes(verb) ? exitCodes.same : exitCodes.couldNotTest);
 }
 
 /** Listed only: they have the command line of a kubelet, and parsers of their own. */

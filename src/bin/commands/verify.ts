@@ -7,6 +7,8 @@ import { type IncarnationReport, type JournalReport, verifyJournal } from '../..
 import { exitCodes } from '../exit-codes.ts';
 import { placeOf } from '../insight/command.ts';
 import { printable } from '../printable.ts';
+import { logsOf } from '../replay/logs.ts';
+import { worstOf } from '../replay/worst.ts';
 import { exitCodeOf } from './journal-errors.ts';
 
 export function verifyCommand(logs: readonly string[], { format }: { readonly format: string }): number {
@@ -14,15 +16,15 @@ export function verifyCommand(logs: readonly string[], { format }: { readonly fo
     process.stderr.write(`statelet verify: --format is text or json, not ${JSON.stringify(format)}\n`);
     return exitCodes.usage;
   }
-  let code: number = exitCodes.same;
-  for (const log of logs) {
+  const codes: number[] = [];
+  for (const log of logsOf(logs)) {
     const verified = verifyLog(log);
     process.stdout.write(
       format === 'json' ? `${JSON.stringify({ log, ...verified })}\n` : printable(describe(log, verified)),
     );
-    if (code === exitCodes.same) code = verified.code;
+    codes.push(verified.code);
   }
-  return code;
+  return worstOf(codes);
 }
 
 type Verified =

@@ -35,6 +35,7 @@ const numbered = (n: number): string => String(n).padStart(NUMBER_DIGITS, '0');
 export const segmentName = (incarnation: string, first: number): string => `j-${incarnation}-${numbered(first)}.ndjson`;
 export const checkpointName = (incarnation: string, first: number): string =>
   `c-${incarnation}-${numbered(first)}.json`;
+export const isSegmentName = (name: string): boolean => SEGMENT.test(name);
 export const isIncarnation = (name: string): boolean => INCARNATION.test(name);
 
 function compareIncarnations(a: string, b: string): number {

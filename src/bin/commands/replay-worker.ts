@@ -1,0 +1,12 @@
+/** The other end of `src/bin/replay/pool.ts`: replays one log after the other until the parent has gone. */
+import { replayLog } from '../replay/outcome.ts';
+import type { Task } from '../replay/pool.ts';
+
+export function replayWorker(): Promise<number> {
+  // A parent that has gone meanwhile hears nothing any more, which is no failure of this process.
+  const ignore = (): void => undefined;
+  process.on('message', ({ log, incarnation }: Task) =>
+    process.send?.(replayLog(log, incarnation), undefined, undefined, ignore),
+  );
+  return new Promise((resolve) => process.once('disconnect', () => resolve(0)));
+}

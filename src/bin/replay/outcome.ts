@@ -1,0 +1,92 @@
+/**
+ * What the replay of one log came to.
+ *
+ * Invariants: every log has an outcome, whatever is thrown; what the program itself did wrong is `not-tested`, never a
+ * difference; a difference that does not come again in the same way is the code's, not the log's.
+ */
+import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
+import type { Divergence } from '../../kernel/divergence.ts';
+import { JournalError } from '../../kernel/journal/index.ts';
+import type { BuildInfo } from '../../kernel/records.ts';
+import { NotReplayable, replay } from '../../kernel/replay.ts';
+import { kubeletMachine } from '../../machines/kubelet.ts';
+import { exitCodeOf } from '../commands/journal-errors.ts';
+import { exitCodes } from '../exit-codes.ts';
+import { journalAt, placeOf } from '../insight/command.ts';
+import { replayOptions } from '../insight/replayed.ts';
+import { STATELET_VERSION } from '../version.ts';
+import { shellLine } from './shell-line.ts';
+
+export type Verdict = 'same' | 'divergence' | 'non-deterministic' | 'invalid' | 'not-tested';
+
+export interface Outcome {
+  readonly log: string;
+  /** The exit code, had this been the only log. */
+  readonly code: number;
+  readonly verdict: Verdict;
+  readonly incarnation?: string;
+  readonly records?: number;
+  readonly turns?: number;
+  readonly inputs?: number;
+  readonly seconds?: number;
+  /** Bytes at the end that are not a whole turn and were left out. */
+  readonly tornBytes?: number;
+  readonly divergence?: Divergence;
+  readonly recordedBy?: BuildInfo;
+  /** Machines whose definition is not the recorded one. */
+  readonly machinesChanged?: readonly string[];
+  /** The line of shell that does this again. */
+  readonly reproduce?: string;
+  /** Why there was nothing to compare. */
+  readonly error?: string;
+}
+
+export const thisBuild = (): BuildInfo => buildInfo(kubeletMachine, STATELET_VERSION);
+
+export const notTested = (log: string, error: string): Outcome => ({
+  log,
+  verdict: 'not-tested',
+  code: exitCodes.couldNotTest,
+  error,
+});
+
+export function replayLog(log: string, incarnation: string | undefined): Outcome {
+  try {
+    return compared(log, incarnation);
+  } catch (thrown) {
+    if (thrown instanceof NotReplayable) {
+      return { log, verdict: 'invalid', code: exitCodes.invalidLog, error: thrown.message };
+    }
+    if (!(thrown instanceof JournalError)) return notTested(log, `Statelet itself failed: ${stackOf(thrown)}`);
+    const code = exitCodeOf(thrown);
+    if (code === exitCodes.couldNotTest) return notTested(log, thrown.message);
+    return { log, verdict: 'invalid', code, error: thrown.message };
+  }
+}
+
+function compared(log: string, incarnation: string | undefined): Outcome {
+  const journal = journalAt(log, incarnation);
+  const begin = performance.now();
+  const { divergence, ...first } = replay(replayOptions(journal));
+  const seconds = (performance.now() - begin) / 1_000;
+  const facts = {
+    log,
+    incarnation: journal.header.incarnation,
+    records: first.records,
+    turns: first.turns,
+    inputs: first.inputs,
+    seconds,
+    ...(journal.torn ? { tornBytes: journal.torn.bytes } : {}),
+    recordedBy: journal.header.build,
+    machinesChanged: changedMachines(journal.header.build, thisBuild()),
+  };
+  if (!divergence) return { ...facts, verdict: 'same', code: exitCodes.same };
+  const reproduce = shellLine(['statelet', 'replay', placeOf(log).path, '--incarnation', facts.incarnation]);
+  const again = replay(replayOptions(journal));
+  const steady = JSON.stringify(again.divergence) === JSON.stringify(divergence);
+  return steady
+    ? { ...facts, divergence, reproduce, verdict: 'divergence', code: exitCodes.divergence }
+    : { ...facts, divergence, reproduce, verdict: 'non-deterministic', code: exitCodes.nonDeterministic };
+}
+
+const stackOf = (thrown: unknown): string => (thrown instanceof Error && thrown.stack) || String(thrown);

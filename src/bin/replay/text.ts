@@ -1,0 +1,96 @@
+/** The outcome of a replay for people at a terminal. */
+import { shortText } from '../../actors/server/visualizer/trim.ts';
+import type { Difference, Divergence, Mismatch } from '../../kernel/divergence.ts';
+import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';
+import { actorOf, recordText, stateText } from '../../visualizer/words.ts';
+import { type Outcome, thisBuild } from './outcome.ts';
+
+/** Characters of one value on the terminal. */
+const VALUE_MAX_CHARS = 200;
+/** Of longer lists the JSON has the rest. */
+const ACTORS_SHOWN = 8;
+const MACHINES_SHOWN = 12;
+const CHAIN_SHOWN = 12;
+const BEHIND_SHOWN = 5;
+
+export function describeOutcome(outcome: Outcome): string {
+  const { log, verdict, records, turns, inputs, seconds } = outcome;
+  if (verdict === 'invalid') return `${log}: cannot be replayed: ${outcome.error}\n`;
+  if (verdict === 'not-tested') return `${log}: not tested: ${outcome.error}\n`;
+  const size = `${records} records, ${turns} turns, ${inputs} inputs in ${seconds!.toFixed(2)} s`;
+  const torn = outcome.tornBytes
+    ? `  the last ${outcome.tornBytes} bytes are not a whole turn and were left out\n`
+    : '';
+  const head = `${log}: ${verdict} (incarnation ${outcome.incarnation}; ${size})\n${torn}`;
+  return outcome.divergence ? head + describeDivergence(outcome) : head;
+}
+
+function describeDivergence({ divergence, machinesChanged = [], recordedBy, verdict, reproduce }: Outcome): string {
+  const { n, turn, kind, expected, actual, differences, input, chain, behind } = divergence!;
+  const changed = machinesChanged.length > 0 ? few(machinesChanged, MACHINES_SHOWN) : 'none';
+  return [
+    `  first difference at record ${n} of turn ${turn}: ${kind}`,
+    ...describeActors(divergence!),
+    `  the turn began with ${saidBy(input)}`,
+    `  the log has  ${saidBy(expected)}`,
+    `  now comes    ${saidBy(actual)}`,
+    ...differences.flatMap(describeDifference),
+    ...(chain.length > 2 ? ['  what led there', ...describeChain(chain)] : []),
+    ...(behind.length > 0 ? ['  behind it in the turn', ...describeBehind(behind)] : []),
+    `  recorded by ${builtOf(recordedBy!)}; this is ${builtOf(thisBuild())}`,
+    `  machines whose definition changed since the log: ${changed}`,
+    ...(verdict === 'non-deterministic'
+      ? ['  a second replay differed in another way: the code is not deterministic']
+      : ['  the whole records: --output json']),
+    `  again: ${reproduce}`,
+    '',
+  ].join('\n');
+}
+
+function describeActors({ kind, actors, state }: Divergence): string[] {
+  const [actor, ...others] = actors;
+  if (actor === undefined) return [];
+  if (kind === 'digest' && others.length > 0) {
+    return [`  every record is the same, and one of these remembers something else: ${few(actors, ACTORS_SHOWN)}`];
+  }
+  const was = state === undefined ? 'which began in this turn' : `in ${shortText(stateText(state), VALUE_MAX_CHARS)}`;
+  return [`  by ${actor}, ${was}${kind === 'digest' ? '; it remembers something else' : ''}`];
+}
+
+/** The beginning and the end tell most. */
+function describeChain(chain: readonly JournalRecord[]): string[] {
+  const lines = chain.map((record) => `      ${saidBy(record)}`);
+  if (lines.length <= CHAIN_SHOWN) return lines;
+  const left = `      … ${lines.length - CHAIN_SHOWN} more …`;
+  return [...lines.slice(0, CHAIN_SHOWN / 2), left, ...lines.slice(-CHAIN_SHOWN / 2)];
+}
+
+function describeBehind(behind: readonly Mismatch[]): string[] {
+  const lines = behind.map(({ kind, expected, actual }) => `      ${kind}: ${saidBy(expected ?? actual)}`);
+  return lines.length > BEHIND_SHOWN
+    ? [...lines.slice(0, BEHIND_SHOWN), `      … ${lines.length - BEHIND_SHOWN} more …`]
+    : lines;
+}
+
+const few = (names: readonly string[], most: number): string =>
+  names.length > most ? `${names.slice(0, most).join(', ')} … ${names.length - most} more` : names.join(', ');
+
+const describeDifference = ({ path, expected, actual }: Difference): string[] => [
+  `  ${path}`,
+  `      log  ${valueText(expected)}`,
+  `      now  ${valueText(actual)}`,
+];
+
+const valueText = (value: unknown): string =>
+  value === undefined ? 'nothing' : shortText(JSON.stringify(value), VALUE_MAX_CHARS);
+
+/** One line for people: which record, of whom, what it says. */
+function saidBy(record: JournalRecord | null): string {
+  if (record === null) return 'nothing';
+  if (record.k === 'dropped' || record.k === 'gap') return `record ${record.n}, ${record.k}`;
+  const said = shortText(recordText(record), VALUE_MAX_CHARS);
+  return `record ${record.n}, ${[record.k, actorOf(record)].filter(Boolean).join(' ')}: ${said}`;
+}
+
+const builtOf = ({ statelet, node, xstate }: BuildInfo): string =>
+  `Statelet ${statelet} (XState ${xstate}, Node ${node})`;

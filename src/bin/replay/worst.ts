@@ -1,0 +1,25 @@
+/** The exit code of several logs: that of the worst outcome. */
+import { exitCodes } from '../exit-codes.ts';
+
+/**
+ * From the worst on. Of code that is not deterministic no other result can be trusted. A difference that was found
+ * stays found, whatever became of the other logs. A crash of this program may hide a difference; what is wrong with a
+ * log itself hides none that this build made.
+ */
+const FROM_THE_WORST: readonly number[] = [
+  exitCodes.nonDeterministic,
+  exitCodes.divergence,
+  exitCodes.couldNotTest,
+  exitCodes.invalidLog,
+  exitCodes.unsupportedVersion,
+  exitCodes.noLog,
+];
+
+export const worstOf = (codes: readonly number[]): number =>
+  FROM_THE_WORST.find((code) => codes.includes(code)) ?? exitCodes.same;
+
+/** As `git bisect run` reads exit codes: 125 skips a commit that cannot be tested. */
+export const codeForBisect = (code: number): number =>
+  [exitCodes.same, exitCodes.divergence, exitCodes.nonDeterministic].some((tested) => tested === code)
+    ? code
+    : exitCodes.couldNotTest;

@@ -1,0 +1,110 @@
+/**
+ * Lays the records that a log has of one turn beside those that came now.
+ *
+ * Invariants: the order of both is kept; a record that one of them lacks moves all numbers behind it and is no
+ * difference of those; records that say different things are a pair only where they are of one kind, actor and name;
+ * what cannot be paired is alone.
+ */
+import type { JournalRecord } from './records.ts';
+
+/** At least one of them is there. */
+export interface Pair {
+  readonly expected: JournalRecord | null;
+  readonly actual: JournalRecord | null;
+}
+
+/** Cells of the table of common subsequences, 4 bytes each; longer turns are compared place by place. */
+const TABLE_CELLS_MAX = 4_000_000;
+
+export function align(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): Pair[] {
+  const [a, b] = [contents(expected), contents(actual)];
+  let from = 0;
+  while (from < a.length && from < b.length && a[from] === b[from]) from++;
+  let end = 0;
+  while (end < Math.min(a.length, b.length) - from && a.at(-1 - end) === b.at(-1 - end)) end++;
+  const middle = commonPlaces(a.slice(from, a.length - end), b.slice(from, b.length - end));
+  const anchors = [
+    ...Array.from({ length: from }, (_, i) => [i, i] as const),
+    ...middle.map(([i, j]) => [i + from, j + from] as const),
+    ...Array.from({ length: end }, (_, i) => [a.length - end + i, b.length - end + i] as const),
+    [a.length, b.length] as const,
+  ];
+  const pairs: Pair[] = [];
+  let [i, j] = [0, 0];
+  for (const [nextI, nextJ] of anchors) {
+    pairs.push(...pairedByName(expected.slice(i, nextI), actual.slice(j, nextJ)));
+    if (nextI < a.length) pairs.push({ expected: expected[nextI]!, actual: actual[nextJ]! });
+    [i, j] = [nextI + 1, nextJ + 1];
+  }
+  return pairs;
+}
+
+/** What each record says, without the numbers that an earlier record moves. */
+function contents(records: readonly JournalRecord[]): string[] {
+  const asked = new Map<number, string>();
+  return records.map((record) => {
+    if (record.k === 'end') return 'end';
+    if (record.k === 'cancel') return `cancel ${asked.get(record.id) ?? record.id}`;
+    if (record.k === 'effect') asked.set(record.id, record.at);
+    return JSON.stringify({ ...record, n: 0, cause: 0, ...(record.k === 'effect' ? { id: 0 } : {}) });
+  });
+}
+
+/** Places of the longest common subsequence. */
+function commonPlaces(a: readonly string[], b: readonly string[]): [number, number][] {
+  const width = b.length + 1;
+  if ((a.length + 1) * width > TABLE_CELLS_MAX) return samePlaces(a, b);
+  const longest = new Int32Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      const [here, down, right] = [i * width + j, (i + 1) * width + j, i * width + j + 1];
+      longest[here] = a[i] === b[j] ? longest[down + 1]! + 1 : Math.max(longest[down]!, longest[right]!);
+    }
+  }
+  const places: [number, number][] = [];
+  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+    if (a[i] === b[j]) places.push([i++, j++]);
+    else if (longest[(i + 1) * width + j]! >= longest[i * width + j + 1]!) i++;
+    else j++;
+  }
+  return places;
+}
+
+const samePlaces = (a: readonly string[], b: readonly string[]): [number, number][] =>
+  a.flatMap((content, i): [number, number][] => (content === b[i] ? [[i, i]] : []));
+
+/** Of two stretches without a common record: what is of one kind, actor and name said something else. */
+function pairedByName(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): Pair[] {
+  const pairs: Pair[] = [];
+  const places = Map.groupBy(actual.keys(), (at) => nameOf(actual[at]!));
+  let next = 0;
+  for (const record of expected) {
+    const named = places.get(nameOf(record)) ?? [];
+    while (named.length > 0 && named[0]! < next) named.shift();
+    const at = named.shift();
+    if (at === undefined) pairs.push({ expected: record, actual: null });
+    else {
+      pairs.push(...actual.slice(next, at).map(alone), { expected: record, actual: actual[at]! });
+      next = at + 1;
+    }
+  }
+  return [...pairs, ...actual.slice(next).map(alone)];
+}
+
+const alone = (actual: JournalRecord): Pair => ({ expected: null, actual });
+
+function nameOf(record: JournalRecord): string {
+  switch (record.k) {
+    case 'message':
+      return `message ${record.from} ${record.to} ${record.event.type}`;
+    case 'effect':
+      return `effect ${record.at} ${record.name}`;
+    case 'log':
+    case 'state':
+      return `${record.k} ${record.at}`;
+    case 'cancel':
+      return `cancel ${record.id}`;
+    default:
+      return record.k;
+  }
+}

@@ -1,0 +1,181 @@
+/**
+ * The first turn in which a log and the replayed actors part, explained: what differs, whose decision it was, in which
+ * state that actor was, and how the input led there. Pure.
+ */
+import type { Address } from './address.ts';
+import { align, type Pair } from './alignment.ts';
+import type { JournalRecord } from './records.ts';
+
+/**
+ * `missing`: only the log has the record; `extra`: only today's actors made it; `digest`: every record is the same, and
+ * yet an actor remembers something else.
+ */
+type MismatchKind = 'different' | 'missing' | 'extra' | 'digest';
+
+export interface Mismatch {
+  readonly kind: MismatchKind;
+  readonly n: number;
+  readonly expected: JournalRecord | null;
+  readonly actual: JournalRecord | null;
+  /** Where expected and actual differ, at most {@link DIFFERENCES_MAX} places; none when one of them is missing. */
+  readonly differences: readonly Difference[];
+}
+
+/** The first place where the log and the replayed actors part. */
+export interface Divergence extends Mismatch {
+  readonly turn: number;
+  /** The input that began the turn. */
+  readonly input: JournalRecord | null;
+  /** Who decided differently; of a digest all that heard or said something in the turn, as one of them remembers it. */
+  readonly actors: readonly Address[];
+  /** The state value of the first of them before the turn; absent when it was not there. */
+  readonly state?: unknown;
+  /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
+  readonly chain: readonly JournalRecord[];
+  /** What else differs in the turn, at most {@link BEHIND_MAX}. */
+  readonly behind: readonly Mismatch[];
+}
+
+export interface Difference {
+  /** Keys from the record on, each behind a dot: `.event.input.rootDir`. */
+  readonly path: string;
+  /** What stands there; absent: nothing. */
+  readonly expected?: unknown;
+  readonly actual?: unknown;
+}
+
+/** What the log said of the actors before the turn. */
+export interface Before {
+  stateOf(address: Address): unknown;
+  /** Address of a request that is still open. */
+  requestAt(id: number): Address | undefined;
+}
+
+/** More places than this do not help a person. */
+const DIFFERENCES_MAX = 20;
+const BEHIND_MAX = 20;
+const CHAIN_MAX = 50;
+
+/** `same`: how many records of the turn come before the difference. */
+export function divergenceOf(
+  turn: number,
+  expected: readonly JournalRecord[],
+  actual: readonly JournalRecord[],
+  before: Before,
+): { readonly same: number; readonly divergence: Divergence } | null {
+  const isSame = (record: JournalRecord, at: number): boolean => JSON.stringify(record) === JSON.stringify(actual[at]);
+  if (expected.length === actual.length && expected.every(isSame)) return null;
+  const pairs = align(expected, actual);
+  const found = mismatchesIn(pairs);
+  const [first = place(pairs.at(-1)!), ...behind] = found;
+  const same = pairs.findIndex((pair) => pair.expected === first.expected && pair.actual === first.actual);
+  const side = first.expected ? expected : actual;
+  const record = (first.expected ?? first.actual)!;
+  const actors = first.kind === 'digest' ? involvedIn(side) : decider(record, side, before);
+  const state = actors[0] === undefined ? undefined : before.stateOf(actors[0]);
+  const divergence: Divergence = {
+    ...first,
+    turn,
+    input: expected[0] ?? null,
+    actors,
+    ...(state === undefined ? {} : { state }),
+    chain: chainTo(record, side, before),
+    behind: behind.slice(0, BEHIND_MAX),
+  };
+  return { same, divergence };
+}
+
+/** In the order of the turn. A cause is the same record although an earlier one moved its number. */
+function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
+  const numbers = new Map(pairs.flatMap(({ expected, actual }) => (actual ? [[actual.n, expected?.n]] : [])));
+  const requestsMoved = pairs.some(
+    ({ expected, actual }) => !(expected && actual) && (expected ?? actual)?.k === 'effect',
+  );
+  const found: Mismatch[] = [];
+  for (const { expected, actual } of pairs) {
+    if (!expected || !actual) {
+      found.push(place({ expected, actual }));
+      continue;
+    }
+    const moved = { ...actual, n: expected.n } as JournalRecord & { cause?: number; id?: number };
+    if ('cause' in actual && actual.cause !== undefined) {
+      const cause = numbers.has(actual.cause) ? numbers.get(actual.cause) : actual.cause;
+      Object.assign(moved, { cause });
+    }
+    const isRequest = expected.k === 'effect' || expected.k === 'cancel';
+    if (isRequest && requestsMoved) Object.assign(moved, { id: expected.id });
+    if (JSON.stringify(expected) === JSON.stringify(moved)) continue;
+    if (expected.k !== 'end')
+      found.push({ ...place({ expected, actual }), differences: differencesOf(expected, moved) });
+    else if (found.length === 0) found.push({ ...place({ expected, actual }), kind: 'digest' });
+  }
+  return found;
+}
+
+function place({ expected, actual }: Pair): Mismatch {
+  const kind = expected === null ? 'extra' : actual === null ? 'missing' : 'different';
+  const differences = expected && actual ? differencesOf(expected, actual) : [];
+  return { kind, n: (expected ?? actual)!.n, expected, actual, differences };
+}
+
+const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
+
+/** The actor that asked for it, said it or went there; of a message the sender. */
+function decider(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
+  if (record.k === 'message') return [record.from];
+  if (record.k === 'cancel') {
+    const request = side.find((other) => other.k === 'effect' && other.id === record.id);
+    const at = request?.k === 'effect' ? request.at : before.requestAt(record.id);
+    return at === undefined ? [] : [parentOf(at)];
+  }
+  if (record.k === 'in') return [record.to];
+  if (record.k === 'effect' || record.k === 'result') return [parentOf(record.at)];
+  return 'at' in record ? [record.at] : [];
+}
+
+/** The actor that a record reaches, if it reaches one. */
+function hearer(record: JournalRecord): Address | undefined {
+  if (record.k === 'in' || record.k === 'message') return record.to;
+  if (record.k === 'timer') return record.at;
+  return record.k === 'result' ? parentOf(record.at) : undefined;
+}
+
+/** Whose memory a turn may have changed. */
+function involvedIn(records: readonly JournalRecord[]): Address[] {
+  const involved = new Set<Address>();
+  for (const record of records) {
+    if (record.k === 'message') involved.add(record.from);
+    const heard = hearer(record);
+    if (heard !== undefined) involved.add(heard);
+  }
+  return [...involved];
+}
+
+function chainTo(record: JournalRecord, side: readonly JournalRecord[], before: Before): JournalRecord[] {
+  const chain = [record];
+  for (let at: JournalRecord | undefined = record; at && at !== side[0]; ) {
+    at = causeOf(at, side, before) ?? side[0];
+    if (at) chain.unshift(at);
+  }
+  return chain.length > CHAIN_MAX ? [chain[0]!, ...chain.slice(1 - CHAIN_MAX)] : chain;
+}
+
+/** As the record says; a state or a line follows from what its actor, or one above it, heard last. */
+function causeOf(record: JournalRecord, side: readonly JournalRecord[], before: Before): JournalRecord | undefined {
+  const earlier = side.slice(0, side.indexOf(record));
+  if ('cause' in record) return earlier.find(({ n }) => n === record.cause);
+  for (let address = decider(record, side, before)[0] ?? ''; address !== ''; address = parentOf(address)) {
+    const heard = earlier.findLast((other) => hearer(other) === address);
+    if (heard) return heard;
+  }
+  return undefined;
+}
+
+function differencesOf(expected: unknown, actual: unknown, path = ''): Difference[] {
+  if (JSON.stringify(expected) === JSON.stringify(actual)) return [];
+  if (!isContainer(expected) || !isContainer(actual)) return [{ path: path || '.', expected, actual }];
+  const keys = [...new Set([...Object.keys(expected), ...Object.keys(actual)])];
+  return keys.flatMap((key) => differencesOf(expected[key], actual[key], `${path}.${key}`)).slice(0, DIFFERENCES_MAX);
+}
+
+const isContainer = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;

@@ -1,0 +1,46 @@
+/**
+ * What a log has told so far of its actors: their last state and their open requests.
+ *
+ * Hears: every record of the log, a turn behind the replay. Begins with what a checkpoint has.
+ */
+import type { Address } from './address.ts';
+import type { Checkpoint } from './checkpoint.ts';
+import type { Before } from './divergence.ts';
+import type { JournalRecord } from './records.ts';
+
+/** What is read of XState's persisted snapshot. */
+interface PersistedSnapshot {
+  readonly value?: unknown;
+  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
+}
+
+export class Told implements Before {
+  private readonly states = new Map<Address, unknown>();
+  private readonly requests = new Map<number, Address>();
+
+  adopt(checkpoint: Checkpoint, root: Address): void {
+    this.seed(root, checkpoint.root as PersistedSnapshot);
+    for (const { id, at } of checkpoint.effects) this.requests.set(id, at);
+  }
+
+  private seed(address: Address, { value, children = {} }: PersistedSnapshot): void {
+    if (value !== undefined) this.states.set(address, value);
+    for (const [id, { snapshot }] of Object.entries(children)) this.seed(`${address}/${id}`, snapshot);
+  }
+
+  hear(record: JournalRecord): void {
+    if (record.k === 'effect') this.requests.set(record.id, record.at);
+    else if (record.k === 'result' || record.k === 'cancel') this.requests.delete(record.id);
+    else if (record.k !== 'state') return;
+    else if (record.status === undefined) this.states.set(record.at, record.value);
+    else this.states.delete(record.at);
+  }
+
+  stateOf(address: Address): unknown {
+    return this.states.get(address);
+  }
+
+  requestAt(id: number): Address | undefined {
+    return this.requests.get(id);
+  }
+}

@@ -1,0 +1,40 @@
+/** Journals of a scripted node, as a daemon leaves them, and what `statelet` says of them in a process of its own. */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { openJournal } from '../../src/kernel/journal/index.ts';
+import type { KernelRecord } from '../../src/kernel/records.ts';
+import { BootNode } from '../machines/startup/boot-node.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+export const DOOR = join(ROOT, 'src/bin/statelet.js');
+
+/** What the node records while it starts, each record as `change` has it. */
+export async function record(directory: string, change = (kept: KernelRecord): KernelRecord => kept): Promise<string> {
+  const journal = openJournal({ directory, durability: 'none' });
+  const { records } = new BootNode().boot().run(1_000);
+  for (const kept of records) {
+    journal.append(kept.k === 'header' ? { ...kept, incarnation: journal.incarnation } : change(kept));
+    if (kept.k === 'end') journal.commit();
+  }
+  await journal.close();
+  return directory;
+}
+
+/** As code does that now says something else at one place. */
+export const inOtherWords = (kept: KernelRecord): KernelRecord =>
+  kept.k === 'log' ? { ...kept, text: `${kept.text}, in other words` } : kept;
+
+export function statelet(
+  argv: readonly string[],
+  options: { readonly cwd?: string; readonly stdout?: number } = {},
+): { code: number | null; stdout: string; stderr: string } {
+  const stdio = ['ignore', options.stdout ?? 'pipe', 'pipe'] as const;
+  const { cwd = ROOT } = options;
+  const { status, stdout, stderr } = spawnSync(process.execPath, [DOOR, ...argv], {
+    cwd,
+    encoding: 'utf8',
+    stdio: [...stdio],
+    maxBuffer: 2 ** 26,
+  });
+  return { code: status, stdout, stderr };
+}

@@ -1,0 +1,49 @@
+/** Two sequences of records laid beside each other: nothing is lost or changes its place, and what is equal meets. */
+import { array, assert, constantFrom, property } from 'fast-check';
+import { expect, it } from 'vitest';
+import { align, type Pair } from '../../src/kernel/alignment.ts';
+import type { JournalRecord } from '../../src/kernel/records.ts';
+
+const line = (said: string): JournalRecord => {
+  const [actor = '', text = ''] = said;
+  return { n: 0, k: 'log', at: actor, level: 'info', text };
+};
+const numbered = (records: readonly JournalRecord[]): JournalRecord[] => records.map((record, n) => ({ ...record, n }));
+const said = (record: JournalRecord | null): string =>
+  record === null ? '-' : record.k === 'log' ? record.at + record.text : record.k;
+const pairs = (a: readonly string[], b: readonly string[]): Pair[] =>
+  align(numbered(a.map(line)), numbered(b.map(line)));
+const told = (a: readonly string[], b: readonly string[]): string[] =>
+  pairs(a, b).map(({ expected, actual }) => `${said(expected)}|${said(actual)}`);
+
+it('one record more or less moves the others and changes none', () => {
+  expect(told(['a1', 'b1', 'c1'], ['a1', 'c1'])).toEqual(['a1|a1', 'b1|-', 'c1|c1']);
+  expect(told(['a1', 'c1'], ['a1', 'b1', 'c1'])).toEqual(['a1|a1', '-|b1', 'c1|c1']);
+});
+
+it('what one actor says otherwise is a pair; what another one says is not', () => {
+  expect(told(['a1', 'b1'], ['a2', 'b1'])).toEqual(['a1|a2', 'b1|b1']);
+  expect(told(['a1', 'b1'], ['c1', 'b1'])).toEqual(['a1|-', '-|c1', 'b1|b1']);
+});
+
+it('keeps every record, in its order, and pairs only what has one name', () => {
+  const records = array(constantFrom('a1', 'a2', 'b1', 'b2', 'c1'), { maxLength: 30 });
+  assert(
+    property(records, records, (a, b) => {
+      const aligned = pairs(a, b);
+      expect(aligned.flatMap(({ expected }) => (expected ? [said(expected)] : []))).toEqual(a);
+      expect(aligned.flatMap(({ actual }) => (actual ? [said(actual)] : []))).toEqual(b);
+      for (const { expected, actual } of aligned) {
+        if (expected && actual) expect(said(expected)[0]).toBe(said(actual)[0]);
+      }
+    }),
+  );
+});
+
+it('a turn of 20,000 records on both sides is compared soon, place by place', () => {
+  const long = Array.from({ length: 20_000 }, (_, i) => `a${i % 10}`);
+  const begin = performance.now();
+  const aligned = pairs(['b1', ...long], [...long, 'c1']);
+  expect(aligned.length).toBeGreaterThanOrEqual(20_001);
+  expect(performance.now() - begin).toBeLessThan(5_000);
+});
