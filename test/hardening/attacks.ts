@@ -1,0 +1,22 @@
+/** What somebody does on purpose: clients of the ports, servers that the node asks, and those who write pods. */
+import { type Row, row } from './row.ts';
+
+const spdy = 'test/actors/spdy/attacks.test.ts';
+
+export const ATTACKS: readonly Row[] = [
+  row(
+    'A1',
+    'SPDY frames that are malformed or too large, headers that unpack without end',
+    `${spdy}::a stream without headers`,
+    `${spdy}::a frame of 16 MiB`,
+    `${spdy}::200 KB of headers that unpack to 200 MB`,
+    'test/actors/spdy/frames.test.ts::a frame that nobody may send ends the reading',
+  ),
+  row(
+    'A2',
+    'SPDY streams and pings without end',
+    `${spdy}::streams without end are 2,048 and no more`,
+    `${spdy}::a stream that is opened twice ends the connection`,
+    `${spdy}::a client that pings without end and reads no answer fills no memory`,
+  ),
+];
