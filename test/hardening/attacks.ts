@@ -1,6 +1,7 @@
 /** What somebody does on purpose: clients of the ports, servers that the node asks, and those who write pods. */
 import { type Row, row } from './row.ts';
 
+const decode = 'test/actors/kube/decode.test.ts';
 const spdy = 'test/actors/spdy/attacks.test.ts';
 
 export const ATTACKS: readonly Row[] = [
@@ -19,4 +20,13 @@ export const ATTACKS: readonly Row[] = [
     `${spdy}::a stream that is opened twice ends the connection`,
     `${spdy}::a client that pings without end and reads no answer fills no memory`,
   ),
+  row(
+    'A3',
+    'an API server whose lists, answers and lines never end, or are of another kind',
+    'test/machines/kube/reflector.test.ts::a list whose every page has %s next one ends',
+    `${decode}::a line without end is given up`,
+    `${decode}::is over with the line %s`,
+    `${decode}::fails with the line %.60s`,
+  ),
+  row('A4', 'names of prototypes in what an API server says', `${decode}::names of prototypes are names`),
 ];
