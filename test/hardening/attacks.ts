@@ -2,6 +2,7 @@
 import { type Row, row } from './row.ts';
 
 const decode = 'test/actors/kube/decode.test.ts';
+const manifestUrl = 'test/actors/host/manifests/manifest-url.test.ts';
 const spdy = 'test/actors/spdy/attacks.test.ts';
 
 export const ATTACKS: readonly Row[] = [
@@ -29,4 +30,15 @@ export const ATTACKS: readonly Row[] = [
     `${decode}::fails with the line %.60s`,
   ),
   row('A4', 'names of prototypes in what an API server says', `${decode}::names of prototypes are names`),
+  row(
+    'A5',
+    'a manifest URL that drips, floods, nests, redirects, or names prototypes',
+    `${manifestUrl}::gives an answer that drips up after ten seconds`,
+    `${manifestUrl}::a body without end`,
+    `${manifestUrl}::half a million pods`,
+    `${manifestUrl}::100,000 levels`,
+    `${manifestUrl}::a redirect to a file`,
+    `${manifestUrl}::follows a redirect to another host without the values of its headers`,
+    `${manifestUrl}::keeps the names of prototypes as names`,
+  ),
 ];
