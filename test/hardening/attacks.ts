@@ -3,6 +3,7 @@ import { type Row, row } from './row.ts';
 
 const decode = 'test/actors/kube/decode.test.ts';
 const manifestUrl = 'test/actors/host/manifests/manifest-url.test.ts';
+const reviews = 'test/actors/server/reviews.test.ts';
 const spdy = 'test/actors/spdy/attacks.test.ts';
 
 export const ATTACKS: readonly Row[] = [
@@ -40,5 +41,15 @@ export const ATTACKS: readonly Row[] = [
     `${manifestUrl}::a redirect to a file`,
     `${manifestUrl}::follows a redirect to another host without the values of its headers`,
     `${manifestUrl}::keeps the names of prototypes as names`,
+  ),
+  row(
+    'A6',
+    'tokens that resemble those of others, tokens beside certificates, reviews that never come or contradict themselves',
+    `${reviews}::be it its prefix, its extension, of another case, or the name of a prototype`,
+    `${reviews}::a no holds for its token alone`,
+    `${reviews}::a certificate that counts wins over it`,
+    `${reviews}::an API server that does not answer is a refusal`,
+    `${reviews}::allowed and denied at once`,
+    `${reviews}::a cache has a limit, and forgets the oldest`,
   ),
 ];
