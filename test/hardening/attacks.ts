@@ -1,6 +1,7 @@
-/** What somebody does on purpose: clients of the ports, servers that the node asks, and those who write pods. */
+/** What clients of the ports and servers that the node asks may do on purpose, and disks that heal. */
 import { type Row, row } from './row.ts';
 
+const disk = 'test/kernel/journal/disk-full.test.ts';
 const decode = 'test/actors/kube/decode.test.ts';
 const manifestUrl = 'test/actors/host/manifests/manifest-url.test.ts';
 const reviews = 'test/actors/server/reviews.test.ts';
@@ -51,5 +52,11 @@ export const ATTACKS: readonly Row[] = [
     `${reviews}::an API server that does not answer is a refusal`,
     `${reviews}::allowed and denied at once`,
     `${reviews}::a cache has a limit, and forgets the oldest`,
+  ),
+  row(
+    'A7',
+    'a disk that turns read-only or cannot keep what it took, and heals',
+    `${disk}::that is read-only does not stop the node either, and is written as soon as it may be`,
+    `${disk}::a disk that could not keep what it took suspends journaling with the next write`,
   ),
 ];

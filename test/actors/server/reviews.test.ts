@@ -82,7 +82,7 @@ describe('an answer for one token is never another’s', () => {
       await pause(1);
       const username = Object.hasOwn(users, token) ? users[token] : undefined;
       const status = username === undefined ? { authenticated: false } : { authenticated: true, user: { username } };
-      return { metadata: { name: '' }, status } as unknown as KubeObject;
+      return { metadata: { name: '' }, status };
     };
     return { create, reviewed };
   }
