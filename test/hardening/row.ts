@@ -2,7 +2,7 @@
 import type { Proof } from '../support/proofs.ts';
 
 export interface Row {
-  /** `P1` is a promise, `F1` a fault, `B1` a bad input, anything else a known vulnerability. */
+  /** `P1` is a promise, `F1` a fault, `B1` a bad input, `A1` an attack, anything else a known vulnerability. */
   readonly id: string;
   readonly what: string;
   readonly proofs: readonly Proof[];

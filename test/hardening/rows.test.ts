@@ -3,20 +3,22 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { unproved } from '../support/proofs.ts';
+import { ATTACKS } from './attacks.ts';
 import { BAD_INPUTS } from './bad-inputs.ts';
 import { FAULTS } from './faults.ts';
 import { PROMISES } from './promises.ts';
 import { VULNERABILITIES } from './vulnerabilities.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const ROWS = [...PROMISES, ...FAULTS, ...BAD_INPUTS, ...VULNERABILITIES];
+const ROWS = [...PROMISES, ...FAULTS, ...BAD_INPUTS, ...ATTACKS, ...VULNERABILITIES];
 const numbered = (letter: string, count: number) => Array.from({ length: count }, (_, at) => `${letter}${at + 1}`);
 
 describe('what a node has to survive', () => {
   it('is all there, each once', () => {
     expect(PROMISES.map(({ id }) => id)).toEqual(numbered('P', 12));
     expect(FAULTS.map(({ id }) => id)).toEqual(numbered('F', 17));
-    expect(BAD_INPUTS.map(({ id }) => id)).toEqual(numbered('B', 46));
+    expect(BAD_INPUTS.map(({ id }) => id)).toEqual(numbered('B', 43));
+    expect(ATTACKS.map(({ id }) => id)).toEqual(numbered('A', 7));
     const ids = VULNERABILITIES.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
   });

@@ -4,7 +4,8 @@
  * Owns: one upgraded connection and the streams on it. Invariants:
  *   Z1 data of a stream comes in order, and its end once, after its data; all of it after the stream itself.
  *   Z2 a stream that nobody reads stops the client, one that the client does not read stops its writer.
- *   Z3 what no client may send (a large frame, headers without end, too many streams) ends the connection.
+ *   Z3 what no client may send (a large frame, headers without end, too many streams, an id that is not above the last
+ *      one, pings whose answers it does not read) ends the connection.
  */
 import { Duplex } from 'node:stream';
 import { constants, createInflate } from 'node:zlib';
@@ -15,6 +16,10 @@ import { HEADER_DICTIONARY } from './header-dictionary.ts';
 const STREAMS_MAX = 2_048;
 /** Headers of one stream, unpacked. */
 const HEADERS_MAX_BYTES = 64 * 1024;
+/** Replies, resets and answers to pings that the client has not read. A reply has some thirty bytes. */
+const UNREAD_REPLIES_MAX_BYTES = 128 * 1024;
+/** A ping is a number. */
+const PING_BYTES = 4;
 /** What a stream keeps for a reader that is slow before the client is stopped. */
 const READ_AHEAD_BYTES = 256 * 1024;
 /** How long the client may take to hear the last bytes. */
@@ -70,6 +75,9 @@ export class SpdyServer {
   private unpacked: Buffer[] = [];
   private unpackedBytes = 0;
   private isTaking = false;
+  /** Of the newest stream: an id that came before could hide an open stream from the limit. */
+  private lastId = 0;
+  private unreadReplyBytes = 0;
   /** Aborted when the connection is gone. */
   readonly gone: AbortSignal;
 
@@ -128,7 +136,10 @@ export class SpdyServer {
   }
 
   private tell(bytes: Buffer): void {
-    if (this.socket.writable) this.socket.write(bytes);
+    if (!this.socket.writable) return;
+    this.unreadReplyBytes += bytes.length;
+    if (this.unreadReplyBytes > UNREAD_REPLIES_MAX_BYTES) this.socket.destroy();
+    else this.socket.write(bytes, () => void (this.unreadReplyBytes -= bytes.length));
   }
 
   private heard(chunk: Buffer): void {
@@ -153,6 +164,8 @@ export class SpdyServer {
 
   private async opened({ stream: id, isLast, packedHeaders }: Extract<Frame, { kind: 'open' }>): Promise<void> {
     if (this.streams.size >= STREAMS_MAX) throw new RangeError(`more than ${STREAMS_MAX} streams`);
+    if (id <= this.lastId) throw new RangeError(`stream ${id} after stream ${this.lastId}`);
+    this.lastId = id;
     const stream = new SpdyServerStream(this, id, headersOf(await this.unpack(packedHeaders)));
     this.streams.set(id, stream);
     this.tell(this.writer.reply(id));
@@ -178,9 +191,14 @@ export class SpdyServer {
   }
 
   private frameTaken(frame: Frame): void {
-    if (frame.kind === 'ping') this.tell(this.writer.pong(frame.payload));
+    if (frame.kind === 'ping') this.pinged(frame.payload);
     else if (frame.kind === 'reset') this.streams.get(frame.stream)?.destroy();
     else if (frame.kind === 'data') this.dataTaken(frame);
+  }
+
+  private pinged(payload: Buffer): void {
+    if (payload.length !== PING_BYTES) throw new RangeError(`a ping of ${payload.length} bytes`);
+    this.tell(this.writer.pong(payload));
   }
 
   private dataTaken({ stream: id, isLast, payload }: Extract<Frame, { kind: 'data' }>): void {

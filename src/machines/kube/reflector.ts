@@ -10,6 +10,7 @@
  *   F2 a watch goes on after the newest version that was told; nothing between a list and its watch is lost.
  *   F3 a version that the server has forgotten (410, Expired) leads to a new list, anything else to the same watch.
  *   F4 it never gives up; the pauses double, with jitter, and start small again after quiet time.
+ *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and what was told before stays.
  * Upstream: client-go tools/cache/reflector.go.
  */
 import { assign, line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
@@ -31,6 +32,8 @@ export type ReflectorReport =
 
 /** Objects of one page, as client-go asks for. */
 const PAGE_LIMIT = 500;
+/** A hundred thousand objects; a server whose pages never end would fill memory and journal. client-go has no limit. */
+const PAGES_MAX = 200;
 /** A watch ends by itself after five to ten minutes, so that no server keeps one for ever. */
 const WATCH_MIN_S = 300;
 /** Pauses after failures, as client-go's: doubled each time, up to twice as long by jitter. */
@@ -45,6 +48,7 @@ interface Context extends ReflectorInput {
   readonly resourceVersion: string;
   readonly pages: readonly KubeObject[];
   readonly continue: string;
+  readonly pageCount: number;
   readonly watchingSinceMs: number;
   readonly closedAtMs: number;
   readonly failedAtMs: number;
@@ -59,29 +63,36 @@ type Changed = {
 };
 type Event = Changed | Ended;
 
-const s = setup({
-  types: { input: {} as ReflectorInput, context: {} as Context, events: {} as Event },
-  actors: pick(kubeOperations, 'kube.list', 'kube.watch'),
-  guards: {
-    isListed: ({ context }) => context.isListed,
-    wasShort: ({ context }) => context.closedAtMs - context.watchingSinceMs < SHORT_WATCH_MS,
-  },
-  delays: { backoff: (args) => args.context.backoffMs * (1 + random(args)) },
-});
-
-const errorOf = (event: unknown): PlainError & { retryAfterMs?: number } => (event as { error: PlainError }).error;
-const isExpired = ({ event }: { event: unknown }): boolean => ['Expired', 'Gone'].includes(errorOf(event).code ?? '');
-
-const takePage = s.assign(({ context, event }) => {
-  const page = (event as unknown as { output: ListPage }).output;
-  return { pages: [...context.pages, ...page.items], continue: page.continue, resourceVersion: page.resourceVersion };
-});
-
 interface ListPage {
   readonly items: readonly KubeObject[];
   readonly resourceVersion: string;
   readonly continue: string;
 }
+
+const pageOf = (event: unknown): ListPage => (event as { output: ListPage }).output;
+const hasMore = (event: unknown): boolean => pageOf(event).continue !== '';
+
+const s = setup({
+  types: { input: {} as ReflectorInput, context: {} as Context, events: {} as Event },
+  actors: pick(kubeOperations, 'kube.list', 'kube.watch'),
+  guards: {
+    isListed: ({ context }) => context.isListed,
+    isEndless: ({ context, event }) => hasMore(event) && context.pageCount + 1 >= PAGES_MAX,
+    hasMore: ({ event }) => hasMore(event),
+    wasShort: ({ context }) => context.closedAtMs - context.watchingSinceMs < SHORT_WATCH_MS,
+  },
+  delays: { backoff: (args) => args.context.backoffMs * (1 + random(args)) },
+});
+
+/** None in an answer that counts as a failure. */
+const errorOf = (event: unknown): (PlainError & { retryAfterMs?: number }) | undefined =>
+  (event as { error?: PlainError }).error;
+const isExpired = ({ event }: { event: unknown }): boolean => ['Expired', 'Gone'].includes(errorOf(event)?.code ?? '');
+
+const takePage = s.assign(({ context, event }) => {
+  const { items, continue: more, resourceVersion } = pageOf(event);
+  return { pages: [...context.pages, ...items], continue: more, resourceVersion, pageCount: context.pageCount + 1 };
+});
 
 const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'watch.changed') return;
@@ -92,7 +103,7 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
 
 const fail = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { message, retryAfterMs = 0 } = errorOf(event);
+  const { message, retryAfterMs = 0 } = errorOf(event) ?? { message: `the list has more than ${PAGES_MAX} pages` };
   const nowMs = now(args);
   const isFirst = nowMs - context.failedAtMs > BACKOFF_RESET_MS;
   const doubled = isFirst ? BACK_OFF.baseMs : doubledMs(BACK_OFF, context.backoffMs);
@@ -102,7 +113,7 @@ const fail = s.enqueueActions((args) => {
 });
 
 /** Forgets the pages of a list that will not be completed. */
-const drop = s.assign({ pages: [], continue: '' });
+const drop = s.assign({ pages: [], continue: '', pageCount: 0 });
 
 const selection = ({ target, fieldSelector, labelSelector }: Context) => ({
   ...target,
@@ -117,6 +128,7 @@ export const reflectorMachine = s.createMachine({
     resourceVersion: '0',
     pages: [],
     continue: '',
+    pageCount: 0,
     watchingSinceMs: 0,
     closedAtMs: 0,
     failedAtMs: -BACKOFF_RESET_MS,
@@ -136,7 +148,8 @@ export const reflectorMachine = s.createMachine({
           ...(context.continue === '' ? { resourceVersion: context.resourceVersion } : { continue: context.continue }),
         }),
         onDone: [
-          { guard: ({ event }) => event.output.continue !== '', target: 'listing', reenter: true, actions: takePage },
+          { guard: 'isEndless', target: 'backingOff', actions: [drop, fail] },
+          { guard: 'hasMore', target: 'listing', reenter: true, actions: takePage },
           {
             target: 'watching',
             actions: [

@@ -72,6 +72,18 @@ describe('a watch', () => {
   };
   const good = '{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"2"}}}';
 
+  it('a line without end is given up at 16 MiB, and the connection is closed', async () => {
+    let sent = 0;
+    async function* drip() {
+      for (const chunk = Buffer.alloc(64 * 1024, 'x'); sent < 1_000; sent++) yield chunk;
+    }
+    let isClosed = false;
+    const body = { on: () => body, destroy: () => void (isClosed = true), [Symbol.asyncIterator]: drip };
+    const answer = { statusCode: 200, headers: {}, body } as never;
+    await expect(readWatch(answer, '1', () => undefined)).rejects.toThrow('a change has more than 16777216 bytes');
+    expect([sent, isClosed]).toEqual([256, true]);
+  });
+
   it.each(['null', '7', '[]', '{}', '{"type":7,"object":{}}', '{"type":"PATCHED","object":{"metadata":{}}}'])(
     'is over with the line %s',
     async (line) => {

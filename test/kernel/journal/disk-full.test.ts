@@ -297,11 +297,14 @@ describe('a real file system', () => {
     expect(verifyJournal(kernel.journal.directory).ok).toBe(true);
   });
 
-  test('that is read-only does not stop the node either', async (context) => {
-    const mount = mountTmpfs('64k', context);
+  test('that is read-only does not stop the node either, and is written as soon as it may be', async (context) => {
+    const mount = mountTmpfs('256k', context);
     execFileSync('mount', ['-o', 'remount,ro', mount]);
     const kernel = record(join(mount, 'journal'), quick).boot().turn();
     expect(kernel.journal.suspension).toContain('EROFS');
+    execFileSync('mount', ['-o', 'remount,rw', mount]);
+    await resume(kernel);
     await kernel.journal.close();
+    expect(verifyJournal(kernel.journal.directory).ok).toBe(true);
   });
 });

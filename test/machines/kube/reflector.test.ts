@@ -1,4 +1,4 @@
-/** Proves F1 to F4 of the reflector. */
+/** Proves F1 to F5 of the reflector. */
 import { expect, test } from 'vitest';
 import { reflectorMachine } from '../../../src/machines/kube/reflector.ts';
 import { fail, ok, runUnder } from '../../support/answering-world.ts';
@@ -39,6 +39,19 @@ test('tells a list when all its pages are there, and watches from its version', 
   expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1'), pod('b', '2')] }]);
   expect(run.watched).toMatchObject([{ resourceVersion: '7' }]);
   expect(run.watched[0]!.timeoutSeconds).toBeGreaterThanOrEqual(300);
+  expect(run.divergence()).toBeNull();
+});
+
+test.each(['the same', 'another'])('a list whose every page has %s next one ends, and is tried again later', (next) => {
+  let pages = 0;
+  let isEndless = true;
+  const run = world([() => page([pod('a', '1')], '7', isEndless ? `${next}${next === 'another' ? ++pages : ''}` : '')]);
+  expect(run.listed).toHaveLength(200);
+  expect(run.told()).toEqual([]);
+  isEndless = false;
+  run.time.advanceTo(run.time.now() + 1_600);
+  expect(run.listed.at(-1)).toMatchObject({ resourceVersion: '7' });
+  expect(run.told()).toEqual([{ to: 'parent', type: 'reflector.listed', items: [pod('a', '1')] }]);
   expect(run.divergence()).toBeNull();
 });
 

@@ -3,7 +3,8 @@
  *
  * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error, and no pods; the body is one
  * Pod or a list of Pods, as YAML or JSON.
- * Invariants: one request at a time; what is emitted is never twice the same; values of headers leave only here.
+ * Invariants: one request at a time; what is emitted is never twice the same; values of headers leave only here, and
+ * only to the origin of the URL: a redirect to another one is followed without them.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -21,6 +22,12 @@ const REQUEST_TIMEOUT_MS = 10_000;
 
 type Operation = (typeof hostOperations)['host.watchManifestUrl'];
 type Input = InputOf<Operation>;
+
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+/** As upstream's client. */
+const REDIRECTS_MAX = 10;
+/** As in a folder: each costs time of the thread that decides, also an empty one of three bytes. */
+const PODS_MAX = 2_000;
 
 interface Fetched {
   readonly manifests: readonly Manifest[] | null;
@@ -47,10 +54,8 @@ export const manifestUrlPort =
 async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): Promise<Fetched> {
   const { url, nodeName } = input;
   try {
-    const response = await send(url, {
-      headers: headersOf(input, vault),
-      signal: AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]),
-    });
+    const bounded = AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]);
+    const response = await follow(url, headersOf(input, vault), bounded);
     if (!response.ok) {
       await response.body?.cancel();
       throw new Error(`${url}: ${response.status} ${response.statusText}`.trimEnd());
@@ -62,6 +67,21 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
   } catch (error) {
     return { manifests: null, error: reasonOf(error, url) };
   }
+}
+
+async function follow(url: string, headers: Headers, signal: AbortSignal): Promise<Response> {
+  const { origin } = new URL(url);
+  let target = url;
+  for (let followed = 0; followed <= REDIRECTS_MAX; followed++) {
+    const isOwn = new URL(target).origin === origin;
+    const response = await send(target, { redirect: 'manual', signal, ...(isOwn ? { headers } : {}) });
+    const location = REDIRECTS.has(response.status) ? response.headers.get('location') : null;
+    if (location === null) return response;
+    await response.body?.cancel();
+    target = new URL(location, target).href;
+    if (!/^https?:/.test(target)) throw new Error(`a redirect to ${target} is not followed: it is not HTTP`);
+  }
+  throw new Error(`stopped after ${REDIRECTS_MAX} redirects`);
 }
 
 /** By the proxy that the environment names, if it names one. */
@@ -103,6 +123,7 @@ function podsIn(value: Json): readonly Json[] {
   if (document['kind'] !== 'PodList' && document['kind'] !== 'List') return [value];
   const items = document['items'] ?? [];
   if (!Array.isArray(items)) throw new Error('items: must be a list');
+  if (items.length > PODS_MAX) throw new Error(`items: ${items.length} pods; at most ${PODS_MAX} are read`);
   return items.map((item: Json) => {
     const pod = typeof item === 'object' && item !== null ? (item as Document) : {};
     return { apiVersion: 'v1', kind: 'Pod', ...pod };

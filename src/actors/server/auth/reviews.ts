@@ -86,7 +86,9 @@ export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls
     return cache.get(JSON.stringify(spec), async () => {
       const body = { apiVersion, kind: 'SubjectAccessReview', metadata: {}, spec };
       const review = await asked(create, { client: 'kube', apiVersion, resource: 'subjectaccessreviews', body });
-      return (review['status'] as { allowed?: boolean } | undefined)?.allowed === true;
+      const { allowed, denied } = (review['status'] ?? {}) as { readonly allowed?: boolean; readonly denied?: boolean };
+      if (allowed === true && denied === true) throw new Error('the right was both allowed and denied');
+      return allowed === true;
     });
   };
 }

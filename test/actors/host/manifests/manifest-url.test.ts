@@ -1,6 +1,9 @@
 /** Static pods behind a URL, over real HTTP. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { manifestUrlPort } from '../../../../src/actors/host/manifests/manifest-url.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
@@ -10,6 +13,17 @@ type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 const vault = new Vault(Buffer.alloc(32, 1));
 const pod = (name: string) => JSON.stringify({ apiVersion: 'v1', kind: 'Pod', metadata: { name }, spec: {} });
+
+const nested = (levels: number) => `${'['.repeat(levels)}${']'.repeat(levels)}`;
+const list = (item: string, count: number) => `{"kind":"List","items":[${Array(count).fill(item).join()}]}`;
+const redirect = (response: ServerResponse, location: string) => response.writeHead(302, { location }).end();
+const bomb = (response: ServerResponse) =>
+  response.setHeader('content-encoding', 'gzip').end(gzipSync(Buffer.alloc(64_000_000, ' ')));
+const flood = (response: ServerResponse) => response.socket!.write(`HTTP/1.1 200 OK\r\n${'a: b\r\n'.repeat(1e6)}`);
+const endless = (response: ServerResponse) => pipeline(Readable.from(spaces()), response).catch(() => undefined);
+function* spaces() {
+  for (;;) yield Buffer.alloc(64 * 1024, ' ');
+}
 
 let server: Server;
 let answer: Answer;
@@ -50,15 +64,6 @@ const until = async (holds: () => boolean): Promise<void> => {
   await expect.poll(holds, { interval: 5 }).toBe(true);
 };
 
-/** Sends for as long as it is read. */
-const endless: Answer = (_, response) => {
-  const send = (): void => {
-    while (!response.destroyed && response.write('a'.repeat(65_536)));
-  };
-  response.on('drain', send);
-  send();
-};
-
 describe('host.watchManifestUrl', () => {
   it('speaks of one pod or a list, and only when something changed', async () => {
     answer = (_, response) => response.end(pod('a'));
@@ -81,6 +86,51 @@ describe('host.watchManifestUrl', () => {
     await until(() => said.length === 1);
     expect(asked[0]!.headers).toMatchObject({ authorization: 'Bearer s3cret', 'x-two': 'one, two' });
     expect(JSON.stringify(said)).not.toContain('s3cret');
+  });
+
+  it('follows a redirect to another host without the values of its headers', async () => {
+    const others: IncomingMessage[] = [];
+    const other = createServer((request, response) => {
+      others.push(request);
+      response.end(pod('elsewhere'));
+    });
+    await new Promise<void>((done) => void other.listen(0, '127.0.0.1', done));
+    onTestFinished(() => void other.close());
+    const port = String((other.address() as AddressInfo).port);
+    answer = ({ url: path }, response) =>
+      void redirect(response, path === '/pods' ? '/moved' : `http://127.0.0.1:${port}/pods`);
+    follow({ 'X-Token': ['s3cret'] });
+    await until(() => said.length === 1);
+    expect(said[0]).toMatchObject({ error: '', manifests: [{ value: { metadata: { name: 'elsewhere' } } }] });
+    expect(asked.slice(0, 2).map(({ url: path, headers }) => [path, headers['x-token']])).toEqual([
+      ['/pods', 's3cret'],
+      ['/moved', 's3cret'],
+    ]);
+    expect(others[0]!.headers).not.toHaveProperty('x-token');
+  });
+
+  it('gives an answer that drips up after ten seconds', async () => {
+    answer = (_, response) => {
+      const dripping = setInterval(() => response.write(' '), 20);
+      response.once('close', () => clearInterval(dripping));
+    };
+    follow();
+    await expect.poll(() => said.length, { interval: 100, timeout: 15_000 }).toBe(1);
+    expect(said[0]).toMatchObject({
+      manifests: null,
+      error: expect.stringMatching(/aborted due to timeout/) as string,
+    });
+  });
+
+  it('keeps the names of prototypes as names', async () => {
+    const text =
+      '{"kind":"Pod","__proto__":{"spec":{"hostPID":true}},"metadata":{"__proto__":{"name":"b"},"name":"a"}}';
+    answer = (_, response) => response.end(text);
+    follow();
+    await until(() => said.length === 1);
+    const { value } = said[0]!.manifests![0]!;
+    expect(JSON.stringify(value)).toBe(text);
+    expect((value as { spec?: unknown }).spec).toBeUndefined();
   });
 
   it('goes by the proxy of the environment', async () => {
@@ -111,14 +161,18 @@ describe('host.watchManifestUrl', () => {
     ['a list that is none', (_, response) => void response.end('{"kind":"List","items":3}'), /items: must be a list/],
     ['a number', (_, response) => void response.end('7'), /not a Pod or a PodList/],
     ['a connection that breaks', (request) => void request.socket.destroy(), /fetch failed/],
-    ['an endless body', endless, /more than \d+ bytes/],
-    ['more levels than are read', (_, response) => void response.end('['.repeat(100_000)), /./],
+    ['a body without end', (_, response) => void endless(response), /more than \d+ bytes/],
+    ['a few bytes that unpack to 64 MB', (_, response) => void bomb(response), /more than \d+ bytes/],
     [
-      'a redirect to a file',
-      (_, response) => void response.writeHead(302, { location: 'file:///etc/passwd' }).end(),
-      /./,
+      'half a million pods',
+      (_, response) => void response.end(list('{}', 500_000)),
+      /items: 500000 pods; at most 2000/,
     ],
-    ['a redirect in a circle', (_, response) => void response.writeHead(302, { location: url }).end(), /redirect/],
+    ['100,000 levels', (_, response) => void response.end(`{"a":${nested(100_000)}}`), /nested deeper than 100 levels/],
+    ['a redirect to a file', (_, response) => void redirect(response, 'file:///etc/hostname'), /is not HTTP/],
+    ['a redirect to its own text', (_, response) => void redirect(response, 'data:,kind%3A%20Pod'), /is not HTTP/],
+    ['a redirect to itself', (_, response) => void redirect(response, '/'), /stopped after 10 redirects/],
+    ['headers without end', (_, response) => void flood(response), /Headers Overflow/],
     ['more than is read', (_, response) => void response.end('a'.repeat(2_000_000)), /more than \d+ bytes/],
   ])('%s is an error that takes nothing back', async (_, wrong, message) => {
     answer = wrong;
@@ -129,16 +183,5 @@ describe('host.watchManifestUrl', () => {
     answer = (__, response) => response.end(pod('a'));
     await until(() => said.length === 2);
     expect(said[1]).toMatchObject({ error: '', manifests: [{ value: { metadata: { name: 'a' } } }] });
-  });
-
-  it('names of prototypes are names', async () => {
-    const named =
-      '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"constructor":"x"}},"__proto__":{"kind":"no"}}';
-    answer = (_, response) => response.end(named);
-    follow();
-    await until(() => said.length === 1);
-    expect(said[0]!.error).toBe('');
-    expect(said[0]!.manifests![0]!.value).toMatchObject({ kind: 'Pod', metadata: { labels: { constructor: 'x' } } });
-    expect(({} as { kind?: string }).kind).toBeUndefined();
   });
 });
