@@ -12,6 +12,9 @@ import { WORKER_VERB } from './worker-verb.ts';
 
 const DOOR = `${PACKAGE_DIRECTORY}/src/bin/statelet.js`;
 
+/** From the loss of the connection until the end of the process is known. */
+const END_PATIENCE_MS = 1_000;
+
 export interface Task {
   readonly log: string;
   readonly incarnation: string | undefined;
@@ -23,9 +26,10 @@ export async function* replayAll(tasks: readonly Task[], jobs: number): AsyncGen
   const work = async (): Promise<void> => {
     let worker: ChildProcess | undefined;
     for (const [at, task] of waiting) {
-      worker = worker?.connected
-        ? worker
-        : fork(DOOR, [WORKER_VERB], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+      worker =
+        worker && isAlive(worker)
+          ? worker
+          : fork(DOOR, [WORKER_VERB], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
       outcomes[at]!.resolve(await answered(worker, task));
     }
     if (worker && isAlive(worker)) worker.disconnect();
@@ -49,6 +53,8 @@ function answered(worker: ChildProcess, task: Task): Promise<Outcome> {
     worker.once('message', (outcome) => settle(outcome as Outcome));
     worker.once('exit', (code, signal) => died(signal ? `was ended by ${signal}` : `ended with exit code ${code}`));
     worker.once('error', (error) => died(`failed: ${error.message}`));
-    worker.send(task, (error) => error && died(`cannot be reached: ${error.message}`));
+    // How a process ended says more than that it could not be reached, and comes after it.
+    const unreached = (error: Error) => setTimeout(() => died(`cannot be reached: ${error.message}`), END_PATIENCE_MS);
+    worker.send(task, (error) => error && unreached(error));
   });
 }
