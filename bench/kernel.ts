@@ -68,7 +68,7 @@ const nodeMachine = setup({
 });
 
 const header = {
-  version: 1,
+  version: 2,
   incarnation: 'bench',
   seed: 1,
   node: 'n',

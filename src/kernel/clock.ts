@@ -75,6 +75,8 @@ export class Timers {
   /** Set while a checkpoint is restored: the timer's former number and deadline. */
   restoring: { id: number; due: number } | undefined;
   private readonly pending = new Map<number, Timer>();
+  /** Set since they were asked for last. */
+  private armed: number[] = [];
   private readonly source: TimeSource | undefined;
   private readonly due: (id: number) => void;
 
@@ -96,6 +98,7 @@ export class Timers {
     const due = this.restoring?.due ?? this.now + Math.max(0, Math.ceil(delayMs));
     const timer: Timer = { id, due, run, description: this.describing, disarm: undefined };
     this.pending.set(id, timer);
+    if (!this.restoring) this.armed.push(id);
     timer.disarm = this.source?.arm(due, () => this.due(id));
     return id;
   }
@@ -103,6 +106,16 @@ export class Timers {
   private clear(id: number): void {
     this.pending.get(id)?.disarm?.();
     this.pending.delete(id);
+  }
+
+  /** The timers that this turn set and that are still pending: milliseconds from now on; undefined: none. */
+  takeArmed(): Readonly<Record<string, number>> | undefined {
+    const left = this.armed.flatMap((id): [number, number][] => {
+      const timer = this.pending.get(id);
+      return timer ? [[id, timer.due - this.now]] : [];
+    });
+    this.armed = [];
+    return left.length === 0 ? undefined : Object.fromEntries(left);
   }
 
   /** Takes a timer out of the table to run it; `undefined` when it was cancelled meanwhile. */

@@ -4,13 +4,14 @@
  */
 import type { Address } from './address.ts';
 import { align, type Pair } from './alignment.ts';
-import type { JournalRecord } from './records.ts';
+import type { PendingTimer } from './clock.ts';
+import type { EndRecord, JournalRecord } from './records.ts';
 
 /**
- * `missing`: only the log has the record; `extra`: only today's actors made it; `digest`: every record is the same, and
- * yet an actor remembers something else.
+ * `missing`: only the log has the record; `extra`: only today's actors made it; `deadline`: a timer is set for another
+ * time; `digest`: every record is the same, and yet an actor remembers something else.
  */
-type MismatchKind = 'different' | 'missing' | 'extra' | 'digest';
+type MismatchKind = 'different' | 'missing' | 'extra' | 'deadline' | 'digest';
 
 export interface Mismatch {
   readonly kind: MismatchKind;
@@ -32,6 +33,8 @@ export interface Divergence extends Mismatch {
   readonly state?: unknown;
   /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
+  /** Of a deadline: today's timers. */
+  readonly timers?: readonly PendingTimer[];
   /** What else differs in the turn, at most {@link BEHIND_MAX}. */
   readonly behind: readonly Mismatch[];
 }
@@ -107,9 +110,15 @@ function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
     if (JSON.stringify(expected) === JSON.stringify(moved)) continue;
     if (expected.k !== 'end')
       found.push({ ...place({ expected, actual }), differences: differencesOf(expected, moved) });
-    else if (found.length === 0) found.push({ ...place({ expected, actual }), kind: 'digest' });
+    else if (found.length === 0) found.push(endMismatch(expected, actual as EndRecord));
   }
   return found;
+}
+
+/** A deadline says more than the digest, in which the actor that set it may have remembered it, too. */
+function endMismatch(expected: EndRecord, actual: EndRecord): Mismatch {
+  const isDeadline = JSON.stringify(expected.armed) !== JSON.stringify(actual.armed);
+  return { ...place({ expected, actual }), kind: isDeadline ? 'deadline' : 'digest' };
 }
 
 function place({ expected, actual }: Pair): Mismatch {

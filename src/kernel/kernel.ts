@@ -234,7 +234,7 @@ export class Kernel implements ActorHost {
     let records: readonly KernelRecord[];
     try {
       purely(body);
-      records = this.witness.endTurn(this.turn);
+      records = this.witness.endTurn(this.turn, this.timers.takeArmed());
     } catch (thrown) {
       records = this.failedTurn(thrown);
     } finally {
@@ -253,7 +253,7 @@ export class Kernel implements ActorHost {
     this.witness.keepInput();
     this.witness.logged('fatal', { text: TURN_FAILED, fields: { err: error.message } }, this.root);
     this.ended({ error });
-    return this.witness.endTurn(this.turn);
+    return this.witness.endTurn(this.turn, this.timers.takeArmed());
   }
 
   private commit(records: readonly KernelRecord[], tookMs: number): void {

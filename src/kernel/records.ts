@@ -8,7 +8,7 @@ import type { JsonEvent, PlainError } from './json.ts';
 import type { OperationClass } from './operation.ts';
 
 /** Raised when the meaning of a record changes; old versions stay replayable. */
-export const FORMAT_VERSION = 1;
+export const FORMAT_VERSION = 2;
 
 interface Envelope {
   /** Number of the record, without gaps, from 0. */
@@ -114,11 +114,15 @@ export interface StateRecord extends Envelope {
   readonly error?: PlainError;
 }
 
-/** Derived: the turn is complete. `digest` covers status, value, context and output of every actor that changed. */
+/**
+ * Derived: the turn is complete. `digest` covers status, value, context and output of every actor that changed; `armed`
+ * has the timers that the turn set and left, by number, with their milliseconds from the turn's time on.
+ */
 export interface EndRecord extends Envelope {
   readonly k: 'end';
   readonly turn: number;
   readonly digest: string;
+  readonly armed?: Readonly<Record<string, number>>;
 }
 
 /** Written by the journal when the disk was nearly full: records `n` to `upto`, all derived, were left out. */

@@ -8,6 +8,7 @@
  */
 import type { AnyStateMachine } from 'xstate';
 import type { Checkpoint } from './checkpoint.ts';
+import type { PendingTimer } from './clock.ts';
 import { type Divergence, divergenceOf } from './divergence.ts';
 import type { JournalSink } from './journal/sink.ts';
 import { Kernel } from './kernel.ts';
@@ -88,7 +89,16 @@ export function replay(options: ReplayOptions): ReplayReport {
     sink.settle(kernel.turn - 1, turn);
   }
   if (!kernel) throw new NotReplayable('the log has no complete turn');
-  return { records: sink.records, turns: kernel.turn, inputs, divergence: sink.divergence, kernel };
+  const divergence = sink.divergence && withTimers(sink.divergence, kernel);
+  return { records: sink.records, turns: kernel.turn, inputs, divergence, kernel };
+}
+
+/** A record has a timer's number and deadline alone; whose it is, today's actors know. */
+function withTimers(divergence: Divergence, kernel: Kernel): Divergence {
+  if (divergence.kind !== 'deadline') return divergence;
+  const isOf = ({ id }: PendingTimer): boolean => divergence.differences.some(({ path }) => path === `.armed.${id}`);
+  const timers = kernel.timers.list().filter(isOf);
+  return { ...divergence, actors: [...new Set(timers.map(({ target }) => target))], timers };
 }
 
 function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: JournalSink): Kernel {

@@ -11,7 +11,7 @@ import { type Address, addressOf } from './address.ts';
 import { digest } from './digest.ts';
 import { type JsonEvent, type PlainError, toPlainError } from './json.ts';
 import { isEffectLogic } from './operation.ts';
-import type { JournalRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
+import type { EndRecord, JournalRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
 
 export type Unnumbered<R> = R extends JournalRecord ? Omit<R, 'n'> : never;
 export type Draft = Unnumbered<KernelRecord>;
@@ -50,9 +50,9 @@ export class Witness {
   }
 
   /** Closes the turn and hands out its records. */
-  endTurn(turn: number): readonly KernelRecord[] {
+  endTurn(turn: number, armed: EndRecord['armed']): readonly KernelRecord[] {
     this.recordStates();
-    this.record({ k: 'end', turn, digest: digest(this.changed) });
+    this.record({ k: 'end', turn, digest: digest(this.changed), ...(armed ? { armed } : {}) });
     return this.forgetTurn();
   }
 

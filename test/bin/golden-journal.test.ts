@@ -1,4 +1,7 @@
-/** What today's verbs say of the journal of a node that a released version recorded. */
+/**
+ * What today's verbs say of the golden journal of a node. Until a release has written its format it is recorded anew with
+ * each change of the machines (`node scripts/record-golden-journals.ts`), and from then on never.
+ */
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { replayCommand } from '../../src/bin/commands/replay.ts';
@@ -8,34 +11,29 @@ import { Story } from '../../src/bin/insight/story.ts';
 import { describeWhy, type Why, why } from '../../src/bin/insight/why.ts';
 import { readJournal } from '../../src/kernel/journal/index.ts';
 
-const JOURNAL = join(import.meta.dirname, '../golden/journals/v1/node');
+const JOURNAL = join(import.meta.dirname, '../golden/journals/v2/node');
 
 it('time, why and critical-chain tell what they told then', () => {
   const story = new Story(readJournal(JOURNAL));
-  const times = { totalMs: 50, healthzMs: 37, synchronizingMs: 50 };
-  const firstPod = { name: 'default/web-node-1', runningMs: 597 };
+  const times = { totalMs: 52, healthzMs: 39, synchronizingMs: 52 };
+  const firstPod = { name: 'default/web-node-1', runningMs: 599 };
   expect(startupTime(story)).toMatchObject({ complete: true, incarnation: '000001', ...times, firstPod });
   const container = why(story, 'pod/web/app', undefined) as Why;
   expect(container.summary).toBe('default/web-node-1/app is Running');
-  expect(container.states).toMatchObject([{ actor: 'pod/web-node-1/app', state: 'running', sinceMs: 596 }]);
+  expect(container.states).toMatchObject([{ actor: 'pod/web-node-1/app', state: 'running', sinceMs: 598 }]);
   expect(describeWhy(container)).toContain('running\n      ← cri.startContainer answered\n');
   const chain = describeChain(criticalChain(story, goalOf(story, 'pod/web') as Goal));
-  expect(chain).toMatch(/^pod default\/web-node-1 is Running after 597 ms, working \d+ ms/);
+  expect(chain).toMatch(/^pod default\/web-node-1 is Running after 599 ms, working \d+ ms/);
   expect(chain).toContain('cri.startContainer answered');
 });
 
-it('replay says the same, or what differs and who recorded it', async () => {
+it('replay says the same', async () => {
   let said = '';
   const write = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
     said += String(text);
     return true;
   });
   onTestFinished(() => write.mockRestore());
-  const code = await replayCommand([JOURNAL], { format: 'text' });
-  if (code === 0) expect(said).toMatch(/: same \(incarnation 000001; \d+ records/);
-  else {
-    expect(code).toBe(1);
-    expect(said).toMatch(/first difference at record \d+ of turn \d+: (different|missing|extra|digest)\n/);
-    expect(said).toMatch(/recorded by Statelet 0\.1\.0 \(XState 5\.33\.3, Node v26\.10\.0\); this is Statelet /);
-  }
+  expect(await replayCommand([JOURNAL], { format: 'text' })).toBe(0);
+  expect(said).toMatch(/: same \(incarnation 000001; \d+ records/);
 });

@@ -125,3 +125,20 @@ it('states are known from a checkpoint, too', () => {
   const changed = records.map((record) => (record.k === 'log' ? { ...record, text: 'z' } : record));
   expect(divergenceOf(changed, from)).toMatchObject({ kind: 'different', actors: ['boss/worker-a'], state: 'making' });
 });
+
+it('a timer that is set for another time is a deadline, with whose it is', () => {
+  const { records } = recorded();
+  const before = records.find((record) => record.k === 'end' && record.armed !== undefined)!;
+  const armed = (before as { armed: Record<string, number> }).armed;
+  const [id, ms] = Object.entries(armed)[0]!;
+  const slower = records.map((record) =>
+    record === before ? { ...record, armed: { ...armed, [id]: ms - 4_000 } } : record,
+  );
+  expect(divergenceOf(slower as KernelRecord[])).toMatchObject({
+    kind: 'deadline',
+    n: before.n,
+    actors: ['boss/worker-a'],
+    differences: [{ path: `.armed.${id}`, expected: ms - 4_000, actual: ms }],
+    timers: [{ id: Number(id), target: 'boss/worker-a' }],
+  });
+});

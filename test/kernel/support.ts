@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { EffectResult, Performer } from '../../src/kernel/effects.ts';
 import type { JournalSink } from '../../src/kernel/journal/sink.ts';
 import { Kernel, type KernelOptions } from '../../src/kernel/kernel.ts';
-import type { KernelRecord } from '../../src/kernel/records.ts';
+import { FORMAT_VERSION, type KernelRecord } from '../../src/kernel/records.ts';
 import {
   assign,
   line,
@@ -167,7 +167,7 @@ export const bossMachine = setup({
 });
 
 export const header = (seed = 7): KernelOptions['header'] => ({
-  version: 1,
+  version: FORMAT_VERSION,
   incarnation: 'i1',
   seed,
   node: 'n',

@@ -2,7 +2,7 @@
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { Difference, Divergence, Mismatch } from '../../kernel/divergence.ts';
 import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';
-import { actorOf, recordText, stateText } from '../../visualizer/words.ts';
+import { actorOf, duration, eventText, recordText, stateText } from '../../visualizer/words.ts';
 import { type Outcome, thisBuild } from './outcome.ts';
 
 /** Characters of one value on the terminal. */
@@ -34,7 +34,7 @@ function describeDivergence({ divergence, machinesChanged = [], recordedBy, verd
     `  the turn began with ${saidBy(input)}`,
     `  the log has  ${saidBy(expected)}`,
     `  now comes    ${saidBy(actual)}`,
-    ...differences.flatMap(describeDifference),
+    ...(kind === 'deadline' ? describeTimers(divergence!) : differences.flatMap(describeDifference)),
     ...(chain.length > 2 ? ['  what led there', ...describeChain(chain)] : []),
     ...(behind.length > 0 ? ['  behind it in the turn', ...describeBehind(behind)] : []),
     `  recorded by ${builtOf(recordedBy!)}; this is ${builtOf(thisBuild())}`,
@@ -56,6 +56,16 @@ function describeActors({ kind, actors, state }: Divergence): string[] {
   const was = state === undefined ? 'which began in this turn' : `in ${shortText(stateText(state), VALUE_MAX_CHARS)}`;
   return [`  by ${actor}, ${was}${kind === 'digest' ? '; it remembers something else' : ''}`];
 }
+
+/** With the milliseconds from the turn on; one that is set in the log alone has no name here. */
+const describeTimers = ({ differences, timers = [] }: Divergence): string[] =>
+  differences.flatMap(({ path, expected, actual }) => {
+    const timer = timers.find(({ id }) => path === `.armed.${id}`);
+    const name = timer ? `the timer ${eventText(timer.event.type)} of ${timer.target}` : `timer ${path}`;
+    return [`  ${name}`, `      log  ${waitText(expected)}`, `      now  ${waitText(actual)}`];
+  });
+
+const waitText = (ms: unknown): string => (typeof ms === 'number' ? `in ${duration(ms)}` : 'not set');
 
 /** The beginning and the end tell most. */
 function describeChain(chain: readonly JournalRecord[]): string[] {

@@ -1,4 +1,4 @@
-/** Journals that released versions of the format left: today's kernel reads and replays them. */
+/** Journals of each format that a release writes: today's kernel reads and replays them. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Checkpoint } from '../../../src/kernel/checkpoint.ts';
@@ -7,10 +7,10 @@ import { replay } from '../../../src/kernel/replay.ts';
 import { shopMachine } from './golden-shop.ts';
 import { segmentsOf } from './support.ts';
 
-const JOURNAL = join(import.meta.dirname, '../../golden/journals/v1/shop');
-const RECORDS = 165;
+const JOURNAL = join(import.meta.dirname, '../../golden/journals/v2/shop');
+const RECORDS = 242;
 
-describe('a journal of format 1', () => {
+describe('a journal of format 2', () => {
   it('is whole', () => {
     const { ok, incarnations } = verifyJournal(JOURNAL);
     expect({ ok, ...incarnations[0] }).toMatchObject({ ok: true, incarnation: '000001', segments: 3, checkpoints: 2 });

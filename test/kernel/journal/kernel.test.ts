@@ -33,7 +33,7 @@ test('with what a full disk dropped, it still replays: inputs and digests are th
   const { kernel } = bootBoss({ sink, header: { ...header(), incarnation: sink.incarnation } });
   await new Promise<void>((resolve) => sink.whenDurable(resolve));
   for (let i = 0; i < 20; i++) kernel.dispatch('boss', { type: 'hire', name: `worker ${i}` }, 'test');
-  disk.room = 9_000;
+  disk.room = 9_600;
   await sink.close();
   expect(sink.suspension).toBeUndefined();
   const { records } = readJournal(directory);

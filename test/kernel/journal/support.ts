@@ -12,7 +12,7 @@ import {
   readJournal,
 } from '../../../src/kernel/journal/index.ts';
 import type { JsonEvent } from '../../../src/kernel/json.ts';
-import type { JournalRecord, KernelRecord } from '../../../src/kernel/records.ts';
+import { FORMAT_VERSION, type JournalRecord, type KernelRecord } from '../../../src/kernel/records.ts';
 
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'statelet-journal-'));
@@ -73,7 +73,7 @@ export class Recorder {
 
 const headerFields = {
   t: 1_700_000_000_000,
-  version: 1,
+  version: FORMAT_VERSION,
   seed: 7,
   node: 'node-a',
   bootId: 'boot-1',
