@@ -13,7 +13,7 @@ import { STATELET_VERSION } from '../src/bin/version.ts';
 import { buildInfo } from '../src/kernel/build-info.ts';
 import { type JournalWriter, openJournal } from '../src/kernel/journal/index.ts';
 import { Kernel } from '../src/kernel/kernel.ts';
-import { FORMAT_VERSION, type KernelRecord } from '../src/kernel/records.ts';
+import { FORMAT_VERSION } from '../src/kernel/records.ts';
 import { kubeletMachine } from '../src/machines/kubelet.ts';
 import { shopMachine } from '../test/kernel/journal/golden-shop.ts';
 import { HandTime, HandWorld } from '../test/kernel/support.ts';
@@ -27,7 +27,7 @@ const SEGMENT_BYTES = 12_000;
 const LIST_CHARS = 20_000;
 const POD_RUNS_MS = 1_000;
 
-const durable = (journal: JournalWriter) => new Promise<void>((resolve) => void journal.whenDurable(resolve));
+const durable = (journal: JournalWriter) => new Promise<void>((resolve) => journal.whenDurable(resolve));
 
 function newJournal(name: string, segmentMaxBytes?: number): JournalWriter {
   const directory = join(FOLDER, name);
@@ -94,7 +94,7 @@ async function recordNode(): Promise<void> {
   const journal = newJournal('node');
   const build = buildInfo(kubeletMachine, STATELET_VERSION);
   const { incarnation } = journal;
-  for (const record of node.records as readonly KernelRecord[]) {
+  for (const record of node.records) {
     journal.append(record.k === 'header' ? { ...record, incarnation, build } : record);
     if (record.k === 'end') journal.commit();
   }
