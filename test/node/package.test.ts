@@ -1,11 +1,21 @@
 /** What a node is installed from: made twice the same, and run from where it was unpacked, without npm, `PATH` or network. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
+import { FORMAT_VERSION } from '../../src/kernel/records.ts';
 import { eventually } from '../support/daemon.ts';
 import { freePort } from '../support/ports.ts';
 
@@ -102,8 +112,16 @@ const BARE = { env: { PATH: '' }, encoding: 'utf8' } as const;
 test('says its commit and the format of its journals', () => {
   const commit = execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=12', 'HEAD'], { encoding: 'utf8' }).trim();
   expect(execFileSync(statelet, ['--version'], BARE)).toBe(
-    `${packageJson.version} (commit ${commit}, journal format 1, as kubelet v1.36.2)\n`,
+    `${packageJson.version} (commit ${commit}, journal format ${FORMAT_VERSION}, as kubelet v1.36.2)\n`,
   );
+});
+
+test('runs from where dpkg has put it', () => {
+  const root = join(folder, 'unpacked');
+  execFileSync('dpkg-deb', ['--extract', join(one, DEB), root]);
+  // dpkg itself leaves folders with the time at which it made them.
+  utimesSync(join(root, 'usr/lib/statelet/src/bin'), Date.now() / 1_000, Date.now() / 1_000);
+  expect(execFileSync(join(root, 'usr/bin/statelet'), ['get', '--help'], BARE)).toContain('statelet get');
 });
 
 test('starts a node and its pods, and replays its journal', async () => {
