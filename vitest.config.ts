@@ -5,6 +5,8 @@ import { LongestFirst } from './test/support/longest-first.ts';
 const SYSTEM = ['contract', 'conformance', 'node', 'browser'].map((folder) => `test/${folder}/**/*.test.ts`);
 /** Everything that wants an API server: a real one when KUBEBUILDER_ASSETS names it. */
 const CLUSTER = ['test/cluster/**/*.test.ts', 'test/contract/api-server*.test.ts'];
+/** Has a configuration of its own: `vitest.guest.config.ts`. */
+const GUEST = ['test/guest/**/*.test.ts'];
 /** Real processes, sockets and disks of this machine, seeds by the hundred, every byte of a log. */
 const THOROUGH = [
   'test/actors/**/*.test.ts',
@@ -32,7 +34,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: [...SYSTEM, ...THOROUGH, ...CLUSTER],
+          exclude: [...SYSTEM, ...THOROUGH, ...CLUSTER, ...GUEST],
           testTimeout: 20_000,
           pool: 'threads',
           maxWorkers,

@@ -91,7 +91,7 @@ function put(path: string, content: string | Buffer, mode = FILE_MODE): void {
   writeFileSync(path, content, { mode });
 }
 
-/** One time and plain modes for all; the bundle is newer than the sources beside it, as `newest-code.js` wants it. */
+/** One time and plain modes for all. */
 function settle(prefix: string, library: string, epoch: number): void {
   const names = readdirSync(prefix, { recursive: true, encoding: 'utf8' });
   for (const path of [...names.map((name) => join(prefix, name)), prefix]) {
@@ -99,7 +99,6 @@ function settle(prefix: string, library: string, epoch: number): void {
     const isProgram =
       stats.isDirectory() || path.startsWith(join(library, 'bin/')) || path === join(prefix, 'bin/statelet');
     chmodSync(path, stats.isDirectory() ? DIRECTORY_MODE : isProgram ? PROGRAM_MODE : FILE_MODE);
-    const time = path.startsWith(join(library, 'dist/')) ? epoch + 1 : epoch;
-    utimesSync(path, time, time);
+    utimesSync(path, epoch, epoch);
   }
 }

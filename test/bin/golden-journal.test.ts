@@ -16,14 +16,14 @@ const JOURNAL = join(import.meta.dirname, '../golden/journals/v2/node');
 it('time, why and critical-chain tell what they told then', () => {
   const story = new Story(readJournal(JOURNAL));
   const times = { totalMs: 52, healthzMs: 39, synchronizingMs: 52 };
-  const firstPod = { name: 'default/web-node-1', runningMs: 599 };
+  const firstPod = { name: 'default/web-node-1', runningMs: 610 };
   expect(startupTime(story)).toMatchObject({ complete: true, incarnation: '000001', ...times, firstPod });
   const container = why(story, 'pod/web/app', undefined) as Why;
   expect(container.summary).toBe('default/web-node-1/app is Running');
-  expect(container.states).toMatchObject([{ actor: 'pod/web-node-1/app', state: 'running', sinceMs: 598 }]);
+  expect(container.states).toMatchObject([{ actor: 'pod/web-node-1/app', state: 'running', sinceMs: 609 }]);
   expect(describeWhy(container)).toContain('running\n      ← cri.startContainer answered\n');
   const chain = describeChain(criticalChain(story, goalOf(story, 'pod/web') as Goal));
-  expect(chain).toMatch(/^pod default\/web-node-1 is Running after 599 ms, working \d+ ms/);
+  expect(chain).toMatch(/^pod default\/web-node-1 is Running after 610 ms, working \d+ ms/);
   expect(chain).toContain('cri.startContainer answered');
 });
 

@@ -54,6 +54,13 @@ describe('what runs', () => {
     expect(runs()).toBe('bundle');
   });
 
+  it('is the bundle of a package, which has no sources, whatever the times of its files are', () => {
+    program();
+    write('dist/main.cjs', BUNDLE, 1);
+    rmSync(join(root, 'src/bin/commands'), { recursive: true });
+    expect(runs()).toBe('bundle');
+  });
+
   it('are the sources when one of them was edited since', () => {
     program();
     write('dist/main.cjs', BUNDLE, 0.5);

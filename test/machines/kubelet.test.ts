@@ -65,7 +65,7 @@ describe('the runtime', () => {
       alive: { startup: { startKubelet: { kubeletRun: 'waitingForRuntime', serving: 'blocked' } } },
     });
     expect(node.state('kubelet/containerManager')).toBe('created');
-    expect(node.state('kubelet/syncLoop')).toBe('starting');
+    expect(node.state('kubelet/syncLoop')).toBe('waiting');
     node.world.say('runtime.watchStatus', RUNTIME_READY);
     node.run(SET_UP_MS);
     expect(node.state()).toMatchObject(SYNCHRONIZING);

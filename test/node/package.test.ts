@@ -1,7 +1,16 @@
 /** What a node is installed from: made twice the same, and run from where it was unpacked, without npm, `PATH` or network. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -105,6 +114,14 @@ test('says its commit and the format of its journals', () => {
   expect(execFileSync(statelet, ['--version'], BARE)).toBe(
     `${packageJson.version} (commit ${commit}, journal format ${FORMAT_VERSION}, as kubelet v1.36.2)\n`,
   );
+});
+
+test('runs from where dpkg has put it', () => {
+  const root = join(folder, 'unpacked');
+  execFileSync('dpkg-deb', ['--extract', join(one, DEB), root]);
+  // dpkg itself leaves folders with the time at which it made them.
+  utimesSync(join(root, 'usr/lib/statelet/src/bin'), Date.now() / 1_000, Date.now() / 1_000);
+  expect(execFileSync(join(root, 'usr/bin/statelet'), ['get', '--help'], BARE)).toContain('statelet get');
 });
 
 test('starts a node and its pods, and replays its journal', async () => {

@@ -135,7 +135,8 @@ const rootMachine: AnyStateMachine = setup({
   actors: subsystems,
 }).createMachine({
   id: 'kubelet',
-  context: ({ input }) => ({ settings: input.settings, isUp: false }),
+  // The node's groups are there from the first moment.
+  context: ({ input }) => ({ settings: input.settings, isUp: true }),
   type: 'parallel',
   on: {
     'pleg.healthy': { actions: [assign({ isUp: true }), sendTo(to('syncLoop'), { type: 'runtime.up' })] },

@@ -23,7 +23,7 @@ import {
   type RuntimeFileSystems,
   runtimeFileSystems,
 } from './inventory.ts';
-import { readMeminfo, readNumber, readText } from './kernel-text.ts';
+import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks } from './machine-disks.ts';
 import { nodeInterfaces, processInterfaces } from './network.ts';
 import { type PodCgroup, podCgroups } from './pod-cgroups.ts';
@@ -32,6 +32,7 @@ import { Rates } from './rates.ts';
 import {
   fileSystemStats,
   layerStats,
+  NO_STALL,
   networkStats,
   partStats,
   runtimeUsage,
@@ -175,22 +176,22 @@ export class StatsReader {
     const atMs = this.now();
     const counted = ['/', node.podsCgroup, kubelet, runtime, misc, ...containers]
       .filter((cgroup) => cgroup !== '' && this.#rates.lacks(cgroup, atMs))
-      .filter((cgroup) => this.#usage(hierarchy, cgroup, false).cpu !== null);
+      .filter((cgroup) => this.#usage(hierarchy, cgroup, null).cpu !== null);
     if (counted.length > 0) await sleep(FIRST_WINDOW_MS);
   }
 
-  #usage(hierarchy: Hierarchy, cgroup: string, withPressure: boolean): Usage {
+  #usage(hierarchy: Hierarchy, cgroup: string, unknownPressure: PressureStall | null): Usage {
     const atMs = this.now();
     const usage = readUsage(hierarchy, cgroup, this.root);
     const rate = usage.cpu === null ? null : this.#rates.note(cgroup, atMs, usage.cpu.usage);
-    return usageOf(usage, atMs, rate, withPressure);
+    return usageOf(usage, atMs, rate, unknownPressure);
   }
 
   // ---- node ---------------------------------------------------------------------------------------------------------
 
   #node(reading: Reading): NodeStats {
     const { node, options, hierarchy, running, rootFs, imageFs, containerFs } = reading;
-    const usage = this.#usage(hierarchy, '/', true);
+    const usage = this.#usage(hierarchy, '/', NO_STALL);
     const { atMs } = usage;
     const common = {
       nodeName: node.nodeName,
@@ -222,7 +223,7 @@ export class StatsReader {
     ];
     return known.flatMap(([name, cgroup]) => {
       if (cgroup === '') return [];
-      const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup, true);
+      const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup, NO_STALL);
       if (cpu === null && memory === null) return [];
       const startTime = timeOf(this.#bootedAtMs());
       return [{ name, startTime, ...told({ cpu, memory, io: options.onlyCpuAndMemory ? null : io, swap }) }];
@@ -261,7 +262,7 @@ export class StatsReader {
             containers.map(({ usage }) => usage),
             this.now(),
           )
-        : this.#usage(hierarchy, cgroup.cgroup, true);
+        : this.#usage(hierarchy, cgroup.cgroup, NO_STALL);
     const { uid, name, namespace } = pod;
     const common = {
       podRef: { name, namespace, uid },
@@ -282,7 +283,7 @@ export class StatsReader {
   #container(reading: Reading, pod: PodCgroup | undefined, container: RunningContainer) {
     const cgroup = pod?.containers.get(container.id);
     const usage =
-      cgroup === undefined ? runtimeUsage(container.stats ?? {}) : this.#usage(reading.hierarchy, cgroup, false);
+      cgroup === undefined ? runtimeUsage(container.stats ?? {}) : this.#usage(reading.hierarchy, cgroup, null);
     const stats: ContainerStats = {
       name: container.name,
       startTime: timeOf(container.createdAtMs),

@@ -17,7 +17,8 @@ import type {
 
 /** What the kubelet takes for the interface that pods use. */
 const DEFAULT_INTERFACE = 'eth0';
-const NO_STALL: PressureStall = { some: NO_PRESSURE, full: NO_PRESSURE };
+/** cgroup v1 counts no waiting: upstream says zeros of pods and of the node then, and nothing of containers. */
+export const NO_STALL: PressureStall = { some: NO_PRESSURE, full: NO_PRESSURE };
 
 const MILLIS_PER_SECOND = 1_000;
 
@@ -34,10 +35,13 @@ export interface Usage {
   readonly processes: bigint | null;
 }
 
-/** `rate` in nanoseconds a second; pressure is told of pods and of the node, not of containers. */
-export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, withPressure: boolean): Usage {
+/** `rate` in nanoseconds a second; `unknown` stands for a pressure that the kernel does not count. */
+export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, unknown: PressureStall | null): Usage {
   const time = timeOf(atMs);
-  const stall = (pressure: PressureStall | null) => (withPressure ? { psi: pressure ?? NO_STALL } : {});
+  const stall = (pressure: PressureStall | null) => {
+    const psi = pressure ?? unknown;
+    return psi === null ? {} : { psi };
+  };
   const { cpu, memory, io, pids } = usage;
   return {
     atMs,

@@ -11,6 +11,8 @@
  *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once, both to the
  *      `pods` that are there now.
  *   L3 no housekeeping while the runtime is down.
+ *   L4 no pod is wanted before the runtime was up once: from then on the node's groups are there, which those of pods
+ *      are made in.
  */
 import { line, sendParent, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
@@ -84,10 +86,11 @@ const forget = s.assign({
   relisted: false,
 });
 
-const askAgain = s.enqueueActions(({ enqueue }) => {
+const askSources = s.enqueueActions(({ enqueue }) => {
   enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: null });
-  enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
 });
+
+const askRuntime = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' }));
 
 export const syncLoopMachine = s.createMachine({
   id: 'syncLoop',
@@ -97,8 +100,8 @@ export const syncLoopMachine = s.createMachine({
     runtimeUp: false,
     told: false,
   }),
-  entry: [sendParent({ type: 'syncLoop.started' }), askAgain],
-  initial: 'starting',
+  entry: [sendParent({ type: 'syncLoop.started' }), askRuntime],
+  initial: 'waiting',
   on: {
     'config.objects': { actions: forward },
     'config.pods': { actions: forward },
@@ -110,9 +113,20 @@ export const syncLoopMachine = s.createMachine({
     'config.sourceReady': { actions: noteSource },
     'runtime.up': { actions: s.assign({ runtimeUp: true }) },
     'runtime.down': { actions: s.assign({ runtimeUp: false }) },
-    'pods.started': { guard: 'hasTold', target: '.starting', actions: [forget, askAgain] },
+    'pods.started': { guard: 'hasTold', target: '.starting', actions: [forget, askSources, askRuntime] },
   },
   states: {
+    /** Waits until the runtime is up for the first time. What sources say before that, they are asked to say again. */
+    waiting: {
+      on: {
+        'config.objects': {},
+        'config.pods': {},
+        'config.sourceReady': {},
+        'object.found': {},
+        'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), askSources] },
+        'pods.started': { guard: 'hasTold', actions: [forget, askRuntime] },
+      },
+    },
     /** Waits until every source has spoken, the runtime is up and its pods were listed. */
     starting: { always: { guard: 'isComplete', target: 'syncing' } },
     syncing: {

@@ -5,6 +5,7 @@ import { cadvisorFamilies } from '../../../src/actors/server/metrics/usage/cadvi
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { statsText } from '../../../src/actors/stats/json.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
+import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
 import type { ContainerStats } from '../../../src/machines/api/cri.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 import { joinNetwork, type MachineName, machineFiles } from '../../support/machine-files.ts';
@@ -90,7 +91,6 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
       swap: { swapUsageBytes: 8_192n, swapAvailableBytes: 1_048_576n - 8_192n },
       rootfs: { usedBytes: 4_096n, inodesUsed: 2n },
     });
-    expect(pods[0]?.containers[0]?.cpu).not.toHaveProperty('psi');
   });
 
   test('tells of a pod its cgroup, its network, its processes and its volumes', async () => {
@@ -193,7 +193,7 @@ test('what others run on the machine is not looked at for cAdvisor`s metrics', a
   expect(await outside({ kubelet: '', runtime: `${place.podsCgroup}/besteffort`, misc: '' })).toEqual(['/']);
 });
 
-test('waiting is counted by cgroup v2 only; on v1 pods have none', async () => {
+test('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers nothing', async () => {
   const unified = await node('cgroup-v2');
   const [pod] = (await unified.reader.summary(unified.place)).pods;
   expect(pod?.cpu?.psi?.some).toEqual({ total: 1_234_567n, avg10: 1.5, avg60: 0.25, avg300: 0.05 });
@@ -201,6 +201,12 @@ test('waiting is counted by cgroup v2 only; on v1 pods have none', async () => {
   const legacy = await node('cgroup-v1');
   const [old] = (await legacy.reader.summary(legacy.place)).pods;
   expect(old?.cpu?.psi?.some.total).toBe(0n);
+  const psi = (stats: PodStats | undefined) => {
+    const { cpu, memory, io } = stats!.containers[0]!;
+    return [cpu, memory, io].map((part) => part?.psi?.some.total);
+  };
+  expect(psi(pod)).toEqual([expect.any(BigInt), expect.any(BigInt), expect.any(BigInt)]);
+  expect(psi(old)).toEqual([undefined, undefined, undefined]);
 });
 
 test('the root of cgroup v2 has no counter: what is used is anonymous memory and file cache', async () => {

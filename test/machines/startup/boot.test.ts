@@ -52,6 +52,17 @@ const BOOTS: readonly (readonly [name: string, argv: readonly string[]])[] = [
   ['with no pods at all', []],
 ];
 
+const WEB = {
+  file: '/etc/kubernetes/manifests/web.yaml',
+  uid: 'web',
+  value: {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'web' },
+    spec: { containers: [{ name: 'app', image: 'app:1' }] },
+  },
+};
+
 describe('a standalone boot', () => {
   it.each(BOOTS)('%s synchronises pods and blocks', (_, argv) => {
     const node = boot({ argv });
@@ -66,6 +77,18 @@ describe('a standalone boot', () => {
     expect(node.ended).toBeNull();
     expect(node.crashes()).toEqual([]);
     expect(node.lines('error')).toEqual([]);
+  });
+
+  it('makes no group of a pod before those of the node are there', () => {
+    const groupsOf = (ofNode: 'hangs' | ReturnType<typeof ok>) => {
+      const ensure = ({ path }: { path: string }) => (path === '/kubepods.slice' ? ofNode : ok(null));
+      const node = new BootNode({ argv: [...ARGV, '--cgroup-driver=systemd'], answers: { 'cgroup.ensure': ensure } });
+      node.world.pods.setManifests([WEB]);
+      node.boot().run(BOOT_MS);
+      return node.effects('cgroup.ensure').map(({ input }) => (input as { path: string }).path);
+    };
+    expect(groupsOf('hangs')).toEqual(['/kubepods.slice']);
+    expect(groupsOf(ok(null)).at(-1)).toMatch(/-pod\w+\.slice$/);
   });
 
   it.each([true, false])('shares mounts with containers where the runtime has any: %s', (exists) => {

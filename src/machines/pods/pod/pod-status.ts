@@ -36,6 +36,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     node,
     nowMs,
     runtime: asSeen(runtime, context),
+    begunMs: isStaticPod(pod) ? context.begunMs : null,
     previous: context.status ?? statusInApi(context),
     stage,
     waiting: Object.fromEntries(waiting),

@@ -49,6 +49,8 @@ export interface PodStatusFacts {
   readonly runtime: PodRuntimeStatus | null;
   readonly node: NodeSettings;
   readonly nowMs: number;
+  /** When what runs of it was begun by an agent before this one; it dates the pod where nothing else does. */
+  readonly begunMs?: number | null;
   /** The last result of this function for the same pod (not what was published). */
   readonly previous: PodStatus | null;
   readonly stage?: PodStage;
@@ -111,7 +113,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
       ...dated(verdicts, previous?.conditions ?? [], nowMs, generation),
     ],
     ...addresses(facts),
-    startTime: previous?.startTime ?? pod.status?.startTime ?? rfc3339(nowMs),
+    startTime: previous?.startTime ?? pod.status?.startTime ?? rfc3339(Math.min(facts.begunMs ?? nowMs, nowMs)),
     ...(inits.length === 0 ? {} : { initContainerStatuses: inits }),
     ...(regulars.length === 0 ? {} : { containerStatuses: regulars }),
     ...(ephemerals.length === 0 ? {} : { ephemeralContainerStatuses: ephemerals }),

@@ -451,6 +451,16 @@ describe('a sandbox that vanished before the pod was initialised', () => {
   });
 });
 
+it('a static pod is as old as what runs of it, whatever agent began it', () => {
+  boot({ uid: 'u1' });
+  until('Running', running('u1'));
+  const { startTime } = node.status('u1')!;
+  node.run(40_000);
+  node = node.restart();
+  until('Running', running('u1'));
+  expect(node.status('u1')?.startTime).toBe(startTime);
+});
+
 describe('a pod with a deadline', () => {
   it('fails when it was active for too long, counted over a restart of the agent', () => {
     boot({ uid: 'u1', spec: { activeDeadlineSeconds: 60 } });

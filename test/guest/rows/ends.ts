@@ -1,0 +1,105 @@
+/** Ends of the agent, of its package and of the machine: what they leave running, and what comes back. */
+import { expect } from 'vitest';
+import type { Guest } from '../support/guest.ts';
+import { PODS, podsRun, processes, ROOT_DIR, type Row } from './row.ts';
+
+const MAIN_PID = 'systemctl show statelet -P MainPID';
+
+/** Does something to the agent: afterwards another one serves, and every process of a container is the one it was. */
+async function touchesNothing(guest: Guest, script: string): Promise<void> {
+  const [before, pid] = [await processes(guest), await guest.run(MAIN_PID)];
+  await guest.run(script);
+  const state = `systemctl show statelet -P ActiveState; ${MAIN_PID}`;
+  await guest.until(
+    'another agent is ready',
+    state,
+    (said) => said.startsWith('active\n') && !said.endsWith(`\n${pid}`),
+  );
+  await podsRun(guest);
+  expect(await processes(guest)).toEqual(before);
+}
+
+const bootId = (guest: Guest): Promise<string> => guest.run('cat /proc/sys/kernel/random/boot_id');
+
+/** When each pod was told to end, in seconds since the machine came up. */
+async function endsOfPods(guest: Guest): Promise<Record<string, number>> {
+  const ends: Record<string, number> = {};
+  for (const pod of PODS) ends[pod] = Number.parseFloat(await guest.run(`cat /var/ends/${pod}`));
+  return ends;
+}
+
+export const ENDS: readonly Row[] = [
+  {
+    what: '`systemctl restart`',
+    seen: 'no container is restarted',
+    see: (guest) => touchesNothing(guest, 'systemctl restart statelet'),
+  },
+  {
+    what: '`kill -9`',
+    seen: 'systemd starts the agent again; no container is restarted',
+    see: (guest) => touchesNothing(guest, `kill -KILL $(${MAIN_PID})`),
+  },
+  {
+    what: '`dpkg -i` over a running agent',
+    seen: 'the agent is restarted, no container is',
+    see: (guest) => touchesNothing(guest, 'dpkg -i /mnt/statelet_*.deb'),
+  },
+  {
+    what: 'age of static pods',
+    seen: 'counts from when the pod began, not from when the agent did',
+    async see(guest) {
+      const json = JSON.parse(await guest.run('statelet get pods -n default -o json')) as Pods;
+      const began = await guest.run(`date -d "$(systemctl show statelet -P ActiveEnterTimestamp)" +%s`);
+      for (const { status } of json.items)
+        expect(Date.parse(status.startTime) / 1_000, JSON.stringify(status)).toBeLessThan(Number(began));
+    },
+  },
+  {
+    what: '`systemctl reboot`',
+    seen: 'static pods run again, each container restarted once',
+    async see(guest) {
+      const before = await bootId(guest);
+      await guest.run('systemctl reboot', true).catch(() => undefined);
+      await guest.until(
+        'the machine starts anew',
+        'cat /proc/sys/kernel/random/boot_id',
+        (id) => /^[0-9a-f-]{36}/.test(id) && id !== before,
+      );
+      await guest.comesUp();
+      await podsRun(guest);
+    },
+  },
+  {
+    what: '`systemctl poweroff` with `shutdownGracePeriodByPodPriority`',
+    seen: 'pods end group by group, the important ones last, and no group is cut off; after that they run again',
+    async see(guest) {
+      const inhibitors = 'systemd-inhibit --list --no-legend';
+      await guest.until('the shutdown is delayed for the agent', inhibitors, (said) => /kubelet.* delay/.test(said));
+      await guest.run('rm -f /var/ends/*');
+      await guest.run('systemctl poweroff', true).catch(() => undefined);
+      await guest.goesOff();
+      await guest.boot();
+      const ends = await endsOfPods(guest);
+      expect(ends['guaranteed']).toBeGreaterThan(Math.max(ends['burstable']!, ends['besteffort']!));
+      const log = await guest.run('journalctl -b -1 -u statelet -o cat');
+      expect(log).toContain('Shutdown manager completed processing shutdown event');
+      expect(log).not.toContain('Shutdown manager pod killing time out');
+      await podsRun(guest);
+    },
+  },
+  {
+    what: '`dpkg -r`',
+    seen: 'the agent is gone, containers, journal and configuration are there',
+    async see(guest) {
+      const before = await processes(guest);
+      await guest.run('dpkg -r statelet');
+      await guest.until('the agent is gone', 'systemctl is-active statelet', (said) => said.trim() === 'inactive');
+      expect(await processes(guest)).toEqual(before);
+      await guest.run(`ls ${ROOT_DIR}/journal/j-* /etc/default/statelet; ! ls /usr/bin/statelet`);
+    },
+  },
+];
+
+interface Pods {
+  readonly items: readonly { readonly status: { readonly startTime: string } }[];
+}

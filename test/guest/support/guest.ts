@@ -1,0 +1,129 @@
+/**
+ * A guest with systemd and cgroup v2, in software emulation (no kvm): booted from a copy of the system's disk, driven by
+ * scripts that its root shell runs.
+ *
+ * Emulation is 10 to 50 times slower than the machine: a test waits for states; a limit of time is for what hangs.
+ */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../../support/ports.ts';
+import type { System } from './system.ts';
+
+const AGENT_PORT = 5000;
+/** What takes seconds on the machine may take minutes here. */
+const SCRIPT_LIMIT_MS = 15 * 60_000;
+const STATE_LIMIT_MS = 15 * 60_000;
+/** Each look costs the guest a shell. */
+const LOOK_MS = 2_000;
+const STATUS = /\n?status (\d+)\n$/;
+
+export class Guest {
+  private machine: ChildProcess | undefined;
+  private port = 0;
+  private readonly system: System;
+  /** Has `disk.img`, which is changed, `input.img`, and gets `console.log`. */
+  private readonly folder: string;
+
+  constructor(system: System, folder: string) {
+    this.system = system;
+    this.folder = folder;
+  }
+
+  /** Starts the machine; resolves when systemd says that it has come up. */
+  async boot(): Promise<void> {
+    this.port = await freePort();
+    this.machine = spawn('nice', ['-n', '10', ...emulator(this.system, this.folder, this.port)], { stdio: 'inherit' });
+    await this.comesUp();
+  }
+
+  async comesUp(): Promise<void> {
+    await this.until('the guest comes up', 'systemctl is-system-running', (said) => /^(running|degraded)/.test(said));
+  }
+
+  /** What the script printed. Fails when it does, unless its status is not asked for. */
+  async run(script: string, mayFail = false): Promise<string> {
+    const said = await this.exchange(script);
+    const status = STATUS.exec(said)?.[1];
+    const output = said.replace(STATUS, '');
+    if (status !== '0' && !mayFail)
+      throw new Error(`in the guest: ${script}\nended with ${status ?? 'no status'}:\n${output}`);
+    return output;
+  }
+
+  /** Runs the script again and again until what it prints is as wanted. */
+  async until(what: string, script: string, isSo: (output: string) => boolean): Promise<string> {
+    const end = Date.now() + STATE_LIMIT_MS;
+    let output = '';
+    while (Date.now() < end) {
+      if (!this.isOn()) throw new Error(`${what}: the guest is off`);
+      output = await this.run(script, true).catch((error: Error) => error.message);
+      if (isSo(output)) return output;
+      await sleep(LOOK_MS);
+    }
+    throw new Error(`${what}: not within ${STATE_LIMIT_MS / 60_000} minutes; ${script} said last:\n${output}`);
+  }
+
+  isOn(): boolean {
+    return this.machine?.exitCode === null && this.machine.signalCode === null;
+  }
+
+  /** Waits for the machine to turn itself off. */
+  async goesOff(): Promise<void> {
+    if (this.isOn()) await once(this.machine!, 'exit');
+  }
+
+  /** As when the power is cut. */
+  async cut(): Promise<void> {
+    this.machine?.kill('SIGKILL');
+    await this.goesOff();
+  }
+
+  private exchange(script: string): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host: '127.0.0.1', port: this.port, allowHalfOpen: true });
+      const said: Buffer[] = [];
+      socket.setTimeout(SCRIPT_LIMIT_MS, () => socket.destroy(new Error(`no answer to ${script}`)));
+      socket.on('data', (chunk: Buffer) => said.push(chunk));
+      socket.on('error', reject);
+      socket.on('end', () => socket.end());
+      socket.on('close', () => resolve(Buffer.concat(said).toString('utf8')));
+      socket.end(script);
+    });
+  }
+}
+
+function emulator({ emulator: root, kernel, initrd }: System, folder: string, port: number): readonly string[] {
+  const [usr, libraries] = [join(root, 'usr'), join(root, 'usr/lib/x86_64-linux-gnu')];
+  const disk = (name: string) => `file=${join(folder, name)},format=raw,if=virtio,cache=unsafe`;
+  const options = {
+    '-M': ['q35'],
+    '-accel': ['tcg,thread=multi,tb-size=1024'],
+    '-cpu': ['max,-la57'],
+    '-smp': ['2'],
+    '-m': ['3G'],
+    '-L': [join(usr, 'share/qemu'), join(usr, 'share/seabios')],
+    '-display': ['none'],
+    '-monitor': ['none'],
+    '-serial': [`file:${join(folder, 'console.log')}`],
+    '-kernel': [kernel],
+    '-initrd': [initrd],
+    '-append': ['root=LABEL=system rw console=ttyS0 mitigations=off'],
+    '-drive': [disk('disk.img'), `${disk('input.img')},readonly=on`],
+    '-netdev': [`user,id=net,hostfwd=tcp:127.0.0.1:${port}-:${AGENT_PORT}`],
+    '-device': ['virtio-net-pci,netdev=net,romfile=', 'virtio-rng-pci'],
+  };
+  const loader = join(libraries, 'ld-linux-x86-64.so.2');
+  const given = Object.entries(options).flatMap(([name, values]) => values.flatMap((value) => [name, value]));
+  return [loader, '--library-path', libraries, join(usr, 'bin/qemu-system-x86_64'), ...given];
+}
+
+/** A disk of its own for each guest, and one with what it is given. */
+export function makeDisks(system: System, folder: string, input: string): void {
+  if (!existsSync(system.disk)) throw new Error(`no disk at ${system.disk}`);
+  execFileSync('cp', ['--sparse=always', '--reflink=auto', system.disk, join(folder, 'disk.img')]);
+  execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'input', '-d', input, join(folder, 'input.img'), '256M']);
+}

@@ -1,0 +1,116 @@
+/**
+ * What a guest is started from, made of Debian packages: a root file system with systemd and containerd, and an emulator
+ * that is new enough for its kernel. Both are kept below the user's cache folder, by what they were made of.
+ *
+ * Needs root, `mmdebstrap` and `mke2fs`; the mirror is the one that this machine's apt uses.
+ */
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+
+const SUITE = 'trixie';
+const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
+const DISK = '6G';
+
+/** bookworm's qemu 7.2 panics trixie's kernel. */
+const EMULATOR = ['qemu-system-x86', 'seabios', 'libc-bin'];
+const SYSTEM = [
+  'systemd systemd-sysv dbus libpam-systemd polkitd udev kmod apparmor',
+  'linux-image-cloud-amd64 initramfs-tools iproute2 iptables procps util-linux curl jq',
+  'containerd runc containernetworking-plugins busybox-static',
+].flatMap((line) => line.split(' '));
+
+export const FILES = join(import.meta.dirname, '../files');
+/** Of `FILES`, what is part of the root file system, and where. */
+const INSTALLED = {
+  'agent.socket': '/etc/systemd/system/agent.socket',
+  'agent@.service': '/etc/systemd/system/agent@.service',
+  'guest.network': '/etc/systemd/network/guest.network',
+  'containerd.toml': '/etc/containerd/config.toml',
+  '10-bridge.conflist': '/etc/cni/net.d/10-bridge.conflist',
+} as const;
+
+/** What else is set up, as commands of a shell; `$1` is the root. */
+const SETTINGS = [
+  'chroot "$1" systemctl enable agent.socket systemd-networkd.service containerd.service',
+  'chroot "$1" systemctl mask apparmor.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer',
+  'echo guest > "$1/etc/hostname"',
+  'mkdir -p "$1/var/log/journal"',
+  'printf "LABEL=system / ext4 defaults 0 1\\nLABEL=input /mnt ext4 ro 0 0\\n" > "$1/etc/fstab"',
+];
+
+export interface System {
+  /** The emulator's files, as Debian lays them out. */
+  readonly emulator: string;
+  readonly kernel: string;
+  readonly initrd: string;
+  /** The disk of a system that was never started. */
+  readonly disk: string;
+}
+
+export function guestSystem(): System {
+  const cache = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'statelet-guest');
+  mkdirSync(cache, { recursive: true });
+  const emulator = cached(cache, 'emulator', [EMULATOR], makeEmulator);
+  const contents = Object.keys(INSTALLED).map((name) => readFileSync(join(FILES, name), 'utf8'));
+  const system = cached(cache, 'system', [SYSTEM, INSTALLED, SETTINGS, contents, DISK], makeSystem);
+  return {
+    emulator,
+    kernel: join(system, 'vmlinuz'),
+    initrd: join(system, 'initrd.img'),
+    disk: join(system, 'disk.img'),
+  };
+}
+
+/** What was made once of the same parts is taken as it is; what was made of others goes. */
+function cached(cache: string, name: string, parts: readonly unknown[], make: (folder: string) => void): string {
+  const key = createHash('sha256')
+    .update(JSON.stringify([SUITE, parts]))
+    .digest('hex')
+    .slice(0, 16);
+  const folder = join(cache, `${name}-${key}`);
+  if (existsSync(folder)) return folder;
+  for (const old of readdirSync(cache).filter((each) => each.startsWith(`${name}-`)))
+    rmSync(join(cache, old), { recursive: true, force: true });
+  const draft = `${folder}.draft`;
+  mkdirSync(draft);
+  make(draft);
+  renameSync(draft, folder);
+  return folder;
+}
+
+function makeEmulator(folder: string): void {
+  mmdebstrap(['--variant=extract', `--include=${EMULATOR.join(',')}`], folder);
+}
+
+function makeSystem(folder: string): void {
+  const root = join(folder, 'root');
+  const copies = Object.entries(INSTALLED).map(([name, path]) => `install -D -m 644 ${join(FILES, name)} "$1${path}"`);
+  const hooks = [...copies, ...SETTINGS].map((command) => `--customize-hook=${command}`);
+  mmdebstrap(['--variant=minbase', `--include=${SYSTEM.join(',')}`, ...hooks], root);
+  for (const name of ['vmlinuz', 'initrd.img']) execFileSync('cp', ['-L', join(root, name), join(folder, name)]);
+  execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'system', '-d', root, join(folder, 'disk.img'), DISK]);
+  rmSync(root, { recursive: true });
+}
+
+function mmdebstrap(options: readonly string[], target: string): void {
+  const argv = [
+    '--quiet',
+    '--mode=root',
+    `--keyring=${KEYRING}`,
+    '--aptopt=APT::Install-Recommends "false"',
+    ...options,
+  ];
+  execFileSync('mmdebstrap', [...argv, SUITE, target, mirror()], { stdio: ['ignore', 'inherit', 'inherit'] });
+}
+
+/** Where this machine's apt has Debian from. */
+function mirror(): string {
+  const format = '$(REPO_URI) $(LABEL)';
+  const listed = execFileSync('apt-get', ['indextargets', '--format', format], { encoding: 'utf8' });
+  const line = listed.split('\n').find((each) => each.endsWith(' Debian'));
+  if (line === undefined) throw new Error('apt names no mirror of Debian: the guest is made of its packages');
+  return line.slice(0, line.indexOf(' '));
+}
