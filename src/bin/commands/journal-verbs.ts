@@ -103,6 +103,7 @@ function addChecks(program: Command, ended: Ended): void {
     .argument('<log...>', `${A_JOURNAL}, a folder that holds journals, or a quoted glob`)
     .option('--jobs <number>', 'processes at a time (default: one for each processor)')
     .option('--shard <i/n>', 'replay only every n-th log of the sorted list, from the i-th on')
+    .option('--strict', 'messages, states and digests of machines that are not the recorded ones count, too')
     .option('--bisect', 'exit with 125, which skips a commit, where nothing could be compared')
     .action(async (logs: string[], chosen: ReplayCommandOptions) =>
       ended(await (await import('./replay.ts')).replayCommand(logs, chosen)),
