@@ -28,7 +28,7 @@ export interface Divergence extends Mismatch {
   readonly turn: number;
   /** The input that began the turn. */
   readonly input: JournalRecord | null;
-  /** Who decided differently; of a digest all that heard or said something in the turn, as one of them remembers it. */
+  /** Who decided differently; of a digest, or a timer that is not set now, all that heard or said something. */
   readonly actors: readonly Address[];
   /** The state value of the first of them before the turn; absent when it was not there. */
   readonly state?: unknown;
@@ -91,7 +91,7 @@ export function divergenceOf(
   const same = pairs.findIndex((pair) => pair.expected === first.expected && pair.actual === first.actual);
   const side = first.expected ? expected : actual;
   const record = (first.expected ?? first.actual)!;
-  const actors = first.kind === 'digest' ? involvedIn(side) : decider(record, side, before);
+  const actors = record.k === 'end' ? involvedIn(side) : decider(record, side, before);
   const state = actors[0] === undefined ? undefined : before.stateOf(actors[0]);
   const divergence: Divergence = {
     ...first,
@@ -178,17 +178,24 @@ function place({ expected, actual }: Pair): Mismatch {
 
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
-/** The actor that asked for it, said it or went there; of a message the sender. */
+/** The actor that asked for it, said it or went there; of a message the sender, of a stop the parent. */
 function decider(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
   if (record.k === 'message') return [record.from];
   if (record.k === 'cancel') {
     const request = side.find((other) => other.k === 'effect' && other.id === record.id);
     const at = request?.k === 'effect' ? request.at : before.requestOf(record.id)?.at;
-    return at === undefined ? [] : [parentOf(at)];
+    return at === undefined ? [] : [stopperOf(parentOf(at), side)];
   }
   if (record.k === 'in') return [record.to];
   if (record.k === 'effect' || record.k === 'result') return [parentOf(record.at)];
+  if (record.k === 'state') return [stopperOf(record.at, side)];
   return 'at' in record ? [record.at] : [];
+}
+
+/** Who decided for an actor that was stopped in this turn: the nearest above it that was not. */
+function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
+  const isStopped = side.some((other) => other.k === 'state' && other.at === address && other.status === 'stopped');
+  return isStopped ? stopperOf(parentOf(address), side) : address;
 }
 
 /** The actor that a record reaches, if it reaches one. */
@@ -198,7 +205,7 @@ function hearer(record: JournalRecord): Address | undefined {
   return record.k === 'result' ? parentOf(record.at) : undefined;
 }
 
-/** Whose memory a turn may have changed. */
+/** Whose memory or timers a turn may have changed; in the first one who began. */
 function involvedIn(records: readonly JournalRecord[]): Address[] {
   const involved = new Set<Address>();
   for (const record of records) {
@@ -206,7 +213,8 @@ function involvedIn(records: readonly JournalRecord[]): Address[] {
     const heard = hearer(record);
     if (heard !== undefined) involved.add(heard);
   }
-  return [...involved];
+  if (involved.size > 0) return [...involved];
+  return records.flatMap((record) => (record.k === 'state' ? [record.at] : []));
 }
 
 /** Who says, hears or does what a record is about. */

@@ -170,7 +170,8 @@ function withTimers(divergence: Divergence, kernel: Kernel): Divergence {
   if (divergence.kind !== 'deadline') return divergence;
   const isOf = ({ id }: PendingTimer): boolean => divergence.differences.some(({ path }) => path === `.armed.${id}`);
   const timers = kernel.timers.list().filter(isOf);
-  return { ...divergence, actors: [...new Set(timers.map(({ target }) => target))], timers };
+  const actors = timers.length > 0 ? [...new Set(timers.map(({ target }) => target))] : divergence.actors;
+  return { ...divergence, actors, timers };
 }
 
 function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: Comparison): Kernel {
