@@ -22,6 +22,7 @@ import { logPorts, logRecords, printLine } from '../actors/log/logger.ts';
 import { PACKAGE_DIRECTORY } from '../actors/package-directory.ts';
 import { performerOf } from '../actors/performer.ts';
 import { pluginPorts } from '../actors/plugins/index.ts';
+import { readablePod } from '../actors/pod-values.ts';
 import { probePorts } from '../actors/probe/index.ts';
 import { connectRuntime } from '../actors/runtime-connection.ts';
 import { type NodeServer, nodeServer } from '../actors/server/node-server.ts';
@@ -63,6 +64,8 @@ export interface DaemonOptions {
   /** See `--data-dir`. */
   readonly dataDir: string | null;
   readonly journalDir: string;
+  /** See `--journal-plain`. */
+  readonly journalPlain: boolean;
   /** See `--remember-pods`. */
   readonly rememberPods: boolean;
   readonly visualizerPort: number | 'off';
@@ -76,11 +79,12 @@ export interface DaemonOptions {
 }
 
 /** What must be had on disk before anything can be written down. */
-function openPlaces({ rootDir, journalDir }: DaemonOptions) {
+function openPlaces({ rootDir, journalDir, journalPlain }: DaemonOptions) {
   try {
     makeFolder(rootDir);
     const report = (level: LogLevel, sentence: string) => printLine(level, 'journal', sentence);
-    return { journal: openJournal({ directory: journalDir, report }), vault: openVault(join(rootDir, SECRETS_KEY)) };
+    const vault = openVault(join(rootDir, SECRETS_KEY), { isPlain: journalPlain });
+    return { journal: openJournal({ directory: journalDir, report }), vault };
   } catch (error) {
     return { error: (error as Error).message };
   }
@@ -145,6 +149,8 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
 const printOfRuntime: Parameters<typeof connectRuntime>[0] = (level, text, fields) =>
   printLine(level, 'runtime', text, fields);
 
+const VERSIONS = { version: KUBELET_VERSION, nodeVersion: NODE_VERSION };
+
 /** The ways to the world, and those who look on. Nothing is asked of either before the kernel boots. */
 function openParts(options: DaemonOptions, vault: Vault) {
   const runtime = connectRuntime(printOfRuntime, vault, (seen) => server.onRuntime(seen));
@@ -159,9 +165,9 @@ function openParts(options: DaemonOptions, vault: Vault) {
     review: kube.review,
     stats,
     argv: options.argv,
-    version: KUBELET_VERSION,
-    nodeVersion: NODE_VERSION,
+    ...VERSIONS,
     journalDir: options.journalDir,
+    openedPod: (pod) => readablePod(pod, vault),
     setVerbosity: (verbosity) => log.setVerbosity(verbosity),
     warn: (sentence) => printLine('warn', 'server', sentence),
     feed,
@@ -187,7 +193,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...runtime.ports,
     ...pluginPorts(),
     ...csiPorts({ vault }),
-    ...probePorts(runtime.ports, server.onAttempt),
+    ...probePorts(runtime.ports, server.onAttempt, vault),
     ...logindPorts(),
     ...statsPorts(stats),
     ...server.ports,

@@ -7,6 +7,8 @@ export interface OwnFlags {
   readonly dataDir: string | null;
   /** Default: `<root-dir>/journal`. */
   readonly journalDir: string | null;
+  /** Values of variables and headers stand in the journal as people wrote them. */
+  readonly journalPlain: boolean;
   /** Loopback port of the visualizer; `off` for none. */
   readonly visualizerPort: number | 'off';
   /** Pods of the API server start without it after a reboot. */
@@ -17,6 +19,7 @@ export interface OwnFlags {
 
 const DEFAULT_VISUALIZER_PORT = 10_247;
 
+const SWITCHES: ReadonlySet<string> = new Set(['--journal-plain', '--validate']);
 const NAMES = ['data-dir', 'journal-dir', 'remember-pods', 'visualizer-port'] as const;
 
 export const OWN_FLAGS_HELP = `
@@ -24,6 +27,7 @@ Statelet flags:
 
       --data-dir string          Folder for all that a kubelet writes below /var
       --journal-dir string       Folder of the journal (default "<root-dir>/journal")
+      --journal-plain            Write values of variables and headers of pods into the journal as they are
       --remember-pods string     "false": start no pod of the API server while that is away (default "true")
       --visualizer-port string   Loopback port of the visualizer, or "off" (default ${DEFAULT_VISUALIZER_PORT})
       --validate                 Check command line and configuration, change nothing, and end
@@ -38,8 +42,8 @@ export function splitArguments(argv: readonly string[]): SplitArguments {
   const kubelet: string[] = [];
   for (let i = 0; i < argv.length; i++) {
     const argument = argv[i]!;
-    if (argument === '--validate') {
-      values.set('validate', 'true');
+    if (SWITCHES.has(argument)) {
+      values.set(argument.slice(2), 'true');
       continue;
     }
     const name = NAMES.find((known) => argument === `--${known}` || argument.startsWith(`--${known}=`));
@@ -58,6 +62,7 @@ export function splitArguments(argv: readonly string[]): SplitArguments {
   }
   const own = {
     rememberPods: remember === 'true',
+    journalPlain: values.has('journal-plain'),
     dataDir: values.get('data-dir') ?? null,
     journalDir: values.get('journal-dir') ?? null,
   };

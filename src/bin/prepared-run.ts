@@ -38,6 +38,7 @@ export async function prepareRun(given: readonly string[], ownHelp: string): Pro
     dataDir,
     journalDir: resolve(split.own.journalDir ?? join(rootDir, 'journal')),
     rememberPods: split.own.rememberPods,
+    journalPlain: split.own.journalPlain,
     visualizerPort: split.own.visualizerPort,
     nodeName: nodeNameOf(parsed.flags.hostnameOverride, hostname()),
     logFormat: parsed.given['logging-format'] === 'json' ? 'json' : 'text',

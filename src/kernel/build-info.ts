@@ -2,7 +2,7 @@
  * What a journal's header says of the code that wrote it, so that a replay can tell changed code from a changed world.
  */
 import { createHash } from 'node:crypto';
-import type { AnyStateMachine } from 'xstate';
+import { type AnyStateMachine, StateMachine } from 'xstate';
 import xstatePackage from 'xstate/package.json' with { type: 'json' };
 import { machinesOf } from './atomic.ts';
 import type { BuildInfo } from './records.ts';
@@ -18,8 +18,23 @@ export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
   };
 }
 
-const definitionHash = (machine: AnyStateMachine): string =>
-  createHash('sha256').update(JSON.stringify(machine.config)).digest('hex');
+/** Of the configuration and of what it names: guards, actions and delays. What those call is not in it. */
+function definitionHash({ config, implementations }: AnyStateMachine): string {
+  const { actors, ...functions } = implementations;
+  const definition = { config, functions, actors: Object.keys(actors) };
+  return createHash('sha256').update(JSON.stringify(definition, written)).digest('hex');
+}
+
+/** How XState's own makers of actions and guards work is no part of a machine. */
+const OF_XSTATE: ReadonlySet<string> = new Set(['resolve', 'execute', 'check']);
+
+/** A function as its source, with what was given to the maker of it. */
+function written(key: string, value: unknown): unknown {
+  if (value instanceof StateMachine) return value.id;
+  if (typeof value !== 'function') return value;
+  const given = Object.entries(value).filter(([name]) => !OF_XSTATE.has(name));
+  return { key, source: String(value), ...Object.fromEntries(given) };
+}
 
 /** Ids of the machines that differ between a log's build and this one. */
 export function changedMachines(logged: BuildInfo, current: BuildInfo): string[] {

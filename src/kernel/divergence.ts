@@ -5,7 +5,8 @@
 import type { Address } from './address.ts';
 import { align, type Pair } from './alignment.ts';
 import type { PendingTimer } from './clock.ts';
-import type { EndRecord, JournalRecord } from './records.ts';
+import { type IsUnchanged, SeenByWorld } from './promise.ts';
+import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
 
 /**
  * `missing`: only the log has the record; `extra`: only today's actors made it; `deadline`: a timer is set for another
@@ -27,7 +28,7 @@ export interface Divergence extends Mismatch {
   readonly turn: number;
   /** The input that began the turn. */
   readonly input: JournalRecord | null;
-  /** Who decided differently; of a digest all that heard or said something in the turn, as one of them remembers it. */
+  /** Who decided differently; of a digest, or a timer that is not set now, all that heard or said something. */
   readonly actors: readonly Address[];
   /** The state value of the first of them before the turn; absent when it was not there. */
   readonly state?: unknown;
@@ -50,8 +51,9 @@ export interface Difference {
 /** What the log said of the actors before the turn. */
 export interface Before {
   stateOf(address: Address): unknown;
-  /** Address of a request that is still open. */
-  requestAt(id: number): Address | undefined;
+  /** A request that is still open. */
+  requestOf(id: number): EffectRecord | undefined;
+  isUnchanged: IsUnchanged;
 }
 
 /** More places than this do not help a person. */
@@ -59,22 +61,37 @@ const DIFFERENCES_MAX = 20;
 const BEHIND_MAX = 20;
 const CHAIN_MAX = 50;
 
-/** `same`: how many records of the turn come before the difference. */
+/** What differs in a turn. Without a divergence there are notes: what differs and was not promised. */
+export interface Compared {
+  /** How many records of the turn come before the difference. */
+  readonly same: number;
+  readonly divergence: Divergence | null;
+  readonly notes: readonly Mismatch[];
+}
+
+export function isSameTurn(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): boolean {
+  const isSame = (record: JournalRecord, at: number): boolean => JSON.stringify(record) === JSON.stringify(actual[at]);
+  return expected.length === actual.length && expected.every(isSame);
+}
+
 export function divergenceOf(
   turn: number,
   expected: readonly JournalRecord[],
   actual: readonly JournalRecord[],
   before: Before,
-): { readonly same: number; readonly divergence: Divergence } | null {
-  const isSame = (record: JournalRecord, at: number): boolean => JSON.stringify(record) === JSON.stringify(actual[at]);
-  if (expected.length === actual.length && expected.every(isSame)) return null;
+): Compared {
   const pairs = align(expected, actual);
   const found = mismatchesIn(pairs);
-  const [first = place(pairs.at(-1)!), ...behind] = found;
+  const world = new SeenByWorld(expected, actual, before);
+  const isNote = (mismatch: Mismatch): boolean => !isPromised(mismatch, expected, actual, { before, world });
+  const broken = found.find((mismatch) => !isNote(mismatch));
+  if (!broken && found.length > 0) return { same: expected.length, divergence: null, notes: found };
+  const first = broken ? originOf(broken, found, { expected, actual, before }) : place(pairs.at(-1)!);
+  const behind = found.filter((mismatch) => mismatch !== first);
   const same = pairs.findIndex((pair) => pair.expected === first.expected && pair.actual === first.actual);
   const side = first.expected ? expected : actual;
   const record = (first.expected ?? first.actual)!;
-  const actors = first.kind === 'digest' ? involvedIn(side) : decider(record, side, before);
+  const actors = record.k === 'end' ? involvedIn(side) : decider(record, side, before);
   const state = actors[0] === undefined ? undefined : before.stateOf(actors[0]);
   const divergence: Divergence = {
     ...first,
@@ -85,7 +102,39 @@ export function divergenceOf(
     chain: chainTo(record, side, before),
     behind: behind.slice(0, BEHIND_MAX),
   };
-  return { same, divergence };
+  return { same, divergence, notes: [] };
+}
+
+interface Turn {
+  readonly expected: readonly JournalRecord[];
+  readonly actual: readonly JournalRecord[];
+  readonly before: Before;
+}
+
+/** The first difference among the records that led to this one: whose it is, a changed machine's may be. */
+function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actual, before }: Turn): Mismatch {
+  const side = broken.expected ? expected : actual;
+  const chain = chainTo((broken.expected ?? broken.actual)!, side, before);
+  const isOn = (mismatch: Mismatch): boolean =>
+    chain.includes((broken.expected ? mismatch.expected : mismatch.actual)!);
+  return found.find(isOn) ?? broken;
+}
+
+/** Whether a difference is one of what the world sees, or of machines that are the recorded ones. */
+function isPromised(
+  mismatch: Mismatch,
+  expected: readonly JournalRecord[],
+  actual: readonly JournalRecord[],
+  { before, world }: { readonly before: Before; readonly world: SeenByWorld },
+): boolean {
+  const { kind } = mismatch;
+  const record = (mismatch.expected ?? mismatch.actual)!;
+  if (kind === 'deadline') return true;
+  if (kind === 'digest') return [...expected, ...actual].flatMap(partOf).every(before.isUnchanged);
+  if (record.k === 'message') return before.isUnchanged(record.from) && before.isUnchanged(record.to);
+  const deciders = decider(record, mismatch.expected ? expected : actual, before);
+  const isUnchanged = deciders.every(before.isUnchanged);
+  return isUnchanged || (record.k !== 'state' && !world.isSame(record));
 }
 
 /** In the order of the turn. A cause is the same record although an earlier one moved its number. */
@@ -129,17 +178,24 @@ function place({ expected, actual }: Pair): Mismatch {
 
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
-/** The actor that asked for it, said it or went there; of a message the sender. */
+/** The actor that asked for it, said it or went there; of a message the sender, of a stop the parent. */
 function decider(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
   if (record.k === 'message') return [record.from];
   if (record.k === 'cancel') {
     const request = side.find((other) => other.k === 'effect' && other.id === record.id);
-    const at = request?.k === 'effect' ? request.at : before.requestAt(record.id);
-    return at === undefined ? [] : [parentOf(at)];
+    const at = request?.k === 'effect' ? request.at : before.requestOf(record.id)?.at;
+    return at === undefined ? [] : [stopperOf(parentOf(at), side)];
   }
   if (record.k === 'in') return [record.to];
   if (record.k === 'effect' || record.k === 'result') return [parentOf(record.at)];
+  if (record.k === 'state') return [stopperOf(record.at, side)];
   return 'at' in record ? [record.at] : [];
+}
+
+/** Who decided for an actor that was stopped in this turn: the nearest above it that was not. */
+function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
+  const isStopped = side.some((other) => other.k === 'state' && other.at === address && other.status === 'stopped');
+  return isStopped ? stopperOf(parentOf(address), side) : address;
 }
 
 /** The actor that a record reaches, if it reaches one. */
@@ -149,7 +205,7 @@ function hearer(record: JournalRecord): Address | undefined {
   return record.k === 'result' ? parentOf(record.at) : undefined;
 }
 
-/** Whose memory a turn may have changed. */
+/** Whose memory or timers a turn may have changed; in the first one who began. */
 function involvedIn(records: readonly JournalRecord[]): Address[] {
   const involved = new Set<Address>();
   for (const record of records) {
@@ -157,7 +213,16 @@ function involvedIn(records: readonly JournalRecord[]): Address[] {
     const heard = hearer(record);
     if (heard !== undefined) involved.add(heard);
   }
-  return [...involved];
+  if (involved.size > 0) return [...involved];
+  return records.flatMap((record) => (record.k === 'state' ? [record.at] : []));
+}
+
+/** Who says, hears or does what a record is about. */
+function partOf(record: JournalRecord): Address[] {
+  if (record.k === 'message') return [record.from, record.to];
+  if (record.k === 'effect' || record.k === 'result') return [parentOf(record.at)];
+  if (record.k === 'in') return [record.to];
+  return 'at' in record ? [record.at] : [];
 }
 
 function chainTo(record: JournalRecord, side: readonly JournalRecord[], before: Before): JournalRecord[] {

@@ -46,6 +46,8 @@ export interface KernelOptions {
    * writing; it is told to observers alone and reaches no record.
    */
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
+  /** Hears of each actor that begins, with the id of its machine. */
+  readonly onActor?: (address: Address, machine: string) => void;
   /** The root ended: with its output, or with the error that killed it. */
   readonly onStopped?: (end: { output: unknown } | { error: PlainError }) => void;
 }
@@ -56,7 +58,7 @@ export class Kernel implements ActorHost {
   readonly timers: Timers;
   readonly outbox = new Outbox();
   readonly rng: SeededRandom;
-  private readonly witness = new Witness();
+  private readonly witness: Witness;
   private readonly options: KernelOptions;
   private queue: (() => void)[] = [];
   private refused = 0;
@@ -68,6 +70,7 @@ export class Kernel implements ActorHost {
 
   constructor(options: KernelOptions) {
     this.options = options;
+    this.witness = new Witness(options.onActor);
     this.rng = new SeededRandom(options.header.seed);
     this.timers = new Timers(options.time, (id) => this.enqueue(() => this.timerDue(id)));
   }

@@ -34,7 +34,7 @@ export interface BuildInfo {
   readonly statelet: string;
   readonly node: string;
   readonly xstate: string;
-  /** sha256 of each machine's configuration, by machine id. */
+  /** sha256 of each machine's configuration and functions, by machine id. */
   readonly machines: Readonly<Record<string, string>>;
 }
 

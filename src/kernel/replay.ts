@@ -1,5 +1,6 @@
 /**
- * Replay: feed the inputs of a log to fresh actors and demand that everything else comes out identical.
+ * Replay: feed the inputs of a log to fresh actors and demand that everything else comes out identical, or as far as
+ * `promise.ts` promises it where machines are not the recorded ones.
  *
  * Invariants:
  *   R1 nothing is performed and no timer is armed: the world of a replay is the log.
@@ -7,11 +8,14 @@
  *   R3 a record that the log has and the actors did not produce is as much a difference as the reverse.
  */
 import type { AnyStateMachine } from 'xstate';
+import type { Address } from './address.ts';
+import { buildInfo, changedMachines } from './build-info.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import type { PendingTimer } from './clock.ts';
-import { type Divergence, divergenceOf } from './divergence.ts';
+import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, type Mismatch } from './divergence.ts';
 import type { JournalSink } from './journal/sink.ts';
 import { Kernel } from './kernel.ts';
+import { Matching } from './matching.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
 import { Told } from './told.ts';
 
@@ -20,8 +24,21 @@ export interface ReplayReport {
   readonly turns: number;
   readonly inputs: number;
   readonly divergence: Divergence | null;
+  /** Messages, states and digests that differ where machines are not the recorded ones; the first {@link NOTES_MAX}. */
+  readonly notes: readonly Note[];
+  /** How many there are. */
+  readonly noted: number;
   readonly kernel: Kernel;
 }
+
+/** A difference that nothing promises: the world sees the same. */
+export interface Note extends Pick<Mismatch, 'n' | 'kind' | 'differences'> {
+  readonly turn: number;
+  readonly record: JournalRecord;
+}
+
+/** Each turn of a changed machine may have some; the first ones say what changed. */
+const NOTES_MAX = 100;
 
 /** The log is whole, but something in it keeps it from being fed to actors; the message says what and where. */
 export class NotReplayable extends Error {
@@ -33,6 +50,8 @@ export interface ReplayOptions {
   readonly records: Iterable<JournalRecord>;
   /** Continue from here: `records` then begin with the record that follows it. */
   readonly from?: { readonly checkpoint: Checkpoint; readonly header: HeaderRecord };
+  /** What nothing promises is a difference, too. */
+  readonly strict?: boolean;
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
 }
 
@@ -40,11 +59,25 @@ class Comparison implements JournalSink {
   readonly wantsCheckpoint = false;
   divergence: Divergence | null = null;
   records = 0;
+  noted = 0;
+  readonly notes: Note[] = [];
   readonly told = new Told();
-  private produced: KernelRecord[] = [];
+  readonly matching: Matching;
+  /** Of all actors that ever were, today's machine. */
+  readonly machines = new Map<Address, string>();
+  readonly #options: ReplayOptions;
+  #header: HeaderRecord | undefined;
+  #changed: ReadonlySet<string> | undefined;
+  #produced: KernelRecord[] = [];
+
+  constructor(options: ReplayOptions, pending: () => readonly PendingTimer[]) {
+    this.#options = options;
+    this.#header = options.from?.header;
+    this.matching = new Matching(pending);
+  }
 
   append(record: KernelRecord): void {
-    this.produced.push(record);
+    this.#produced.push(record);
   }
   commit(): void {}
   whenDurable(callback: () => void): void {
@@ -57,24 +90,62 @@ class Comparison implements JournalSink {
 
   /** Compares one turn as the log has it with what was produced for it. */
   settle(turn: number, expected: readonly JournalRecord[]): void {
-    let actual: readonly KernelRecord[] = this.produced;
-    this.produced = [];
+    const produced = this.#produced;
+    this.#produced = [];
+    if (expected[0]?.k === 'header') this.#header = expected[0];
+    const kept = expected.filter((record) => record.k !== 'dropped');
+    const found = this.divergence || isSameTurn(kept, produced) ? null : this.#compare(turn, expected, produced);
+    this.records += found?.same ?? kept.length;
+    this.divergence ??= found?.divergence ?? null;
+    for (const mismatch of found?.notes ?? []) this.#note(turn, mismatch);
+    for (const record of kept) this.told.hear(record);
+  }
+
+  #compare(turn: number, expected: readonly JournalRecord[], produced: readonly KernelRecord[]): Compared | null {
+    const kept = expected.filter((record) => record.k !== 'dropped');
+    let actual = this.matching.inLogNames(kept, produced);
     for (const record of expected) {
       if (record.k === 'dropped') actual = actual.filter(({ n }) => n < record.n || n > record.upto);
     }
-    const kept = expected.filter((record) => record.k !== 'dropped');
-    const found = this.divergence ? null : divergenceOf(turn, kept, actual, this.told);
-    this.records += found?.same ?? kept.length;
-    this.divergence ??= found?.divergence ?? null;
-    for (const record of kept) this.told.hear(record);
+    if (isSameTurn(kept, actual)) return null;
+    return divergenceOf(turn, kept, actual, this.before(kept));
+  }
+
+  /** What the log has told before a turn, and of whom it may be held against today's actors. */
+  before(expected: readonly JournalRecord[]): Before {
+    const { told } = this;
+    this.#changed ??= this.#options.strict ? new Set() : changedSince(this.#header, this.#options.machine);
+    const changed = this.#changed;
+    const begun = new Set(expected.flatMap((record) => ('at' in record ? [record.at] : [])));
+    return {
+      stateOf: (address) => told.stateOf(address),
+      requestOf: (id) => told.requestOf(id),
+      isUnchanged: (address) => {
+        if (changed.size === 0) return true;
+        const machine = this.machines.get(address);
+        return machine !== undefined && !changed.has(machine) && (told.knows(address) || begun.has(address));
+      },
+    };
+  }
+
+  #note(turn: number, { n, kind, expected, actual, differences }: Mismatch): void {
+    this.noted++;
+    const record = (expected ?? actual)!;
+    if (this.notes.length < NOTES_MAX) this.notes.push({ n, turn, kind, record, differences });
   }
 }
 
+/** A log that does not say of what machines it is, is of today's. */
+function changedSince(header: HeaderRecord | undefined, machine: AnyStateMachine): ReadonlySet<string> {
+  if (!header || Object.keys(header.build.machines).length === 0) return new Set();
+  return new Set(changedMachines(header.build, buildInfo(machine, header.build.statelet)));
+}
+
 export function replay(options: ReplayOptions): ReplayReport {
-  const sink = new Comparison();
+  let kernel: Kernel | undefined;
+  const sink = new Comparison(options, () => kernel?.timers.list() ?? []);
   const turns = turnsOf(options.records, options.from?.checkpoint.n)[Symbol.iterator]();
   let inputs = 0;
-  let kernel: Kernel | undefined;
   if (options.from) kernel = restored(options, options.from, sink);
   for (let next = turns.next(); !next.done && !sink.divergence; next = turns.next()) {
     const turn = next.value;
@@ -90,7 +161,8 @@ export function replay(options: ReplayOptions): ReplayReport {
   }
   if (!kernel) throw new NotReplayable('the log has no complete turn');
   const divergence = sink.divergence && withTimers(sink.divergence, kernel);
-  return { records: sink.records, turns: kernel.turn, inputs, divergence, kernel };
+  const { records, notes, noted } = sink;
+  return { records, turns: kernel.turn, inputs, divergence, notes, noted, kernel };
 }
 
 /** A record has a timer's number and deadline alone; whose it is, today's actors know. */
@@ -98,13 +170,15 @@ function withTimers(divergence: Divergence, kernel: Kernel): Divergence {
   if (divergence.kind !== 'deadline') return divergence;
   const isOf = ({ id }: PendingTimer): boolean => divergence.differences.some(({ path }) => path === `.armed.${id}`);
   const timers = kernel.timers.list().filter(isOf);
-  return { ...divergence, actors: [...new Set(timers.map(({ target }) => target))], timers };
+  const actors = timers.length > 0 ? [...new Set(timers.map(({ target }) => target))] : divergence.actors;
+  return { ...divergence, actors, timers };
 }
 
-function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: JournalSink): Kernel {
+function kernelFor(options: ReplayOptions, header: HeaderRecord, sink: Comparison): Kernel {
   const { n: _n, k: _k, t: _t, ...rest } = header;
   const { machine, onTurn } = options;
-  return new Kernel({ machine, header: rest, sink, onStopped: () => {}, ...(onTurn ? { onTurn } : {}) });
+  const onActor = (address: Address, id: string): void => void sink.machines.set(address, id);
+  return new Kernel({ machine, header: rest, sink, onActor, onStopped: () => {}, ...(onTurn ? { onTurn } : {}) });
 }
 
 function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from']>, sink: Comparison): Kernel {
@@ -122,11 +196,11 @@ function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from'
 /** A fresh copy of the input goes in, so that nothing a machine does can reach back into the log. */
 function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
   if (record.k === 'in' || record.k === 'timer' || record.k === 'result') {
-    const { n: _n, ...draft } = record satisfies InputRecord;
+    const { n: _n, ...draft } = sink.matching.today(record satisfies InputRecord);
     kernel.input(draft);
     return;
   }
-  sink.divergence = divergenceOf(kernel.turn, [record], [], sink.told)!.divergence;
+  sink.divergence = divergenceOf(kernel.turn, [record], [], sink.before([record])).divergence;
 }
 
 /**

@@ -6,7 +6,7 @@
 import type { Address } from './address.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import type { Before } from './divergence.ts';
-import type { JournalRecord } from './records.ts';
+import type { EffectRecord, JournalRecord } from './records.ts';
 
 /** What is read of XState's persisted snapshot. */
 interface PersistedSnapshot {
@@ -14,13 +14,14 @@ interface PersistedSnapshot {
   readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
 }
 
-export class Told implements Before {
+export class Told implements Omit<Before, 'isUnchanged'> {
   private readonly states = new Map<Address, unknown>();
-  private readonly requests = new Map<number, Address>();
+  private readonly requests = new Map<number, EffectRecord>();
 
   adopt(checkpoint: Checkpoint, root: Address): void {
     this.seed(root, checkpoint.root as PersistedSnapshot);
-    for (const { id, at } of checkpoint.effects) this.requests.set(id, at);
+    for (const request of checkpoint.effects)
+      this.requests.set(request.id, { ...request, n: checkpoint.n, k: 'effect' });
   }
 
   private seed(address: Address, { value, children = {} }: PersistedSnapshot): void {
@@ -29,7 +30,7 @@ export class Told implements Before {
   }
 
   hear(record: JournalRecord): void {
-    if (record.k === 'effect') this.requests.set(record.id, record.at);
+    if (record.k === 'effect') this.requests.set(record.id, record);
     else if (record.k === 'result' || record.k === 'cancel') this.requests.delete(record.id);
     else if (record.k !== 'state') return;
     else if (record.status === undefined) this.states.set(record.at, record.value);
@@ -40,7 +41,12 @@ export class Told implements Before {
     return this.states.get(address);
   }
 
-  requestAt(id: number): Address | undefined {
+  /** Whether the log has an actor there now. */
+  knows(address: Address): boolean {
+    return this.states.has(address);
+  }
+
+  requestOf(id: number): EffectRecord | undefined {
     return this.requests.get(id);
   }
 }

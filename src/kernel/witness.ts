@@ -34,6 +34,11 @@ export class Witness {
   /** The event that this turn delivers from outside; its delivery is not a message. */
   private delivering: object | undefined;
   private speaker: AnyActorRef | undefined;
+  private readonly onActor: ((address: Address, machine: string) => void) | undefined;
+
+  constructor(onActor?: (address: Address, machine: string) => void) {
+    this.onActor = onActor;
+  }
 
   record(draft: Draft): number {
     const n = this.n++;
@@ -96,7 +101,7 @@ export class Witness {
 
   private messageSeen(source: AnyActorRef | undefined, target: AnyActorRef, event: JsonEvent): void {
     const init = event.type === 'xstate.init';
-    if (init) this.actors.set(addressOf(target), target);
+    if (init) this.began(target);
     if (this.restoring) return;
     if (event === this.delivering || (init && !source)) {
       this.delivering = undefined;
@@ -107,6 +112,13 @@ export class Witness {
     if (this.isFiringTimer(source, target, event)) return;
     if (isEffectLogic(logicOf(source))) this.heard.set(target, this.heard.get(source) ?? this.n - 1);
     else if (!isEffectLogic(logicOf(target))) this.recordMessage(source, target, event);
+  }
+
+  private began(actor: AnyActorRef): void {
+    const address = addressOf(actor);
+    this.actors.set(address, actor);
+    const { id } = logicOf(actor) as { id?: string };
+    if (id !== undefined) this.onActor?.(address, id);
   }
 
   private recordMessage(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): void {

@@ -22,6 +22,15 @@ describe('the arguments that are written down', () => {
     expect(told).toEqual(given);
   });
 
+  it.each([[['--manifest-url=http://me:s3cret@a:80/pods', '-v=2']], [['--manifest_url', 'https://s3cret@a/']]])(
+    '%j have no login of the URL',
+    (argv) => {
+      const masked = maskedArguments(argv);
+      expect(JSON.stringify(masked)).not.toContain('s3cret');
+      expect(masked.join(' ')).toMatch(/https?:\/\/<masked>@a/);
+    },
+  );
+
   it('are left alone when they carry none', () => {
     const argv = ['--manifest-url=http://a:80/', '--node-ip', '::1', '--', '--manifest-url-headers=a:b'];
     expect(maskedArguments(argv)).toEqual(argv);

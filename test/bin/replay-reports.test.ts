@@ -69,6 +69,21 @@ describe('text', () => {
     expect(statelet(again, { cwd: work }).stdout).toMatch(/first difference at record \d+/);
   });
 
+  it('has notes of what was not promised, with the machines', () => {
+    const note = {
+      n: 7,
+      turn: 3,
+      kind: 'digest',
+      record: { n: 7, k: 'end', turn: 3, digest: 'x' },
+      differences: [],
+    } as const;
+    const { divergence: _none, reproduce: _line, ...facts } = hostile;
+    const noted: Outcome = { ...facts, verdict: 'same', code: 0, machinesChanged: ['pod'], notes: [note], noted: 12 };
+    const text = reported('text', [noted]);
+    expect(text).toMatch(/12 notes of .*\n.*not the recorded ones: pod\n.*record 7 of turn 3: digest/);
+    expect(isReport(JSON.parse(reported('json', [noted]))), JSON.stringify(isReport.errors)).toBe(true);
+  });
+
   it('quotes the words of that line for a shell', () => {
     expect(shellLine(['a/b.c', "it's $HOME", ''])).toBe("a/b.c 'it'\\''s $HOME' ''");
   });

@@ -3,6 +3,7 @@ import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
+import { containerAnnotationKeys } from '../../machines/pods/spec/annotations.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 import type { Ids, PodIds } from './pod-ids.ts';
 import { POD_UID_LABEL, podRuntimeStatus } from './relist.ts';
@@ -73,5 +74,11 @@ async function statusOf(client: RuntimeClient, uid: string, options: InspectOpti
   const [ofSandboxes, ofContainers] = [present(sandboxes), present(containers)];
   const found = new Set([...ofSandboxes, ...ofContainers].map(({ id }) => id));
   podIds.gone(uid, new Set([...sandboxIds, ...containerIds].filter((id) => !found.has(id))));
-  return podRuntimeStatus(uid, ofSandboxes, ofContainers, options.observedAtMs);
+  return podRuntimeStatus(uid, ofSandboxes, ofContainers.map(withoutPreStop), options.observedAtMs);
+}
+
+/** What the hook sends is written in the pod, where its values are handles; here they would be plain. */
+function withoutPreStop(status: ContainerStatus): ContainerStatus {
+  const { [containerAnnotationKeys.preStopHandler]: hook, ...annotations } = status.annotations;
+  return hook === undefined ? status : { ...status, annotations };
 }

@@ -6,7 +6,7 @@
  * wait while others start, but not for what is stuck (./starting-calls.ts).
  */
 import { OperationError } from '../../kernel/json.ts';
-import type { PortCall, Ports } from '../../kernel/operation.ts';
+import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import type { ContainerConfig, ContainerStatus } from '../../machines/api/cri.ts';
 import type { criOperations } from '../../machines/operations/cri.ts';
 import { Adapter, type CriOptions } from './adapter.ts';
@@ -14,7 +14,7 @@ import type { RuntimeClient } from './client.ts';
 import { imagePorts } from './image-ports.ts';
 import { inspectPod } from './inspect.ts';
 import { POD_UID_LABEL } from './relist.ts';
-import { markHolder, withSecrets } from './secrets.ts';
+import { markHolder, telling, withSecrets } from './secrets.ts';
 import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
@@ -94,28 +94,33 @@ function encoded(config: ContainerConfig): ContainerConfig {
   return { ...config, envs };
 }
 
+type CreateInput = InputOf<(typeof criOperations)['cri.createContainer']>;
+
+async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
+  const { podSandboxId, config, sandboxConfig, secrets = [], written = [] } = call.input;
+  const { name, attempt = 0 } = config.metadata ?? {};
+  const find = async () => {
+    const filter = { pod_sandbox_id: podSandboxId };
+    const { containers } = await adapter.client.call('ListContainers', { filter }, adapter.limits(call));
+    return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
+  };
+  const opened = withSecrets(config, [...secrets, ...written], adapter.vault);
+  const withheld = [...secrets, ...telling(written, adapter.vault)];
+  if (secrets.length > 0) await markHolder(sandboxConfig, config);
+  const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
+  const made = () => adapter.client.call('CreateContainer', request, adapter.limits(call));
+  const create = async () => (await adapter.starts.counted(made)).container_id;
+  const containerId = await adapter.making('containerIds', sandboxConfig.metadata?.uid, () =>
+    adapter.discreet(withheld, createOnce(call.resume, find, create)),
+  );
+  adapter.secrets.hold(containerId, podSandboxId, withheld);
+  return { containerId };
+}
+
 function containerPorts(adapter: Adapter) {
   const { client } = adapter;
   return {
-    'cri.createContainer': async (call) => {
-      const { podSandboxId, config, sandboxConfig, secrets = [] } = call.input;
-      const { name, attempt = 0 } = config.metadata ?? {};
-      const find = async () => {
-        const filter = { pod_sandbox_id: podSandboxId };
-        const { containers } = await client.call('ListContainers', { filter }, adapter.limits(call));
-        return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
-      };
-      const opened = withSecrets(config, secrets, adapter.vault);
-      if (secrets.length > 0) await markHolder(sandboxConfig, config);
-      const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
-      const made = () => client.call('CreateContainer', request, adapter.limits(call));
-      const create = async () => (await adapter.starts.counted(made)).container_id;
-      const containerId = await adapter.making('containerIds', sandboxConfig.metadata?.uid, () =>
-        adapter.discreet(secrets, createOnce(call.resume, find, create)),
-      );
-      adapter.secrets.hold(containerId, podSandboxId, secrets);
-      return { containerId };
-    },
+    'cri.createContainer': (call) => createContainer(adapter, call),
     'cri.startContainer': async (call) => {
       const { containerId } = call.input;
       if (call.resume && (await hasStarted(adapter, call, containerId))) return null;

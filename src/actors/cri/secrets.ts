@@ -1,31 +1,58 @@
 /**
- * Values of Secrets on their way to the runtime: where a machine wrote a handle's name, the value leaves.
+ * Values of Secrets, and of variables that people wrote, on their way to the runtime: where a machine wrote the name of
+ * a handle, the value leaves.
  *
  * Invariants: only the handles that a call names are opened, so a text that merely looks like one stays as it is; what
  * the runtime says about a container, in an error or in its status, is told without the values that it was given. A
- * container is marked when it was given any, beside its log and not in what the runtime is asked: an agent that does
- * not know them tells nothing of what is said about it.
+ * container is marked when it was given a Secret's, beside its log and not in what the runtime is asked: an agent that
+ * does not know them tells nothing of what is said about it.
  */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { AuthConfig, ContainerConfig, ContainerStatus, PodSandboxConfig } from '../../machines/api/cri.ts';
+import { containerAnnotationKeys } from '../../machines/pods/spec/annotations.ts';
+import { goJson } from '../../machines/pods/spec/hash.ts';
 import type { RuntimeClient } from './client.ts';
 
 /** Lies in the folder of a container's logs, and goes with it. */
 const MARK = '.holds-secrets';
 const LOG_FOLDER_MODE = 0o755;
 const MARK_MODE = 0o600;
+const PRE_STOP = containerAnnotationKeys.preStopHandler;
 const WITHHELD = 'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
 
-/** A copy of the configuration with the values in variables, command and arguments. */
+/** As in the machine's `expansion.ts`, of the values themselves: no program can be given a longer word or variable. */
+const OPENED_MAX_CHARS = 131_072;
+const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
+
+type Values = ReadonlyMap<string, string>;
+
+/** One pass: a value that looks like the name of a handle stays what it is. Measured before it is built. */
+export function withValues(text: string, values: Values): string {
+  if (values.size === 0) return text;
+  const added = [...text.matchAll(HANDLE_NAMES)].reduce((sum, [name]) => sum + (values.get(name)?.length ?? 0), 0);
+  if (added > OPENED_MAX_CHARS) {
+    const sentence = `variables expand to ${added} characters, more than the ${OPENED_MAX_CHARS} that a word may have`;
+    throw new OperationError(sentence, { code: 'INVALID_ARGUMENT' });
+  }
+  return text.replaceAll(HANDLE_NAMES, (name) => values.get(name) ?? name);
+}
+
+/** The text is JSON as Go writes it, and so is what stands in it. */
+const inJson = (text: string, values: Values): string =>
+  withValues(text, new Map([...values].map(([name, value]) => [name, goJson(value).slice(1, -1)])));
+
+/** A copy of the configuration with the values in variables, command, arguments, and what the pre-stop hook sends. */
 export function withSecrets(config: ContainerConfig, handles: readonly SecretHandle[], vault: Vault): ContainerConfig {
   if (handles.length === 0) return config;
-  const values = handles.filter(isSecretHandle).map((handle) => [handle.$secret, vault.open(handle)] as const);
-  const opened = (text: string): string => values.reduce((so, [name, value]) => so.replaceAll(name, () => value), text);
+  const values = new Map(handles.filter(isSecretHandle).map((handle) => [handle.$secret, vault.open(handle)] as const));
+  const opened = (text: string): string => withValues(text, values);
+  const preStop = config.annotations?.[PRE_STOP];
   return {
     ...config,
+    ...(preStop === undefined ? {} : { annotations: { ...config.annotations, [PRE_STOP]: inJson(preStop, values) } }),
     envs: (config.envs ?? []).map(({ key = '', value = '' }) => ({ key, value: opened(value) })),
     ...(config.command === undefined ? {} : { command: config.command.map(opened) }),
     ...(config.args === undefined ? {} : { args: config.args.map(opened) }),
@@ -51,6 +78,13 @@ async function mayHoldSecrets({ log_path: logPath }: ContainerStatus): Promise<b
 
 /** Shorter values stand in every message by accident; nothing is hidden by removing them. */
 const REDACTED_MIN_LENGTH = 4;
+
+/** Most variables are no secrets: a short one, like `info` or `8080`, stays where an error quotes it. */
+const WRITTEN_MIN_LENGTH = 8;
+
+/** Of the values that people wrote into a pod, those that what the runtime says is told without. */
+export const telling = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
+  written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
 /** The same error without the values. */
 export function withoutSecrets(error: unknown, handles: readonly SecretHandle[], vault: Vault): unknown {

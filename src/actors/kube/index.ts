@@ -14,12 +14,13 @@ import type {
   KubeTarget,
   kubeOperations,
 } from '../../machines/operations/kube.ts';
+import { openedPod } from '../pod-values.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { decodedList, decodedObject } from './decode.ts';
 import { parseExactly } from './json.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import { TokenBucket } from './limits.ts';
-import { sealed } from './sealing.ts';
+import { isPod, sealed } from './sealing.ts';
 import type { OnTransport, Transport } from './transport.ts';
 import { readWatch } from './watch.ts';
 
@@ -90,10 +91,10 @@ class Connection {
       'kube.get': ({ input, signal }) => this.object(input, 'GET', { signal }),
       'kube.list': (call) => this.list(call),
       'kube.watch': (call) => this.watch(call),
-      'kube.create': ({ input, signal }) => this.object(input, 'POST', { body: this.body(input.body), signal }),
-      'kube.update': ({ input, signal }) => this.object(input, 'PUT', { body: this.body(input.body), signal }),
+      'kube.create': ({ input, signal }) => this.object(input, 'POST', { body: this.body(input), signal }),
+      'kube.update': ({ input, signal }) => this.object(input, 'PUT', { body: this.body(input), signal }),
       'kube.patch': ({ input, signal }) =>
-        this.object(input, 'PATCH', { body: this.body(input.body), contentType: input.patchType, signal }),
+        this.object(input, 'PATCH', { body: this.body(input), contentType: input.patchType, signal }),
       'kube.delete': async ({ input, signal }) => {
         const { gracePeriodSeconds, preconditions } = input;
         const options = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds, preconditions };
@@ -140,7 +141,8 @@ class Connection {
     });
   }
 
-  private body(body: Json): string {
+  private body(target: KubeTarget & { readonly body: Json }): string {
+    const body = isPod(target) ? openedPod(target.body, this.vault) : target.body;
     return JSON.stringify(this.vault.openAll(body));
   }
 

@@ -1,20 +1,25 @@
 /**
  * What of an answer the machines must not see: values of Secrets and issued tokens become handles, and go out as values
- * again. Managed fields are left out: who wrote which field is of no use to a node, and long.
+ * again; so do the values that people wrote into a pod. Managed fields are left out: who wrote which field is of no use
+ * to a node, and long.
  */
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { Json } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/operations/kube.ts';
+import { sealedPod } from '../pod-values.ts';
 
 type Fields = Readonly<Record<string, Json | undefined>>;
 /** kubectl keeps the whole object there, with its values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+
+export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersion === 'v1' && resource === 'pods';
 
 /** The object as machines get it. */
 export function sealed(target: KubeTarget, object: Json, vault: Vault): KubeObject {
   const plain = withoutManagedFields(object as Fields);
   if (target.subresource === 'token') return withSealedToken(plain, vault) as KubeObject;
   const isSecret = target.apiVersion === 'v1' && target.resource === 'secrets' && target.subresource === undefined;
+  if (isPod(target)) return sealedPod(plain, vault) as KubeObject;
   return (isSecret ? withSealedData(plain, vault) : plain) as KubeObject;
 }
 

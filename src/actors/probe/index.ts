@@ -4,11 +4,15 @@
  * Decides: nothing about containers; when to try next, and through {@link tally} what to say.
  * Invariants: attempts of one probe never overlap, and start a period apart or later; after an abort nothing is said.
  */
+import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/operations/cri.ts';
-import type { ProbeHandler, ProbeWatch, probeOperations } from '../../machines/operations/probe.ts';
+import type { Header, ProbeHandler, ProbeWatch, probeOperations } from '../../machines/operations/probe.ts';
+import { telling, withoutSecrets, withValues } from '../cri/secrets.ts';
+import { openedText } from '../pod-values.ts';
 import { type Attempt, type AttemptOptions, errored, failure, success } from './attempt.ts';
 import { newTally, tally } from './counter.ts';
 import { type ExecSync, probeExec } from './exec.ts';
@@ -24,7 +28,15 @@ const STATUS_OK = 200;
 const STATUS_REDIRECT = 300;
 const STATUS_ERROR = 400;
 
+const KEY_BYTES = 32;
+
 type ProbePorts = Ports<typeof probeOperations>;
+
+interface Asks {
+  readonly execSync: ExecSync;
+  /** Holds the values of headers and variables. */
+  readonly vault: Vault;
+}
 
 /** Hears of every attempt: the request of the kernel that it belongs to, what came of it, and how long it took. */
 export type OnAttempt = (request: number, result: Attempt['result'], durationMs: number) => void;
@@ -33,16 +45,18 @@ export type OnAttempt = (request: number, result: Attempt['result'], durationMs:
 export function probePorts(
   runtime: Pick<Ports<typeof criOperations>, 'cri.execSync'>,
   onAttempt: OnAttempt = () => {},
+  vault: Vault = new Vault(randomBytes(KEY_BYTES)),
 ): ProbePorts {
   const execSync: ExecSync = (input, signal) =>
     runtime['cri.execSync']({ id: 0, input, resume: false, signal, emit: () => {} });
+  const asks = { execSync, vault };
   return {
     'probe.watch': async (call) => {
       const { input, signal } = call;
       let state = newTally(input.verdict, performance.now());
       while (!signal.aborted) {
         const beganMs = performance.now();
-        const attempt = await attemptPatiently(execSync, input, signal);
+        const attempt = await attemptPatiently(asks, input, signal);
         if (signal.aborted) break;
         onAttempt(call.id, attempt.result, performance.now() - beganMs);
         const { tally: next, items } = tally(state, input, attempt, performance.now());
@@ -52,31 +66,46 @@ export function probePorts(
       }
       return null;
     },
-    'probe.httpHook': httpHook,
+    'probe.httpHook': httpHook(vault),
   };
 }
 
-async function attemptPatiently(execSync: ExecSync, watch: ProbeWatch, signal: AbortSignal): Promise<Attempt> {
+async function attemptPatiently(asks: Asks, watch: ProbeWatch, signal: AbortSignal): Promise<Attempt> {
   const { handler, timeoutSeconds } = watch;
   let attempt = errored('');
   for (let tries = 0; tries < ATTEMPTS_MAX && attempt.result === 'errored' && !signal.aborted; tries++) {
-    attempt = await attemptOnce(execSync, handler, { timeoutSeconds, signal });
+    attempt = await attemptOnce(asks, handler, { timeoutSeconds, signal });
   }
   return attempt;
 }
 
-function attemptOnce(execSync: ExecSync, handler: ProbeHandler, options: AttemptOptions): Promise<Attempt> {
+function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: AttemptOptions): Promise<Attempt> {
   switch (handler.kind) {
     case 'exec':
-      return probeExec(execSync, handler.containerId, handler.command, options);
+      return probeExec(opening(execSync, handler.secrets, vault), handler.containerId, handler.command, options);
     case 'httpGet':
-      return probeHttp(handler, options);
+      return probeHttp({ ...handler, headers: openedHeaders(handler.headers, vault) }, options);
     case 'tcpSocket':
       return probeTcp(handler.host, handler.port, options);
     default:
       return probeGrpc(handler.host, handler.port, handler.service, options);
   }
 }
+
+/** The command leaves with the values; what is told of it, without them. */
+const opening =
+  (execSync: ExecSync, secrets: readonly SecretHandle[] = [], vault: Vault): ExecSync =>
+  async (input, signal) => {
+    const values = new Map(secrets.map((handle) => [handle.$secret, vault.open(handle)]));
+    try {
+      return await execSync({ ...input, command: input.command.map((word) => withValues(word, values)) }, signal);
+    } catch (error) {
+      throw withoutSecrets(error, telling(secrets, vault), vault);
+    }
+  };
+
+const openedHeaders = (headers: readonly Header[], vault: Vault): readonly Header[] =>
+  headers.map(({ name, value }) => ({ name, value: openedText(value, vault) }));
 
 type HttpHandler = Extract<ProbeHandler, { kind: 'httpGet' }>;
 
@@ -91,15 +120,18 @@ async function probeHttp({ url, headers }: HttpHandler, { timeoutSeconds, signal
 }
 
 /** Any answer will do; only when there is none the hook has failed. */
-const httpHook: Port<(typeof probeOperations)['probe.httpHook']> = async ({ input, signal }) => {
-  const get = (url: string) =>
-    httpGet({ url, headers: input.headers, userAgent: HOOK_AGENT, timeoutMs: null, followsElsewhere: true, signal });
-  const answer = await get(input.url);
-  if (!('failed' in answer) || answer.failed === 'body') return { fellBack: false };
-  const plain = answer.plain ? await get(input.url.replace(/^https:/, 'http:')) : answer;
-  if ('failed' in plain) throw new OperationError(answer.text, { code: 'HOOK_FAILED' });
-  return { fellBack: true };
-};
+const httpHook =
+  (vault: Vault): Port<(typeof probeOperations)['probe.httpHook']> =>
+  async ({ input, signal }) => {
+    const headers = openedHeaders(input.headers, vault);
+    const get = (url: string) =>
+      httpGet({ url, headers, userAgent: HOOK_AGENT, timeoutMs: null, followsElsewhere: true, signal });
+    const answer = await get(input.url);
+    if (!('failed' in answer) || answer.failed === 'body') return { fellBack: false };
+    const plain = answer.plain ? await get(input.url.replace(/^https:/, 'http:')) : answer;
+    if ('failed' in plain) throw new OperationError(answer.text, { code: 'HOOK_FAILED' });
+    return { fellBack: true };
+  };
 
 const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   sleep(Math.max(0, ms), undefined, { signal }).catch((error: unknown) => {

@@ -62,12 +62,11 @@ export class Containers {
     }
     const logDirectory = sandbox_config?.log_directory || sandbox.logDirectory;
     const container = this.#store.addContainer(this.#record(config, sandbox, logDirectory));
-    const { id, process, ignored, metadata } = container.record;
+    const { id, ignored, metadata } = container.record;
     this.#hooks.log('Created container as a plain host process', {
       container: metadata.name,
       pod: `${sandbox.metadata.namespace}/${sandbox.metadata.name}`,
       containerId: id,
-      command: process.command[0],
       ...(ignored.length > 0 ? { notHonoured: ignored } : {}),
     });
     this.#hooks.created(container);

@@ -6,6 +6,7 @@
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
+import type { Pod } from '../../machines/api/pod.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import type { KubeObject } from '../../machines/operations/kube.ts';
 import type { serverOperations } from '../../machines/operations/server.ts';
@@ -58,6 +59,8 @@ export interface NodeServerOptions {
   /** As the node reports it: `v1.36.2+statelet.0.1.0`. */
   readonly nodeVersion: string;
   readonly journalDir: string;
+  /** A pod as it was written, with the values that the machines know by handles. */
+  readonly openedPod: (pod: Pod) => Pod;
   readonly setVerbosity: (level: number) => void;
   readonly warn: (sentence: string) => void;
   /** What the page of the visualizer shows. */
@@ -157,7 +160,7 @@ function answersOf(
 
 export function nodeServer(options: NodeServerOptions): NodeServer {
   const { stats, argv, version, nodeVersion, warn, journalDir } = options;
-  const view = new KernelView();
+  const view = new KernelView(undefined, options.openedPod);
   const recorder = new Recorder({ journalBytes: () => bytesBelow(journalDir) });
   countDriverCalls(recorder.registry, view);
   const measuring = new VolumeMeasuring(recorder.registry);

@@ -6,6 +6,7 @@
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
+import type { Pod } from '../../machines/api/pod.ts';
 import type { Context as MountContext } from '../../machines/csi/mount-setup.ts';
 import { mountPlace } from '../../machines/csi/places.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
@@ -44,6 +45,8 @@ export interface NodeView {
   readonly checks: Readonly<Record<string, () => string | null>>;
 }
 
+type OpenPod = (pod: Pod) => Pod;
+
 const DRIVER_MOUNTS = `${kubeletMachine.id}/csiVolumes/mount-`;
 const PODS = `${kubeletMachine.id}/pods/pod-`;
 const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
@@ -65,9 +68,14 @@ interface Snapshot<Context> {
 export class KernelView implements NodeView {
   private kernel: Kernel | undefined;
   private readonly syncLoop: SyncLoopCheck;
+  private readonly opened: OpenPod;
 
-  /** @param nowMs a clock that never goes back; only checks of age look at it */
-  constructor(nowMs?: () => number) {
+  /**
+   * @param nowMs a clock that never goes back; only checks of age look at it
+   * @param opened a pod as it was written: clients of the node read it so
+   */
+  constructor(nowMs?: () => number, opened: OpenPod = (pod) => pod) {
+    this.opened = opened;
     this.syncLoop = new SyncLoopCheck(nowMs);
   }
 
@@ -171,12 +179,16 @@ export class KernelView implements NodeView {
     return (this.contexts(PODS) as readonly PodContext[]).map(nodePod);
   }
 
+  private openedPod(known: NodePod): NodePod {
+    return known.pod === null ? known : { ...known, pod: this.opened(known.pod) };
+  }
+
   /** The same unread: a context that has not changed is the same value. */
   podSources(): readonly PodSource[] {
     return (this.contexts(PODS) as readonly PodContext[]).map((context) => ({
       uid: context.uid,
       state: context,
-      read: () => nodePod(context),
+      read: () => this.openedPod(nodePod(context)),
     }));
   }
 }

@@ -1,5 +1,6 @@
 /** The verbs that read a journal: whether it is whole, whether it replays, what it tells. None changes anything. */
 import { Argument, type Command, Option } from 'commander';
+import type { LogOptions } from './log.ts';
 import type { ReplayCommandOptions } from './replay.ts';
 
 type Ended = (code: number) => void;
@@ -13,6 +14,8 @@ Exit status: 0 nothing differs, 1 a difference, 2 usage, 3 damaged, 4 of a newer
 export function addJournalVerbs(program: Command, ended: Ended): void {
   program.commandsGroup('Read a journal:');
   addInsight(program, ended);
+  addLog(program, ended);
+  addExports(program, ended);
   addView(program, ended);
   addChecks(program, ended);
 }
@@ -73,6 +76,43 @@ function addInsight(program: Command, ended: Ended): void {
     );
 }
 
+function addLog(program: Command, ended: Ended): void {
+  const logging = verb(
+    program,
+    'log',
+    'show the records, all or those that pass every filter',
+    '/var/lib/kubelet/journal --pod web --level warn',
+    '/var/lib/kubelet/journal --cause 120 --output json',
+  );
+  withStart(logging)
+    .addArgument(journal())
+    .option('--actor <address>', 'of this actor and those below it; pod/NAME/CONTAINER, or its address')
+    .option('--type <type>', "kind of record, type of event or name of operation; 'cri.*' is any that begins so")
+    .option('--pod <name>', 'that name this pod')
+    .option('--cause <number>', 'this record, and what it led to')
+    .option('--level <level>', 'lines from debug, info, warn, error or fatal on')
+    .option('--since <time>', 'from so long after the start on: 1.5s, 200ms, 3m')
+    .option('--until <time>', 'up to so long after the start')
+    .option('--grep <text>', 'whose JSON has this text')
+    .option('--output <format>', 'text, or json with whole records, one a line', 'text')
+    .action(async (path: string, chosen: LogOptions) => ended((await import('./log.ts')).logCommand(path, chosen)));
+}
+
+/** The verbs for other tools. */
+function addExports(program: Command, ended: Ended): void {
+  withStart(verb(program, 'export', 'print phases and operations as spans', 'journal --to chrome >trace.json'))
+    .addArgument(journal())
+    .requiredOption('--to <form>', 'otlp (OTLP/JSON), or chrome (Perfetto, chrome://tracing)')
+    .action(async (path: string, chosen: { incarnation?: string; to: string }) =>
+      ended((await import('./export.ts')).exportCommand(path, chosen)),
+    );
+  withStart(verb(program, 'plot', 'print the phases of a start as a picture (SVG)', 'journal >start.svg'))
+    .addArgument(journal())
+    .action(async (path: string, chosen: { incarnation?: string }) =>
+      ended((await import('./export.ts')).plotCommand(path, chosen)),
+    );
+}
+
 function addView(program: Command, ended: Ended): void {
   const viewing = verb(
     program,
@@ -103,6 +143,7 @@ function addChecks(program: Command, ended: Ended): void {
     .argument('<log...>', `${A_JOURNAL}, a folder that holds journals, or a quoted glob`)
     .option('--jobs <number>', 'processes at a time (default: one for each processor)')
     .option('--shard <i/n>', 'replay only every n-th log of the sorted list, from the i-th on')
+    .option('--strict', 'messages, states and digests of machines that are not the recorded ones count, too')
     .option('--bisect', 'exit with 125, which skips a commit, where nothing could be compared')
     .action(async (logs: string[], chosen: ReplayCommandOptions) =>
       ended(await (await import('./replay.ts')).replayCommand(logs, chosen)),

@@ -8,7 +8,7 @@ import { availableParallelism } from 'node:os';
 import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
-import { type Outcome, replayLog } from '../replay/outcome.ts';
+import { type Outcome, replayLog, type Task } from '../replay/outcome.ts';
 import { replayAll } from '../replay/pool.ts';
 import { FORMATS, reporterFor } from '../replay/reports.ts';
 import { codeForBisect, worstOf } from '../replay/worst.ts';
@@ -24,10 +24,11 @@ export interface ReplayCommandOptions {
   readonly jobs?: string;
   readonly shard?: string;
   readonly bisect?: boolean;
+  readonly strict?: boolean;
 }
 
 export async function replayCommand(named: readonly string[], options: ReplayCommandOptions): Promise<number> {
-  const { incarnation, bisect = false } = options;
+  const { incarnation, bisect = false, strict = false } = options;
   const format = options.output ?? options.format ?? 'text';
   const reporter = reporterFor(format);
   if (!reporter) return refuse('replay', `--output is ${FORMATS}, not ${JSON.stringify(format)}`, exitCodes.usage);
@@ -42,7 +43,10 @@ export async function replayCommand(named: readonly string[], options: ReplayCom
   if (logs.length === 0)
     process.stderr.write(`statelet replay: none of ${all.length} logs is in shard ${options.shard}\n`);
   const outcomes: Outcome[] = [];
-  for await (const outcome of outcomesOf(logs, incarnation, jobs)) {
+  for await (const outcome of outcomesOf(
+    logs.map((log) => ({ log, incarnation, strict })),
+    jobs,
+  )) {
     outcomes.push(outcome);
     process.stdout.write(reporter.outcome?.(outcome) ?? '');
   }
@@ -53,15 +57,7 @@ export async function replayCommand(named: readonly string[], options: ReplayCom
 }
 
 /** A single log is replayed here: a process more would only cost its start. */
-async function* outcomesOf(
-  logs: readonly string[],
-  incarnation: string | undefined,
-  jobs: number,
-): AsyncGenerator<Outcome> {
-  if (logs.length === 1) yield replayLog(logs[0]!, incarnation);
-  else
-    yield* replayAll(
-      logs.map((log) => ({ log, incarnation })),
-      jobs,
-    );
+async function* outcomesOf(tasks: readonly Task[], jobs: number): AsyncGenerator<Outcome> {
+  if (tasks.length === 1) yield replayLog(tasks[0]!);
+  else yield* replayAll(tasks, jobs);
 }

@@ -8,7 +8,7 @@ import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { BuildInfo } from '../../kernel/records.ts';
-import { NotReplayable, replay } from '../../kernel/replay.ts';
+import { type Note, NotReplayable, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import { exitCodeOf } from '../commands/journal-errors.ts';
 import { exitCodes } from '../exit-codes.ts';
@@ -16,6 +16,13 @@ import { journalAt, placeOf } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { STATELET_VERSION } from '../version.ts';
 import { shellLine } from './shell-line.ts';
+
+export interface Task {
+  readonly log: string;
+  readonly incarnation: string | undefined;
+  /** Notes count as differences. */
+  readonly strict: boolean;
+}
 
 export type Verdict = 'same' | 'divergence' | 'non-deterministic' | 'invalid' | 'not-tested';
 
@@ -33,8 +40,12 @@ export interface Outcome {
   readonly tornBytes?: number;
   readonly divergence?: Divergence;
   readonly recordedBy?: BuildInfo;
-  /** Machines whose definition is not the recorded one. */
+  /** Machines whose definition, functions included, is not the recorded one. */
   readonly machinesChanged?: readonly string[];
+  /** What differs and was not promised, as machines are not the recorded ones; the first of them. */
+  readonly notes?: readonly Note[];
+  /** How many there are. */
+  readonly noted?: number;
   /** The line of shell that does this again. */
   readonly reproduce?: string;
   /** Why there was nothing to compare. */
@@ -50,9 +61,10 @@ export const notTested = (log: string, error: string): Outcome => ({
   error,
 });
 
-export function replayLog(log: string, incarnation: string | undefined): Outcome {
+export function replayLog(task: Task): Outcome {
+  const { log } = task;
   try {
-    return compared(log, incarnation);
+    return compared(task);
   } catch (thrown) {
     if (thrown instanceof NotReplayable) {
       return { log, verdict: 'invalid', code: exitCodes.invalidLog, error: thrown.message };
@@ -64,10 +76,11 @@ export function replayLog(log: string, incarnation: string | undefined): Outcome
   }
 }
 
-function compared(log: string, incarnation: string | undefined): Outcome {
+function compared({ log, incarnation, strict }: Task): Outcome {
   const journal = journalAt(log, incarnation);
   const begin = performance.now();
-  const { divergence, ...first } = replay(replayOptions(journal));
+  const options = { ...replayOptions(journal), strict };
+  const { divergence, ...first } = replay(options);
   const seconds = (performance.now() - begin) / 1_000;
   const facts = {
     log,
@@ -79,10 +92,12 @@ function compared(log: string, incarnation: string | undefined): Outcome {
     ...(journal.torn ? { tornBytes: journal.torn.bytes } : {}),
     recordedBy: journal.header.build,
     machinesChanged: changedMachines(journal.header.build, thisBuild()),
+    ...(first.noted > 0 ? { notes: first.notes, noted: first.noted } : {}),
   };
   if (!divergence) return { ...facts, verdict: 'same', code: exitCodes.same };
-  const reproduce = shellLine(['statelet', 'replay', placeOf(log).path, '--incarnation', facts.incarnation]);
-  const again = replay(replayOptions(journal));
+  const chosen = ['--incarnation', facts.incarnation, ...(strict ? ['--strict'] : [])];
+  const reproduce = shellLine(['statelet', 'replay', placeOf(log).path, ...chosen]);
+  const again = replay(options);
   const steady = JSON.stringify(again.divergence) === JSON.stringify(divergence);
   return steady
     ? { ...facts, divergence, reproduce, verdict: 'divergence', code: exitCodes.divergence }

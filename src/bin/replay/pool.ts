@@ -7,18 +7,13 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { PACKAGE_DIRECTORY } from '../../actors/package-directory.ts';
-import { notTested, type Outcome } from './outcome.ts';
+import { notTested, type Outcome, type Task } from './outcome.ts';
 import { WORKER_VERB } from './worker-verb.ts';
 
 const DOOR = `${PACKAGE_DIRECTORY}/src/bin/statelet.js`;
 
 /** From the loss of the connection until the end of the process is known. */
 const END_PATIENCE_MS = 1_000;
-
-export interface Task {
-  readonly log: string;
-  readonly incarnation: string | undefined;
-}
 
 export async function* replayAll(tasks: readonly Task[], jobs: number): AsyncGenerator<Outcome> {
   const outcomes = tasks.map(() => Promise.withResolvers<Outcome>());

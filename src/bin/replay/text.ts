@@ -22,7 +22,21 @@ export function describeOutcome(outcome: Outcome): string {
     ? `  the last ${outcome.tornBytes} bytes are not a whole turn and were left out\n`
     : '';
   const head = `${log}: ${verdict} (incarnation ${outcome.incarnation}; ${size})\n${torn}`;
-  return outcome.divergence ? head + describeDivergence(outcome) : head;
+  const notes = describeNotes(outcome);
+  return outcome.divergence ? head + notes + describeDivergence(outcome) : head + notes;
+}
+
+/** A machine that is not the recorded one differs in many turns; the first says most. */
+function describeNotes({ notes = [], noted = 0, machinesChanged = [] }: Outcome): string {
+  const [first] = notes;
+  if (first === undefined) return '';
+  return [
+    `  ${noted} ${noted === 1 ? 'note' : 'notes'} of what machines tell each other, which the world does not see`,
+    `    machines that are not the recorded ones: ${few(machinesChanged, MACHINES_SHOWN)}`,
+    `    the first at record ${first.n} of turn ${first.turn}: ${first.kind}: ${saidBy(first.record)}`,
+    '    --strict counts them as differences',
+    '',
+  ].join('\n');
 }
 
 function describeDivergence({ divergence, machinesChanged = [], recordedBy, verdict, reproduce }: Outcome): string {
@@ -38,7 +52,7 @@ function describeDivergence({ divergence, machinesChanged = [], recordedBy, verd
     ...(chain.length > 2 ? ['  what led there', ...describeChain(chain)] : []),
     ...(behind.length > 0 ? ['  behind it in the turn', ...describeBehind(behind)] : []),
     `  recorded by ${builtOf(recordedBy!)}; this is ${builtOf(thisBuild())}`,
-    `  machines whose definition changed since the log: ${changed}`,
+    `  machines whose definition or functions changed since the log: ${changed}`,
     ...(verdict === 'non-deterministic'
       ? ['  a second replay differed in another way: the code is not deterministic']
       : ['  the whole records: --output json']),

@@ -19,8 +19,8 @@ import { codeOf, JournalError, messageOf } from './errors.ts';
 const KEY_BYTES = 32;
 /** 132 bits: no two secrets of a node will ever share a handle. */
 const HANDLE_LENGTH = 22;
-/** Two hundred and fifty pods with a hundred secrets each, before and after a rotation. */
-const VAULT_MAX_SECRETS = 50_000;
+/** Two hundred and fifty pods with four hundred secrets or variables each, before and after a rotation. */
+const VAULT_MAX_SECRETS = 200_000;
 /** AES-256-GCM, with a key of its own; nonce and tag lie before the text. */
 const CIPHER = 'aes-256-gcm';
 const WRAPPING = 'statelet: secrets on disk';
@@ -40,15 +40,23 @@ export function isSecretHandle(value: unknown): value is SecretHandle {
   return typeof $secret === 'string' && HANDLE.test($secret) && typeof len === 'number';
 }
 
+export interface VaultOptions {
+  readonly maxSecrets?: number;
+  readonly isPlain?: boolean;
+}
+
 /** The secrets that this process holds. The least recently used are forgotten first; their owner fetches them again. */
 export class Vault {
   private readonly key: Buffer;
   private readonly maxSecrets: number;
   private readonly values = new Map<string, string>();
+  /** Values that people write into pods stay as they are; see `--journal-plain`. */
+  readonly isPlain: boolean;
 
-  constructor(key: Buffer, maxSecrets = VAULT_MAX_SECRETS) {
+  constructor(key: Buffer, { maxSecrets = VAULT_MAX_SECRETS, isPlain = false }: VaultOptions = {}) {
     this.key = key;
     this.maxSecrets = maxSecrets;
+    this.isPlain = isPlain;
   }
 
   seal(value: string): SecretHandle {
@@ -110,9 +118,9 @@ export class Vault {
 }
 
 /** Opens the vault of a node. The key should lie beside the node's other credentials, not beside the journal. */
-export function openVault(keyFile: string): Vault {
+export function openVault(keyFile: string, options: VaultOptions = {}): Vault {
   const key = readKey(keyFile) ?? makeKey(keyFile);
-  if (key.length === KEY_BYTES) return new Vault(key);
+  if (key.length === KEY_BYTES) return new Vault(key, options);
   const sentence = `the node key has ${key.length} bytes instead of ${KEY_BYTES}; remove it and a new one is made`;
   throw new JournalError('unusable', { file: keyFile }, sentence);
 }

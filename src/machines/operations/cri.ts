@@ -65,13 +65,15 @@ export const criOperations = {
   'cri.runPodSandbox': once<{ config: PodSandboxConfig; runtimeHandler: string }, { podSandboxId: string }>(),
   'cri.stopPodSandbox': idempotent<{ podSandboxId: string }, null>(),
   'cri.removePodSandbox': idempotent<{ podSandboxId: string }, null>(),
-  /** Where the name of one of `secrets` stands in variables, command or arguments, its value is sent. */
+  /** Where the name of one of `secrets` or `written` stands in variables, command or arguments, its value is sent. */
   'cri.createContainer': once<
     {
       podSandboxId: string;
       config: ContainerConfig;
       sandboxConfig: PodSandboxConfig;
       secrets?: readonly SecretHandle[];
+      /** Values that people wrote into the pod; an error may quote the short ones. */
+      written?: readonly SecretHandle[];
     },
     { containerId: string }
   >(),

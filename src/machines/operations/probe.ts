@@ -1,6 +1,7 @@
 /** What the node agent asks of the programs in containers: probes and HTTP hooks. Implemented by `src/actors/probe`. */
-import { once, stream } from '../../kernel/xstate.ts';
+import { once, type SecretHandle, stream } from '../../kernel/xstate.ts';
 
+/** The value may be the name of a handle. */
 export interface Header {
   readonly name: string;
   readonly value: string;
@@ -8,7 +9,13 @@ export interface Header {
 
 /** One way to ask, with everything resolved: no named port, no pod address to be looked up. */
 export type ProbeHandler =
-  | { readonly kind: 'exec'; readonly containerId: string; readonly command: readonly string[] }
+  | {
+      readonly kind: 'exec';
+      readonly containerId: string;
+      readonly command: readonly string[];
+      /** What stands in the command by the names of handles. */
+      readonly secrets?: readonly SecretHandle[];
+    }
   | { readonly kind: 'httpGet'; readonly url: string; readonly headers: readonly Header[] }
   | { readonly kind: 'tcpSocket'; readonly host: string; readonly port: number }
   | { readonly kind: 'grpc'; readonly host: string; readonly port: number; readonly service: string };

@@ -32,6 +32,24 @@ it('opens only what it was told to', () => {
   expect(withSecrets(config, [], vault)).toBe(config);
 });
 
+it('opens once, so that a value which looks like a handle stays what it is', () => {
+  const nested = vault.seal(password.$secret);
+  expect(withSecrets({ args: [nested.$secret] }, [nested, password], vault).args).toEqual([password.$secret]);
+});
+
+it('opens what a pre-stop hook sends as JSON', () => {
+  const quoted = vault.seal('a"<b');
+  const key = 'io.kubernetes.container.preStopHandler';
+  const { annotations } = withSecrets({ annotations: { [key]: `{"v":"${quoted.$secret}"}` } }, [quoted], vault);
+  expect(annotations?.[key]).toBe(String.raw`{"v":"a\"\u003cb"}`);
+});
+
+it('refuses words that grow beyond what a program can be given', () => {
+  const long = vault.seal('x'.repeat(100_000));
+  const create = () => withSecrets({ args: [long.$secret.repeat(2)] }, [long], vault);
+  expect(create).toThrow(/variables expand to 200000 characters, more than the 131072/);
+});
+
 it('says that a value has to be fetched again', () => {
   const unknown = { $secret: `§${'u'.repeat(22)}`, len: 1 };
   expect(() => withSecrets(config, [unknown], vault)).toThrow(expect.objectContaining({ code: 'SECRET_NOT_HELD' }));

@@ -2,7 +2,7 @@
  * Decides what of a configuration file may be told to machines, and so reach journal, log and visualizer.
  *
  * The values of the headers for the manifest URL are credentials: they end here, or go on as names of handles, for the
- * port that sends them. Invariants: whatever is below the
+ * port that sends them; so does the login of the manifest URL itself. Invariants: whatever is below the
  * field, at any depth and in any case of its name, is masked and keeps its type, so that it is refused with the same
  * words; the same text elsewhere in the document (a YAML anchor) is masked, too; the raw text of a document that names
  * the field is never handed on, because a value can be spelt in many ways.
@@ -11,9 +11,11 @@ import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../machines/startup/configuration/decode.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/startup/configuration/source.ts';
 import { MASKED } from '../../../machines/startup/configuration/versioned.ts';
+import { hasLogin, withLogin } from '../../url-login.ts';
 
 const SECRET_FIELD = /^staticpodurlheader$/i;
 const NAMES_SECRET_FIELD = /staticpodurlheader/i;
+const URL_FIELD = /^staticpodurl$/i;
 
 /** What stands for a credential. */
 export type Hide = (value: string) => string;
@@ -37,7 +39,10 @@ export function maskedDropIns(listing: DropInListing, hide: Hide = mask): DropIn
 
 function collect(value: Json | undefined, isSecret: boolean, secrets: Set<Json>): void {
   if (isObject(value)) {
-    for (const [key, item] of Object.entries(value)) collect(item, isSecret || SECRET_FIELD.test(key), secrets);
+    for (const [key, item] of Object.entries(value)) {
+      if (URL_FIELD.test(key) && typeof item === 'string' && hasLogin(item)) secrets.add(item);
+      collect(item, isSecret || SECRET_FIELD.test(key), secrets);
+    }
   } else if (Array.isArray(value)) {
     for (const item of value) collect(item, isSecret, secrets);
   } else if (isSecret && (typeof value === 'string' || typeof value === 'number')) secrets.add(value);
@@ -48,11 +53,14 @@ interface Hiding {
   readonly hide: Hide;
 }
 
+function ofField(key: string, item: Json | undefined, isSecret: boolean, hiding: Hiding): Json {
+  const isUrl = URL_FIELD.test(key) && typeof item === 'string' && hasLogin(item);
+  return isUrl ? withLogin(item, hiding.hide) : withoutSecrets(item, isSecret || SECRET_FIELD.test(key), hiding);
+}
+
 function withoutSecrets(value: Json | undefined, isSecret: boolean, hiding: Hiding): Json {
   if (isObject(value)) {
-    const entries = Object.entries(value).map(
-      ([key, item]) => [key, withoutSecrets(item, isSecret || SECRET_FIELD.test(key), hiding)] as const,
-    );
+    const entries = Object.entries(value).map(([key, item]) => [key, ofField(key, item, isSecret, hiding)] as const);
     return Object.fromEntries(entries);
   }
   if (Array.isArray(value)) return value.map((item) => withoutSecrets(item, isSecret, hiding));

@@ -27,6 +27,7 @@ import type { ConfigObject } from '../../../machines/operations/volume.ts';
 import { staticPod } from '../../../machines/pods/config/static-pod.ts';
 import { objectKeysOf } from '../../../machines/pods/volumes/objects.ts';
 import { aggregate } from '../../../machines/startup/configuration/values/go-text.ts';
+import { sealedPod } from '../../pod-values.ts';
 import { configObject, configObjectKind } from './config-object.ts';
 import { decodeApart } from './decode-apart.ts';
 import { DocumentError, MAX_DOCUMENT_BYTES } from './document.ts';
@@ -49,7 +50,7 @@ export interface FileState {
   readonly inode: string;
   /** Of the file that was read, when nothing can have happened to it since without another one; else empty. */
   readonly stamp: string;
-  /** The last content that made a pod. */
+  /** The last content that made a pod; values that people wrote are handles. */
   readonly manifest: Manifest | null;
   /** The last content that made a ConfigMap or Secret; the values of a Secret are handles. */
   readonly object: ConfigObject | null;
@@ -280,7 +281,7 @@ async function decode(
     const kind = configObjectKind(value);
     what = kind ?? what;
     if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error: null };
-    const manifest = { file, uid: uidOf(file, nodeName, value), value };
+    const manifest = { file, uid: uidOf(file, nodeName, value), value: sealedPod(value, vault) };
     const { errors } = staticPod(manifest, nodeName);
     if (errors) return broken(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
     return { manifest, object: null, error: null };

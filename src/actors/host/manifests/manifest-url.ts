@@ -3,8 +3,8 @@
  *
  * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error, and no pods; the body is one
  * Pod or a list of Pods, as YAML or JSON.
- * Invariants: one request at a time; what is emitted is never twice the same; values of headers leave only here, and
- * only to the origin of the URL: a redirect to another one is followed without them.
+ * Invariants: one request at a time; what is emitted is never twice the same; values of headers, and the login of the
+ * URL, leave only here, and only to the origin of the URL: a redirect to another one is followed without them.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,6 +13,8 @@ import type { Json } from '../../../kernel/json.ts';
 import type { InputOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, Manifest } from '../../../machines/operations/host.ts';
 import { environmentProxy } from '../../environment-proxy.ts';
+import { openedText, sealedPod } from '../../pod-values.ts';
+import { basicLogin, withLogin } from '../../url-login.ts';
 import { decodeApart } from './decode-apart.ts';
 import { MAX_DOCUMENT_BYTES } from './document.ts';
 import { uidOf } from './manifest-files.ts';
@@ -54,16 +56,23 @@ export const manifestUrlPort =
 async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): Promise<Fetched> {
   const { url, nodeName } = input;
   try {
+    const opened = withLogin(url, (login) => openedText(login, vault));
+    const { address, authorization } = basicLogin(opened);
+    const headers = headersOf(input, vault);
+    if (authorization !== null && !headers.has('authorization')) headers.set('authorization', authorization);
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]);
-    const response = await follow(url, headersOf(input, vault), bounded);
+    const response = await follow(address, headers, bounded);
     if (!response.ok) {
       await response.body?.cancel();
       throw new Error(`${url}: ${response.status} ${response.statusText}`.trimEnd());
     }
     const bytes = await bodyOf(response);
     if (bytes.length === 0) return { manifests: [], error: `zero-length data received from ${url}` };
-    const pods = podsIn(await decodeApart(bytes));
-    return { manifests: pods.map((value) => manifestOf(url, nodeName, value)), error: '' };
+    const manifests = podsIn(await decodeApart(bytes)).map((value) => {
+      const uid = uidOf(placeOf(opened), nodeName, value);
+      return { file: url, uid, value: sealedPod(value, vault) };
+    });
+    return { manifests, error: '' };
   } catch (error) {
     return { manifests: null, error: reasonOf(error, url) };
   }
@@ -130,10 +139,7 @@ function podsIn(value: Json): readonly Json[] {
   });
 }
 
-function manifestOf(url: string, nodeName: string, value: Json): Manifest {
-  const place = `url:${createHash('md5').update(url).digest('hex')}`;
-  return { file: url, uid: uidOf(place, nodeName, value), value };
-}
+const placeOf = (url: string): string => `url:${createHash('md5').update(url).digest('hex')}`;
 
 function reasonOf(error: unknown, url: string): string {
   if (!(error instanceof Error)) return String(error);

@@ -3,7 +3,8 @@
  *
  * Decides: a file that is no such pod is left alone and not told. Invariants: a reader finds the old pod or the new
  * one, never a part; a uid never leads out of the folder; only the owner reads what is written; a token lies there
- * under the node's key (`Vault.wrap`), and one that cannot be read is left out.
+ * under the node's key (`Vault.wrap`), and one that cannot be read is left out; so do the values
+ * that people wrote into the pod, and a pod without them is left out.
  */
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { isSecretHandle, type Vault } from '../../../kernel/journal/index.ts';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
 import type { hostOperations, RememberedPod } from '../../../machines/operations/host.ts';
+import { valueNames } from '../../pod-values.ts';
 import { errnoOf } from '../beneath.ts';
 
 type Operations = typeof hostOperations;
@@ -40,15 +42,15 @@ async function loadPods(directory: string, vault: Vault): Promise<{ pods: readon
   });
   const files = names.filter((name) => name.endsWith('.json')).toSorted((a, b) => (a < b ? -1 : 1));
   const pods = await Promise.all(files.slice(0, PODS_MAX).map((name) => readPod(join(directory, name))));
-  return { pods: pods.filter((pod) => pod !== null).map((pod) => unwrapped(pod, vault)) };
+  return { pods: pods.filter((pod) => pod !== null).flatMap((pod) => unwrapped(pod, vault)) };
 }
 
-async function readPod(path: string): Promise<RememberedPod | null> {
+async function readPod(path: string): Promise<StoredPod | null> {
   try {
     if ((await stat(path)).size > BYTES_MAX) return null;
-    const value = JSON.parse(await readFile(path, 'utf8')) as Partial<RememberedPod>;
+    const value = JSON.parse(await readFile(path, 'utf8')) as Partial<StoredPod>;
     const isPod = typeof value.pod === 'object' && typeof value.objects === 'object';
-    return isPod ? (value as RememberedPod) : null;
+    return isPod ? (value as StoredPod) : null;
   } catch {
     return null;
   }
@@ -75,6 +77,12 @@ async function savePod(directory: string, uid: string, remembered: object | null
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------
 
+/** What a file holds. */
+interface StoredPod extends RememberedPod {
+  /** By the name of a handle, the value under the node's key. */
+  readonly values?: Readonly<Record<string, string>>;
+}
+
 /** How a secret lies in a file. */
 interface Wrapped {
   readonly $wrapped: string;
@@ -85,11 +93,16 @@ const isWrapped = (value: unknown): value is Wrapped =>
 
 const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   ...remembered,
+  values: Object.fromEntries(
+    valueNames(remembered.pod).map(($secret) => [$secret, vault.wrap({ $secret, len: 0 })] as const),
+  ),
   objects: mapValues(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
 });
 
-/** Without the objects whose secrets cannot be read. */
-function unwrapped(remembered: RememberedPod, vault: Vault): RememberedPod {
+/** Without the objects whose secrets cannot be read; none where that is true of a value of the pod. */
+function unwrapped(remembered: StoredPod, vault: Vault): readonly RememberedPod[] {
+  const values = Object.values(remembered.values ?? {});
+  if (values.some((value) => vault.unwrap(value) === null)) return [];
   let isWhole = true;
   const open = (value: unknown): unknown => {
     if (!isWrapped(value)) return value;
@@ -102,7 +115,7 @@ function unwrapped(remembered: RememberedPod, vault: Vault): RememberedPod {
     const opened = mapValues(object, open) as typeof object;
     return isWhole ? [[key, opened] as const] : [];
   });
-  return { ...remembered, objects: Object.fromEntries(objects) };
+  return [{ pod: remembered.pod, objects: Object.fromEntries(objects) }];
 }
 
 /** A copy in which every value, from the outside in, is what `change` makes of it. */

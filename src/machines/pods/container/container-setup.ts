@@ -67,6 +67,7 @@ export type ContainerOrder =
       readonly config: ContainerConfig;
       readonly sandboxConfig: PodSandboxConfig;
       readonly secrets: readonly SecretHandle[];
+      readonly written: readonly SecretHandle[];
     }
   | { readonly type: 'container.refused'; readonly reason: string; readonly message: string }
   | ({ readonly type: 'container.stop' } & ContainerStop)

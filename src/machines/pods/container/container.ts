@@ -122,8 +122,9 @@ const waiting = s.createStateConfig({
         src: 'cri.createContainer',
         input: ({ event }) => {
           if (event.type !== 'container.permitted') throw new Error(`no permission in ${event.type}`);
-          const { podSandboxId, config, sandboxConfig, secrets } = event;
-          return { podSandboxId, config, sandboxConfig, ...(secrets.length === 0 ? {} : { secrets }) };
+          const { podSandboxId, config, sandboxConfig, secrets, written } = event;
+          const values = { ...(secrets.length === 0 ? {} : { secrets }), ...(written.length === 0 ? {} : { written }) };
+          return { podSandboxId, config, sandboxConfig, ...values };
         },
         onDone: {
           target: 'starting',

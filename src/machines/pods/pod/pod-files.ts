@@ -24,6 +24,7 @@ import {
   subPaths,
   terminationLogFile,
 } from '../spec/index.ts';
+import { writtenHandles } from '../spec/written-handles.ts';
 import { environmentReferences, handlesIn } from '../volumes/objects.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
 import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
@@ -172,6 +173,8 @@ export interface Permission {
   readonly config: ContainerConfig;
   readonly sandboxConfig: PodSandboxConfig;
   readonly secrets: readonly SecretHandle[];
+  /** What people wrote into the container; see `writtenHandles`. */
+  readonly written: readonly SecretHandle[];
 }
 
 type Refusal = { readonly error: { readonly reason: string; readonly message: string } };
@@ -200,5 +203,6 @@ export function permission(context: PodContext, member: Member): Permission | Re
     config: result.config,
     sandboxConfig: sandboxOf(context, sandbox?.metadata?.attempt ?? 0),
     secrets: secretsIn(JSON.stringify(result.config), context, name),
+    written: writtenHandles(member.container),
   };
 }

@@ -13,6 +13,7 @@ import type { Container, HTTPGetAction, Pod, Probe } from '../../api/pod.ts';
 import type { Header, ProbeHandler, ProbeWatch, Verdict } from '../../operations/probe.ts';
 import type { ContainerFacts, ContainerView, ProbedInstance } from '../messages.ts';
 import { ExpansionRoom, expand } from '../spec/expansion.ts';
+import { writtenHandles } from '../spec/written-handles.ts';
 
 export type ProbeKind = 'startup' | 'readiness' | 'liveness';
 
@@ -99,7 +100,9 @@ export function handlerOf(probe: Probe, container: Container, containerId: strin
   const { exec, httpGet, tcpSocket, grpc } = probe;
   if (exec) {
     try {
-      return { handler: { kind: 'exec', containerId, command: expandLiterals(exec.command ?? [], container) } };
+      const command = expandLiterals(exec.command ?? [], container);
+      const secrets = writtenHandles(container).filter(({ $secret }) => command.some((word) => word.includes($secret)));
+      return { handler: { kind: 'exec', containerId, command, ...(secrets.length === 0 ? {} : { secrets }) } };
     } catch (error) {
       return { error: (error as Error).message };
     }

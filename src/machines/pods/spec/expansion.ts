@@ -51,6 +51,23 @@ export function expand(text: string, lookup: Lookup, room = new ExpansionRoom())
   return pieces.join('') + text.slice(from);
 }
 
+/** A text in its order: what {@link expand} takes for a reference or a doubled dollar, and what is between. */
+export function piecesOf(text: string): readonly { readonly text: string; readonly isReference: boolean }[] {
+  const pieces: { text: string; isReference: boolean }[] = [];
+  const lastClosing = text.lastIndexOf(')');
+  let literal = 0;
+  let from = 0;
+  for (let dollar = text.indexOf('$'); dollar >= 0; dollar = text.indexOf('$', from)) {
+    const next = text[dollar + 1];
+    from = next === '(' && dollar < lastClosing ? text.indexOf(')', dollar) + 1 : dollar + 2;
+    if (next !== '$' && from === dollar + 2) continue;
+    if (literal < dollar) pieces.push({ text: text.slice(literal, dollar), isReference: false });
+    pieces.push({ text: text.slice(dollar, from), isReference: true });
+    literal = from;
+  }
+  return literal < text.length ? [...pieces, { text: text.slice(literal), isReference: false }] : pieces;
+}
+
 /** What stands for the dollar at this place and what belongs to it, and where the text goes on. */
 function referenceAt(
   text: string,

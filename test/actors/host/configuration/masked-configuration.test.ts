@@ -16,6 +16,7 @@ describe('what machines are told of a configuration file', () => {
     ['an anchor', `${NAMED}providerID: &a s3cret\nstaticPodURLHeader: {A: [*a]}\n`],
     ['the wrong type', `${NAMED}staticPodURLHeader: s3cret\n`],
     ['the wrong case', `${NAMED}staticpodurlheader: {A: {B: s3cret}}\n`],
+    ['a URL with a login', `${NAMED}staticPodURL: https://me:s3cret@a:80/pods\n`],
     ['JSON', '{"staticPodURLHeader":{"A":["s3cret"]}}'],
   ])('%s has no secret', (_, text) => {
     const source = masked(decode(text));

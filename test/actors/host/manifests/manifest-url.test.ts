@@ -88,6 +88,16 @@ describe('host.watchManifestUrl', () => {
     expect(JSON.stringify(said)).not.toContain('s3cret');
   });
 
+  it('sends the login of the URL as Go does, and tells of no value', async () => {
+    answer = (_, response) => response.end(pod('a').replace('{}', '{"containers":[{"env":[{"value":"s3cret-env"}]}]}'));
+    url = url.replace('//', `//${vault.seal('me:s3cret%21').$secret}@`);
+    follow();
+    await until(() => said.length === 1);
+    expect(said[0]!.error).toBe('');
+    expect(asked[0]!.headers.authorization).toBe(`Basic ${Buffer.from('me:s3cret!').toString('base64')}`);
+    expect(JSON.stringify(said)).not.toContain('s3cret');
+  });
+
   it('follows a redirect to another host without the values of its headers', async () => {
     const others: IncomingMessage[] = [];
     const other = createServer((request, response) => {

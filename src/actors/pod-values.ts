@@ -1,0 +1,146 @@
+/**
+ * Values that people write into a pod and that may be secrets: of environment variables, and of headers of probes and
+ * hooks. Where a pod enters, names of handles take their places; where it leaves to an API server, a runtime, a program
+ * or a client of the node, the values are there again.
+ *
+ * Invariants: a reference `$(NAME)` stays, so that machines expand it as ever; in these places every other text is the
+ * name of a handle, so that no author can write the name of another pod's handle and have it opened. What a sub-path is
+ * made of stays as it is: it becomes the name of a folder. With `--journal-plain` only texts that look like the name of
+ * a handle are sealed.
+ */
+import type { Vault } from '../kernel/journal/index.ts';
+import type { Json } from '../kernel/json.ts';
+import { piecesOf } from '../machines/pods/spec/expansion.ts';
+import { isObject } from '../machines/startup/configuration/decode.ts';
+
+type Fields = Readonly<Record<string, Json | undefined>>;
+type Change = (text: string) => string;
+
+const CONTAINERS = ['containers', 'initContainers', 'ephemeralContainers'] as const;
+const PROBES = ['livenessProbe', 'readinessProbe', 'startupProbe'] as const;
+const HOOKS = ['postStart', 'preStop'] as const;
+/** kubectl keeps the whole object there, with its values. */
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+const NAMES_VALUES = /"(?:env|httpHeaders)"/;
+const HANDLE_NAME = /§[A-Za-z0-9_-]{22}/;
+const HANDLE_NAMES = new RegExp(HANDLE_NAME, 'g');
+
+/** The pod as machines get it. What has no shape of a pod is given back as it is, for validation to refuse. */
+export function sealedPod(pod: Json, vault: Vault): Json {
+  return changed(withoutLastApplied(pod, vault), (container) => {
+    const inPaths = namesInPaths(container);
+    return {
+      variable: (name, text) => (inPaths.has(name) ? text : sealedText(text, vault)),
+      header: (text) => sealedWhole(text, vault),
+    };
+  });
+}
+
+/** The pod as it was written. Throws where the vault does not hold a value any more. */
+export function openedPod(pod: Json, vault: Vault): Json {
+  const opened = (text: string): string => openedText(text, vault);
+  return changed(pod, () => ({ variable: (_name, text) => opened(text), header: opened }));
+}
+
+/** The pod for those who may read it; as the machines have it where a value is not held any more. */
+export function readablePod<Known extends object>(pod: Known, vault: Vault): Known {
+  try {
+    return openedPod(pod as Json, vault) as Known;
+  } catch {
+    return pod;
+  }
+}
+
+/** The names of the handles in the places of values, each once. */
+export function valueNames(pod: Json): readonly string[] {
+  const names = new Set<string>();
+  const collect = (text: string): string => {
+    for (const name of text.match(HANDLE_NAMES) ?? []) names.add(name);
+    return text;
+  };
+  changed(pod, () => ({ variable: (_name, text) => collect(text), header: collect }));
+  return [...names];
+}
+
+/** Every name of a handle becomes the value: only for text of which all else was sealed. */
+export const openedText = (text: string, vault: Vault): string =>
+  text.replaceAll(HANDLE_NAMES, ($secret) => vault.open({ $secret, len: 0 }));
+
+const sealedText = (text: string, vault: Vault): string =>
+  piecesOf(text)
+    .map((piece) => (piece.isReference && !piece.text.includes('§') ? piece.text : sealedWhole(piece.text, vault)))
+    .join('');
+
+function sealedWhole(text: string, vault: Vault): string {
+  if (text === '' || (vault.isPlain && !HANDLE_NAME.test(text))) return text;
+  return vault.seal(text).$secret;
+}
+
+// ---- where values stand ---------------------------------------------------------------------------------------------
+
+interface Changes {
+  readonly variable: (name: string, text: string) => string;
+  readonly header: Change;
+}
+
+function changed(pod: Json, changesOf: (container: Fields) => Changes): Json {
+  if (!isObject(pod) || !isObject(pod['spec'])) return pod;
+  const spec: Fields = pod['spec'];
+  const lists = CONTAINERS.flatMap((name) => {
+    const list = spec[name];
+    if (!Array.isArray(list)) return [];
+    return [[name, list.map((each) => (isObject(each) ? ofContainer(each, changesOf(each)) : each))] as const];
+  });
+  return { ...pod, spec: { ...spec, ...Object.fromEntries(lists) } };
+}
+
+function ofContainer(container: Fields, { variable, header }: Changes): Json {
+  const { env, lifecycle } = container;
+  const probes = PROBES.flatMap((name) => handlerAt(container, name, header));
+  const hooks = isObject(lifecycle) ? HOOKS.flatMap((name) => handlerAt(lifecycle, name, header)) : [];
+  return {
+    ...container,
+    ...(Array.isArray(env) ? { env: env.map((each) => withValue(each, variable)) } : {}),
+    ...Object.fromEntries(probes),
+    ...(isObject(lifecycle) ? { lifecycle: { ...lifecycle, ...Object.fromEntries(hooks) } } : {}),
+  };
+}
+
+function handlerAt(owner: Fields, name: string, header: Change): readonly (readonly [string, Json])[] {
+  const handler = owner[name];
+  if (!isObject(handler) || !isObject(handler['httpGet'])) return [];
+  const { httpHeaders } = handler['httpGet'];
+  if (!Array.isArray(httpHeaders)) return [];
+  const headers = httpHeaders.map((each) => withValue(each, (_name, text) => header(text)));
+  return [[name, { ...handler, httpGet: { ...handler['httpGet'], httpHeaders: headers } }]];
+}
+
+function withValue(pair: Json, change: Changes['variable']): Json {
+  if (!isObject(pair) || typeof pair['value'] !== 'string') return pair;
+  return { ...pair, value: change(textOf(pair['name']), pair['value']) };
+}
+
+function withoutLastApplied(pod: Json, { isPlain }: Vault): Json {
+  if (isPlain || !isObject(pod) || !isObject(pod['metadata']) || !isObject(pod['metadata']['annotations'])) return pod;
+  const { [LAST_APPLIED]: applied, ...annotations } = pod['metadata']['annotations'];
+  if (typeof applied !== 'string' || !NAMES_VALUES.test(applied)) return pod;
+  return { ...pod, metadata: { ...pod['metadata'], annotations } };
+}
+
+/** The variables that sub-paths of this container are made of, also by way of others. */
+function namesInPaths({ volumeMounts, env }: Fields): ReadonlySet<string> {
+  const mounts = Array.isArray(volumeMounts) ? volumeMounts.filter(isObject) : [];
+  const variables = Array.isArray(env) ? env.filter(isObject) : [];
+  const texts = new Map(variables.map(({ name, value }) => [textOf(name), value]));
+  const names = new Set(mounts.flatMap(({ subPathExpr }) => namesIn(subPathExpr)));
+  // A set is walked with what is added on the way.
+  for (const name of names) for (const further of namesIn(texts.get(name))) names.add(further);
+  return names;
+}
+
+const textOf = (name: Json | undefined): string => (typeof name === 'string' ? name : '');
+
+const namesIn = (text: Json | undefined): readonly string[] =>
+  typeof text === 'string'
+    ? piecesOf(text).flatMap((piece) => (piece.isReference ? [piece.text.slice('$('.length, -1)] : []))
+    : [];

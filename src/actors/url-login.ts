@@ -1,0 +1,23 @@
+/**
+ * The user and password of a URL, which is a credential: hidden before the URL is written anywhere, and sent as Go's
+ * client sends it, in a header of its own.
+ */
+
+const LOGIN = /^([A-Za-z][A-Za-z0-9+.-]{0,30}:\/\/)([^/?#]{1,4096})@/;
+
+/** The URL with something else in the place of its login. */
+export const withLogin = (url: string, replace: (login: string) => string): string =>
+  url.replace(LOGIN, (_, scheme: string, login: string) => `${scheme}${replace(login)}@`);
+
+export const hasLogin = (url: string): boolean => LOGIN.test(url);
+
+/** The URL without its login, and what the header `Authorization` says instead; `null` without a login. */
+export function basicLogin(url: string): { readonly address: string; readonly authorization: string | null } {
+  if (!hasLogin(url)) return { address: url, authorization: null };
+  const parsed = new URL(url);
+  const { username, password } = parsed;
+  parsed.username = '';
+  parsed.password = '';
+  const login = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { address: parsed.href, authorization: `Basic ${Buffer.from(login).toString('base64')}` };
+}

@@ -1,0 +1,124 @@
+/**
+ * A start as spans for other tools: phases of starting, and operations with who asked for them. Pure.
+ *
+ * Invariants: one journal always gives the same ids; what did not end ends with the journal and says so; no span ends
+ * before it begins.
+ */
+import { createHash } from 'node:crypto';
+import { STATELET_VERSION } from '../version.ts';
+import { phaseName, startupPhases } from './startup-time.ts';
+import { actorName, type Story } from './story.ts';
+
+interface Span {
+  readonly name: string;
+  /** Phases, or the actor that asked. */
+  readonly track: string;
+  /** Number of the record that began it. */
+  readonly n: number;
+  readonly began: number;
+  readonly ended: number;
+  readonly end: 'done' | 'failed' | 'cancelled' | 'open';
+  readonly error?: string;
+}
+
+const PHASES = 'phases';
+
+function spansOf(story: Story): readonly Span[] {
+  const phases = startupPhases(story).map(
+    (visit): Span => ({
+      name: phaseName(visit),
+      track: PHASES,
+      n: visit.enteredBy,
+      began: visit.entered,
+      ended: visit.left ?? story.ended,
+      end: visit.left === undefined ? 'open' : 'done',
+    }),
+  );
+  const operations = [...story.operations.values()].map(
+    ({ name, at, n, began, ended, end, error }): Span => ({
+      name,
+      track: actorName(at.slice(0, at.lastIndexOf('/')), story),
+      n,
+      began,
+      ended: ended ?? story.ended,
+      end: end ?? 'open',
+      ...(error === undefined ? {} : { error }),
+    }),
+  );
+  return [...phases, ...operations].map((span) => ({ ...span, ended: Math.max(span.began, span.ended) }));
+}
+
+const idOf = (length: number, ...parts: readonly (string | number)[]): string =>
+  createHash('sha256').update(parts.join(' ')).digest('hex').slice(0, length);
+
+// ---- OTLP -----------------------------------------------------------------------------------------------------------
+
+/** Characters of hexadecimal: 16 bytes, and 8. */
+const [TRACE_ID, SPAN_ID] = [32, 16];
+const KIND_INTERNAL = 1;
+const STATUS_ERROR = 2;
+
+const attribute = (key: string, value: string) => ({ key, value: { stringValue: value } });
+const nanos = (ms: number): string => `${Math.round(ms)}000000`;
+
+/** OTLP/JSON: one `ExportTraceServiceRequest`. */
+export function otlpOf(story: Story): object {
+  const { node, bootId, incarnation } = story.header;
+  const traceId = idOf(TRACE_ID, node, bootId, incarnation, story.started);
+  const spanId = (...parts: readonly (string | number)[]): string => idOf(SPAN_ID, traceId, ...parts);
+  const root = {
+    traceId,
+    spanId: spanId('start'),
+    name: `start ${incarnation}`,
+    kind: KIND_INTERNAL,
+    startTimeUnixNano: nanos(story.started),
+    endTimeUnixNano: nanos(story.ended),
+    attributes: [],
+    status: story.failure ? { code: STATUS_ERROR, message: story.failure.message } : {},
+  };
+  const spans = spansOf(story).map(({ name, track, n, began, ended, end, error }) => ({
+    traceId,
+    spanId: spanId(track, name, n),
+    parentSpanId: root.spanId,
+    name,
+    kind: KIND_INTERNAL,
+    startTimeUnixNano: nanos(began),
+    endTimeUnixNano: nanos(ended),
+    attributes: [
+      attribute('statelet.actor', track),
+      attribute('statelet.end', end),
+      { key: 'statelet.record', value: { intValue: String(n) } },
+    ],
+    status: error === undefined ? {} : { code: STATUS_ERROR, message: error },
+  }));
+  const resource = {
+    attributes: [
+      attribute('service.name', 'statelet'),
+      attribute('service.version', story.header.build.statelet),
+      attribute('host.name', node),
+    ],
+  };
+  const scope = { name: 'statelet export', version: STATELET_VERSION };
+  return { resourceSpans: [{ resource, scopeSpans: [{ scope, spans: [root, ...spans] }] }] };
+}
+
+// ---- Chrome ---------------------------------------------------------------------------------------------------------
+
+/** Trace Event Format, for Perfetto and chrome://tracing: asynchronous events, as operations overlap. */
+export function chromeOf(story: Story): object {
+  const spans = spansOf(story);
+  const tracks = [...new Set(spans.map(({ track }) => track))];
+  const pid = 1;
+  const micros = (t: number): number => (t - story.started) * 1_000;
+  const names = tracks.map((name, tid) => ({ ph: 'M', pid, tid, name: 'thread_name', args: { name } }));
+  const events = spans.flatMap(({ name, track, n, began, ended, end, error }) => {
+    const common = { name, cat: track === PHASES ? 'phase' : 'operation', id: n, pid, tid: tracks.indexOf(track) };
+    const args = { actor: track, record: n, end, ...(error === undefined ? {} : { error }) };
+    return [
+      { ...common, ph: 'b', ts: micros(began), args },
+      { ...common, ph: 'e', ts: micros(ended), args: {} },
+    ];
+  });
+  const process = { ph: 'M', pid, tid: 0, name: 'process_name', args: { name: `statelet ${story.header.node}` } };
+  return { displayTimeUnit: 'ms', traceEvents: [process, ...names, ...events] };
+}

@@ -1,0 +1,135 @@
+/**
+ * The records of a journal that pass all filters, in their order. Pure.
+ *
+ * Invariants: a filter that names nothing of the journal leaves nothing, and is no error, but for a pod that is not
+ * there; payloads are searched as their JSON, by plain text.
+ */
+import type { JournalRecord, KernelRecord, LogLevel } from '../../kernel/records.ts';
+import { duration } from '../../visualizer/words.ts';
+import { podNamed } from './critical-chain.ts';
+import { actorName, type Moment, type Story } from './story.ts';
+
+export interface LogFilters {
+  /** Address, or name as the other verbs print it; what is below it passes, too. */
+  readonly actor?: string;
+  /** Kind of record, or type of event, or name of operation; `*` at its end stands for any rest. */
+  readonly type?: string;
+  readonly pod?: string;
+  /** Number of a record: it, and what it led to. */
+  readonly cause?: string;
+  /** Lines of this level and above. */
+  readonly level?: string;
+  /** Seconds, or with a unit `ms`, `s`, `m`, `h`, after the start. */
+  readonly since?: string;
+  readonly until?: string;
+  /** Stands in the record's JSON. */
+  readonly grep?: string;
+}
+
+export interface LogEntry {
+  readonly atMs: number;
+  /** Absent: an input, or not known. */
+  readonly cause?: number;
+  readonly text: string;
+  readonly actor: string;
+  readonly record: KernelRecord;
+}
+
+type Test = (moment: Moment, record: KernelRecord) => boolean;
+
+const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'fatal'];
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+const TIME = /^\+?(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)?$/;
+
+/** What is wrong with a filter, before any journal is read. */
+export function wrongFilter({ cause, level, since, until }: LogFilters): string | undefined {
+  if (cause !== undefined && !/^\d{1,15}$/.test(cause)) {
+    return `--cause is the number of a record, not ${JSON.stringify(cause)}`;
+  }
+  if (level !== undefined && !LEVELS.some((each) => each === level)) {
+    return `--level is ${LEVELS.join(', ')}, not ${JSON.stringify(level)}`;
+  }
+  const time = [since, until].find((each) => each !== undefined && !TIME.test(each));
+  return time === undefined ? undefined : `a time after the start is like 1.5s, not ${JSON.stringify(time)}`;
+}
+
+/** A string says that there is no such pod. Filters are as {@link wrongFilter} wants them. */
+export function logOf(story: Story, records: Iterable<JournalRecord>, filters: LogFilters): LogEntry[] | string {
+  const tests: Test[] = [];
+  for (const make of MAKERS) {
+    const test = make(story, filters);
+    if (typeof test === 'string') return test;
+    if (test) tests.push(test);
+  }
+  const entries: LogEntry[] = [];
+  for (const record of records) {
+    const moment = story.moments.get(record.n);
+    if (!moment || record.k === 'gap' || record.k === 'dropped') continue;
+    if (tests.every((test) => test(moment, record))) entries.push(entryOf(moment, record, story));
+  }
+  return entries;
+}
+
+function entryOf({ t, cause, text, actor }: Moment, record: KernelRecord, story: Story): LogEntry {
+  const known = { atMs: t - story.started, text, actor: actorName(actor, story), record };
+  return cause === undefined ? known : { ...known, cause };
+}
+
+// ---- filters --------------------------------------------------------------------------------------------------------
+
+type Maker = (story: Story, filters: LogFilters) => Test | string | undefined;
+
+const byActor: Maker = (story, { actor }) => {
+  if (actor === undefined) return undefined;
+  const isIt = (name: string): boolean => name === actor || name.startsWith(`${actor}/`);
+  return (moment) => isIt(moment.actor) || isIt(actorName(moment.actor, story));
+};
+
+const byType: Maker = (_story, { type }) => {
+  if (type === undefined) return undefined;
+  const start = type.endsWith('*') ? type.slice(0, -1) : undefined;
+  const isIt = (what: string): boolean => (start === undefined ? what === type : what.startsWith(start));
+  return ({ k, what }) => isIt(k) || isIt(what);
+};
+
+const byPod: Maker = (story, { pod }) => {
+  if (pod === undefined) return undefined;
+  const found = podNamed(story, pod);
+  if (typeof found === 'string') return found;
+  return (_moment, record) => JSON.stringify(record).includes(found.uid);
+};
+
+/** Causes come before what they lead to, so that one pass finds all. */
+const byCause: Maker = (_story, { cause }) => {
+  if (cause === undefined) return undefined;
+  const led = new Set([Number(cause)]);
+  return (moment) => {
+    if (moment.cause !== undefined && led.has(moment.cause)) led.add(moment.n);
+    return led.has(moment.n);
+  };
+};
+
+const byLevel: Maker = (_story, { level }) => {
+  if (level === undefined) return undefined;
+  const least = LEVELS.findIndex((each) => each === level);
+  return (_moment, record) => record.k === 'log' && LEVELS.indexOf(record.level) >= least;
+};
+
+const byTime =
+  (option: 'since' | 'until'): Maker =>
+  (story, filters) => {
+    const given = filters[option];
+    if (given === undefined) return undefined;
+    const [, amount, unit = 's'] = TIME.exec(given)!;
+    const t = story.started + Number(amount) * UNITS[unit]!;
+    return option === 'since' ? (moment) => moment.t >= t : (moment) => moment.t <= t;
+  };
+
+const byText: Maker = (_story, { grep }) =>
+  grep === undefined ? undefined : (_moment, record) => JSON.stringify(record).includes(grep);
+
+/** The cause first: it has to see every record. */
+const MAKERS: readonly Maker[] = [byCause, byActor, byType, byPod, byLevel, byTime('since'), byTime('until'), byText];
+
+export const describeLog = (entries: readonly LogEntry[]): string =>
+  entries.map(({ atMs, actor, text, record }) => `+${duration(atMs)}  ${record.n}  ${actor}: ${text}\n`).join('');

@@ -1,0 +1,154 @@
+/**
+ * Which request and which timer of today's actors is which of the log's, when numbers and addresses are not the same.
+ *
+ * Owns: the pairs found so far. Hears: each turn of both, and hands out inputs as today's actors take them and today's
+ * records in the names of the log.
+ * Invariants: a request is found by its name and input, else by its name, of several the one at the recorded
+ * address, then the first; a
+ * timer by the turn that set it and its time, then by event and address; what has no pair keeps its own name.
+ */
+import type { Address } from './address.ts';
+import type { PendingTimer } from './clock.ts';
+import type {
+  EffectRecord,
+  EndRecord,
+  InputRecord,
+  JournalRecord,
+  KernelRecord,
+  LogRecord,
+  TimerRecord,
+} from './records.ts';
+
+const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
+/** How the kernel names the stream that an event came by. */
+const VIA = 'effect:';
+/** No timer of a kernel has it. */
+const NO_TIMER = -1;
+
+type Place = Pick<EffectRecord, 'id' | 'at'>;
+
+export class Matching {
+  /** By the log's number, where it is not today's. */
+  readonly #requests = new Map<number, Place>();
+  /** By today's number, the log's. */
+  readonly #logged = new Map<number, Place>();
+  /** By the log's number: today's timers that were set in the same turn for the same time. */
+  readonly #timers = new Map<number, number[]>();
+  readonly #pending: () => readonly PendingTimer[];
+
+  constructor(pending: () => readonly PendingTimer[]) {
+    this.#pending = pending;
+  }
+
+  /** An input of the log as today's actors take it. */
+  today(record: InputRecord): InputRecord {
+    if (record.k === 'timer') return this.#timer(record);
+    if (record.k === 'result') {
+      const found = this.#requests.get(record.id);
+      return found ? { ...record, id: found.id, at: found.at } : record;
+    }
+    const stream = record.via.startsWith(VIA) ? this.#requests.get(Number(record.via.slice(VIA.length))) : undefined;
+    return stream ? { ...record, to: parentOf(stream.at), via: `${VIA}${stream.id}` } : record;
+  }
+
+  #timer(record: TimerRecord): TimerRecord {
+    const set = this.#timers.get(record.id);
+    if (!set) return record;
+    const likeness = ({ target, event }: PendingTimer): number =>
+      2 * Number(event.type === record.event) + Number(target === record.at);
+    const candidates = this.#pending().filter(({ id }) => set.includes(id));
+    const [best] = candidates.toSorted((one, other) => likeness(other) - likeness(one));
+    if (!best) return { ...record, id: NO_TIMER };
+    set.splice(set.indexOf(best.id), 1);
+    return { ...record, id: best.id, at: best.target, event: best.event.type };
+  }
+
+  /** Today's records of a turn as the log would have them, as far as there are pairs. */
+  inLogNames(expected: readonly JournalRecord[], actual: readonly KernelRecord[]): readonly KernelRecord[] {
+    const shift = expected[0]!.n - actual[0]!.n;
+    this.#pairRequests(expected, actual);
+    const places = placesOfLines(expected, actual);
+    return actual.map((record, at) => {
+      const { cause } = record as { readonly cause?: number };
+      const moved = { ...record, n: record.n + shift, ...(cause === undefined ? {} : { cause: cause + shift }) };
+      if (at === 0 && expected[0]!.k === moved.k && moved.k !== 'header')
+        return { ...expected[0], n: moved.n } as never;
+      if (moved.k === 'effect' || moved.k === 'cancel') return { ...moved, ...this.#placeOf(moved) };
+      if (moved.k === 'log') return { ...moved, at: places.get(record as LogRecord) ?? moved.at };
+      return moved.k === 'end' ? this.#withTimers(expected.at(-1)!, moved) : moved;
+    });
+  }
+
+  #placeOf({ k, id }: { readonly k: 'effect' | 'cancel'; readonly id: number }): Partial<Place> {
+    const place = this.#logged.get(id);
+    if (!place) return {};
+    return k === 'cancel' ? { id: place.id } : place;
+  }
+
+  #pairRequests(expected: readonly JournalRecord[], actual: readonly KernelRecord[]): void {
+    const open = actual.filter((record) => record.k === 'effect');
+    const asked = expected.filter((record) => record.k === 'effect');
+    const contents = new Map([...open, ...asked].map((record) => [record, contentOf(record)]));
+    const pair = (isSame: (one: EffectRecord, other: EffectRecord) => boolean) => (request: EffectRecord) => {
+      const same = open.filter((other) => isSame(request, other));
+      const found = same.find(({ at }) => at === request.at) ?? same[0];
+      if (!found) return true;
+      open.splice(open.indexOf(found), 1);
+      this.#pair(request, found);
+      return false;
+    };
+    asked
+      .filter(pair((one, other) => contents.get(one) === contents.get(other)))
+      .forEach(pair((one, other) => one.name === other.name));
+  }
+
+  #pair(logged: EffectRecord, today: EffectRecord): void {
+    if (today.id === logged.id && today.at === logged.at) return;
+    this.#requests.set(logged.id, { id: today.id, at: today.at });
+    this.#logged.set(today.id, { id: logged.id, at: logged.at });
+  }
+
+  /** Timers of one time are exchangeable until they are due. */
+  #withTimers(expected: JournalRecord, end: EndRecord): EndRecord {
+    const logged = expected.k === 'end' ? (expected.armed ?? {}) : {};
+    const left = Object.entries(end.armed ?? {});
+    const todays = Map.groupBy(left, ([, ms]) => ms);
+    for (const [id, ms] of Object.entries(logged)) {
+      this.#timers.set(
+        Number(id),
+        (todays.get(ms) ?? []).map(([today]) => Number(today)),
+      );
+    }
+    const isSame = timesOf(logged) === timesOf(end.armed ?? {});
+    return isSame && left.length > 0 ? { ...end, armed: logged } : end;
+  }
+}
+
+const contentOf = ({ name, input }: EffectRecord): string => `${name} ${JSON.stringify(input)}`;
+
+const timesOf = (armed: Readonly<Record<string, number>>): string =>
+  Object.values(armed)
+    .toSorted((a, b) => a - b)
+    .join();
+
+/** Where the log has today's lines, each the first that says the same and is not taken. */
+function placesOfLines(
+  expected: readonly JournalRecord[],
+  actual: readonly KernelRecord[],
+): ReadonlyMap<LogRecord, Address> {
+  const logged = Map.groupBy(
+    expected.filter((record) => record.k === 'log'),
+    lineOf,
+  );
+  const places = new Map<LogRecord, Address>();
+  for (const record of actual) {
+    if (record.k !== 'log') continue;
+    const same = logged.get(lineOf(record)) ?? [];
+    const own = same.findIndex(({ at }) => at === record.at);
+    const [taken] = same.splice(Math.max(0, own), 1);
+    if (taken) places.set(record, taken.at);
+  }
+  return places;
+}
+
+const lineOf = ({ level, text, fields }: LogRecord): string => JSON.stringify([level, text, fields]);

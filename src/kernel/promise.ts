@@ -1,0 +1,82 @@
+/**
+ * What a journal promises for ever, and what only as long as a machine is the recorded one. Pure.
+ *
+ * Promised is what the world sees: operations and lines, in their order for each subject, and when timers are due.
+ * Messages, states and digests are an agreement between machines: where one of those that take part is not the recorded
+ * one, another message or state is a note.
+ */
+import type { Address } from './address.ts';
+import type { EffectRecord, JournalRecord } from './records.ts';
+
+/** Whether an actor's machine is the one that the log was recorded with. */
+export type IsUnchanged = (address: Address) => boolean;
+
+/** What a record says to the world, and about what; undefined: nothing. */
+type Seen = { readonly subject: string; readonly said: string } | undefined;
+
+/** Keys that say about what an operation or a line is, the first that is found. */
+const SUBJECTS = ['uid', 'containerId', 'podSandboxId', 'container', 'pod', 'object', 'image', 'path'] as const;
+/** Levels of an input in which a subject is searched. */
+const SUBJECT_DEPTH = 4;
+
+export interface Requests {
+  /** What an open request of the log asked, and about what. */
+  requestOf(id: number): EffectRecord | undefined;
+}
+
+/** Whether both sides of a turn say the same to the world about each subject. */
+export class SeenByWorld {
+  readonly #differing: ReadonlySet<string>;
+  readonly #requests: Requests;
+  readonly #own = new Map<number, EffectRecord>();
+
+  constructor(expected: readonly JournalRecord[], actual: readonly JournalRecord[], requests: Requests) {
+    this.#requests = requests;
+    for (const record of [...expected, ...actual]) if (record.k === 'effect') this.#own.set(record.id, record);
+    const [logged, today] = [this.#bySubject(expected), this.#bySubject(actual)];
+    const subjects = new Set([...logged.keys(), ...today.keys()]);
+    this.#differing = new Set([...subjects].filter((subject) => logged.get(subject) !== today.get(subject)));
+  }
+
+  isSame(record: JournalRecord): boolean {
+    const seen = this.#seen(record);
+    return seen === undefined || !this.#differing.has(seen.subject);
+  }
+
+  #bySubject(records: readonly JournalRecord[]): Map<string, string> {
+    const seen = records.flatMap((record) => this.#seen(record) ?? []);
+    const groups = Map.groupBy(seen, ({ subject }) => subject);
+    return new Map([...groups].map(([subject, all]) => [subject, all.map(({ said }) => said).join('\n')]));
+  }
+
+  #seen(record: JournalRecord): Seen {
+    if (record.k === 'effect') return { subject: subjectOf(record), said: `${record.name} ${jsonOf(record.input)}` };
+    if (record.k === 'log') {
+      const { level, text, fields } = record;
+      return { subject: subjectIn(fields, 1) ?? text, said: jsonOf([level, text, fields]) };
+    }
+    if (record.k !== 'cancel') return undefined;
+    const request = this.#own.get(record.id) ?? this.#requests.requestOf(record.id);
+    return request && { subject: subjectOf(request), said: `cancel ${request.name}` };
+  }
+}
+
+const jsonOf = (value: unknown): string => JSON.stringify(value);
+
+const subjectOf = ({ name, input }: EffectRecord): string => subjectIn(input, SUBJECT_DEPTH) ?? name;
+
+/** The nearest value of the first key that is there at all. */
+function subjectIn(value: unknown, depth: number): string | undefined {
+  let level: readonly unknown[] = [value];
+  for (let left = depth; left > 0 && level.length > 0; left--) {
+    const objects = level.filter((each) => typeof each === 'object' && each !== null && !Array.isArray(each));
+    for (const key of SUBJECTS) {
+      const found = objects
+        .map((each) => (each as Record<string, unknown>)[key])
+        .find((each) => typeof each === 'string');
+      if (found !== undefined) return `${key} ${found}`;
+    }
+    level = objects.flatMap((each) => Object.values(each as object) as unknown[]);
+  }
+  return undefined;
+}

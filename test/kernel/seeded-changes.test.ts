@@ -1,0 +1,79 @@
+/**
+ * Changes of code under golden journals: all are found, by the right actor; no refactoring is reported.
+ */
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { machinesOf } from '../../src/kernel/atomic.ts';
+import { readJournal } from '../../src/kernel/journal/index.ts';
+import { type ReplayReport, replay } from '../../src/kernel/replay.ts';
+import type { AnyStateMachine } from '../../src/kernel/xstate.ts';
+import { kubeletMachine } from '../../src/machines/kubelet.ts';
+import { type Edit, shopWith } from './journal/mutated-shop.ts';
+import { NODE_CHANGES, type NodeChange, REFACTORINGS, SHOP_CHANGES } from './seeded-changes.ts';
+
+const JOURNALS = join(import.meta.dirname, '../golden/journals/v2');
+
+const shop = [...readJournal(join(JOURNALS, 'shop')).records];
+const node = [...readJournal(join(JOURNALS, 'node')).records];
+
+const ofShop = async (edits: readonly Edit[], strict: boolean): Promise<ReplayReport> =>
+  replay({ machine: await shopWith(...edits), records: shop, strict });
+
+it('there are sixty changes and twenty refactorings, no two of one name', () => {
+  const names = [...SHOP_CHANGES, ...REFACTORINGS].map(({ name }) => name);
+  expect(new Set(names).size).toBe(names.length);
+  expect(SHOP_CHANGES.length + NODE_CHANGES.length).toBeGreaterThanOrEqual(60);
+  expect(REFACTORINGS).toHaveLength(20);
+});
+
+describe('a change of the shop is found', () => {
+  it.each(SHOP_CHANGES)('$name', async ({ by, edits }) => {
+    const { divergence } = await ofShop(edits, true);
+    expect(divergence).not.toBeNull();
+    expect(
+      divergence!.actors.some((actor) => by.test(actor)),
+      divergence!.actors.join(),
+    ).toBe(true);
+    const lenient = await ofShop(edits, false);
+    expect(lenient.divergence !== null || lenient.noted > 0).toBe(true);
+  });
+});
+
+/** Machines are shared by all tests of this file: what is changed is put back. */
+function withChange({ machine, guard, delay }: NodeChange, run: () => ReplayReport): ReplayReport {
+  const { guards, delays } = machinesOf(kubeletMachine as AnyStateMachine).get(machine)!.implementations;
+  const table = (guard === undefined ? delays : guards) as Record<string, unknown>;
+  const name = (guard ?? delay)!;
+  const before = table[name];
+  const answer = (...args: unknown[]): unknown =>
+    typeof before === 'function' ? (before as (...given: unknown[]) => unknown)(...args) : before;
+  table[name] =
+    guard === undefined
+      ? (...args: unknown[]) => Number(answer(...args)) + 5_000
+      : (...args: unknown[]) => !answer(...args);
+  try {
+    return run();
+  } finally {
+    table[name] = before;
+  }
+}
+
+describe('a change of the node is found', () => {
+  it.each(NODE_CHANGES)('$machine $guard$delay', (change) => {
+    const machine = kubeletMachine as AnyStateMachine;
+    const { divergence } = withChange(change, () => replay({ machine, records: node, strict: true }));
+    expect(divergence?.actors).toContain(change.by);
+  });
+
+  it('and nothing where nothing changed', () => {
+    expect(replay({ machine: kubeletMachine as AnyStateMachine, records: node, strict: true }).divergence).toBeNull();
+  });
+});
+
+describe('a refactoring is not reported', () => {
+  it.each(REFACTORINGS)('$name', async ({ isExact, edits }) => {
+    const { divergence, noted } = await ofShop(edits, isExact);
+    expect(divergence).toBeNull();
+    expect(noted > 0).toBe(!isExact);
+  });
+});
