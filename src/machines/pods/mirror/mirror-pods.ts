@@ -8,7 +8,7 @@
  * Asks: nothing; its actors do. Asks `podConfig` to tell everything again when it starts anew.
  * Invariant: before every source has spoken no mirror pod is taken away for having no static pod.
  */
-import { type AnyActorRef, line, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { MirrorMessage } from '../api-messages.ts';
 import type { Ended, PodRef } from '../messages.ts';
@@ -65,7 +65,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const bury = s.enqueueActions(({ event, enqueue }) => {
-  const { message } = (event as unknown as { error: Error }).error;
+  const { message } = errorOf(event);
   enqueue(
     line('error', [
       'The actor of a mirror pod crashed and starts again',

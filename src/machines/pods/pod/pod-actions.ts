@@ -1,5 +1,5 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
-import { line, now, type PlainError, random, to } from '../../../kernel/xstate.ts';
+import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } from '../../../kernel/xstate.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../back-off.ts';
 import { nodeRef } from '../../node/events.ts';
 import type { UserMapping } from '../../operations/users.ts';
@@ -112,7 +112,7 @@ export const beginWriting = s.assign({
 });
 
 export const noteUsers = s.assign({
-  users: ({ event }) => (event as unknown as { output: UserMapping }).output,
+  users: ({ event }) => outputOf<UserMapping>(event),
 });
 
 /** The files are there: those whose turn it is may be created. */
@@ -179,7 +179,7 @@ export const configure = s.enqueueActions((args) => {
 
 export const record = (text: (context: PodContext, error: PlainError) => EventText) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const { error } = event as unknown as { error: PlainError };
+    const error = errorOf(event);
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
   });
 
@@ -195,7 +195,7 @@ export const recordDns = s.enqueueActions(({ context, enqueue }) => {
 export const complain = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const { uid, namespace, name } = context;
-    const { error } = event as unknown as { error: PlainError };
+    const error = errorOf(event);
     enqueue(line('error', [text, { pod: `${namespace}/${name}`, uid, error: error.message }]));
   });
 
@@ -210,7 +210,7 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
 /** `reserved for` means that the runtime's books have this name already, from a call whose reply was lost. */
 export const failed = s.assign((args) => {
   const { context, event } = args;
-  const message = (event as unknown as { error?: PlainError }).error?.message ?? '';
+  const message = errorIn(event)?.message ?? '';
   return {
     failures: context.failures + 1,
     untilMs: now(args) + retryDelay(context.failures, random(args)),

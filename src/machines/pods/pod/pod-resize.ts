@@ -6,7 +6,7 @@
  * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
  * agent: `memory` knows what the running instances have. R4 nobody gets less memory than it uses.
  */
-import { now, type OutputOf, type PlainError, to } from '../../../kernel/xstate.ts';
+import { errorOf, now, type OutputOf, outputOf, to } from '../../../kernel/xstate.ts';
 import type { Operations } from '../../operations/index.ts';
 import { killMessages, podEvents } from '../../reasons.ts';
 import { eventRecorded } from '../messages.ts';
@@ -155,9 +155,9 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
     settle(enqueue, context, { resize: { ...resize, error } }, now(args));
   });
 
-const fromCall = noteProblem((event) => (event as { error: PlainError }).error.message);
+const fromCall = noteProblem((event) => errorOf(event).message);
 function problemOf(event: unknown, context: PodContext): string {
-  const { bytes, containers } = (event as { output: OutputOf<Operations['cgroup.memoryUsage']> }).output;
+  const { bytes, containers } = outputOf<OutputOf<Operations['cgroup.memoryUsage']>>(event);
   const known = Object.entries(containerIds(context)).filter(([, id]) => containers[id] !== undefined);
   const used = Object.fromEntries(known.map(([name, id]) => [name, containers[id]!]));
   return memoryProblem(decreases(context), { podBytes: bytes, containers: used });
