@@ -23,3 +23,4 @@ export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
 export { idempotent, once, pick, query, stream } from './operation.ts';
 export { errorIn, errorOf, outputOf } from './outcome.ts';
 export type { LogLevel } from './records.ts';
+export { sha256 } from './sha256.ts';
