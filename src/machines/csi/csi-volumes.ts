@@ -170,7 +170,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** What it did is on disk: another actor goes on from there. */
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = actorIn(event);
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a CSI volume crashed and starts again', { id, err: message }]));
@@ -219,7 +219,7 @@ export const csiVolumesMachine = s.createMachine({
     'mount.expanded': { actions: takeExpanded },
     'csi.respawn': { actions: respawn },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
   states: {
     disk: {

@@ -153,7 +153,7 @@ const backOff = s.assign((args) => {
   return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
 });
 
-const lookLater = s.assign((args) => {
+const checkLater = s.assign((args) => {
   const delayMs = Math.min(LOOK_MAX_MS, LOOK_BASE_MS * 2 ** args.context.tries);
   return { tries: args.context.tries + 1, untilMs: now(args) + delayMs };
 });
@@ -182,12 +182,12 @@ const attaching = s.createStateConfig({
       name: attachmentName(id, nodeName),
     }),
     onDone: [
-      { guard: ({ event }) => attachmentIn(event) === null, target: 'detached', actions: lookLater },
+      { guard: ({ event }) => attachmentIn(event) === null, target: 'detached', actions: checkLater },
       { guard: ({ event }) => typeof attachmentIn(event) === 'string', target: 'failing', actions: noteAttachError },
       { target: 'connecting', actions: noteAttachment },
     ],
     onError: [
-      { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: lookLater },
+      { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: checkLater },
       { target: 'failing', actions: failing(waitingStep, getError) },
     ],
   },

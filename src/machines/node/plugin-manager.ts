@@ -218,7 +218,7 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, driver: null } } });
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length);
   const found = Object.entries(context.plugins).find(([, plugin]) => plugin.id === id);
   if (!found) return;
@@ -260,7 +260,7 @@ export const pluginManagerMachine = s.createMachine({
     'csi.limitsFollowed': { actions: noteLimits },
     'csi.limitReached': { actions: askLimits },
     'plugin.respawn': { actions: respawn },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
   states: {
     watching: {

@@ -190,7 +190,7 @@ const label = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of claims) enqueue.sendTo<AnyActorRef>(id, event);
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length);
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of an object of the API server crashed and starts again', { id, error: message }]));
@@ -232,7 +232,7 @@ export const objectsMachine = s.createMachine({
     'objects.released': { actions: release },
     'object.observed': { actions: observe },
     'node.labels': { actions: label },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
     'object.respawn': { actions: respawn },
   },
 });

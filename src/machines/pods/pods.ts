@@ -282,7 +282,7 @@ function tellReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, na
   enqueue.sendTo(to('mirrorPods'), message);
 }
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.pod-')) return;
   const uid = uidIn(event as Ended);
   enqueue.stopChild(idOf(uid));
@@ -366,7 +366,7 @@ export const podsMachine = s.createMachine({
     'csi.unmounted': { actions: forward },
     'csi.started': { actions: forward },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
     'pod.respawn': { actions: respawn },
   },
   states: {

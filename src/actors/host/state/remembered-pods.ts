@@ -11,7 +11,7 @@ import { isSecretHandle, type Vault } from '../../../kernel/journal/index.ts';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
 import type { hostOperations, RememberedPod } from '../../../machines/operations/host.ts';
-import { errnoOf } from '../beneath.ts';
+import { errnoOf } from '../below-root.ts';
 
 type Operations = typeof hostOperations;
 

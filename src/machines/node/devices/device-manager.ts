@@ -153,7 +153,7 @@ const withdraw = s.enqueueActions((args) => {
 });
 
 /** The actor of a plugin crashed: for this node its plugin is gone, and may register again. */
-const bury = s.enqueueActions((args) => {
+const reapCrashed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const id = event.type.slice('xstate.error.actor.'.length);
   const found = Object.entries(context.resources).find(([, entry]) => entry.id === id);
@@ -205,7 +205,7 @@ export const deviceManagerMachine = s.createMachine({
         'device.listed': { actions: list },
         'device.stopped': { actions: stop },
         'device.expired': { actions: expire },
-        'xstate.error.actor.*': { actions: bury },
+        'xstate.error.actor.*': { actions: reapCrashed },
       },
       states: {
         registration: {

@@ -186,7 +186,7 @@ const hearPlugins = keeping((w) => {
   grant(w, arranging, withResponses(arranging.holding, event.answers));
 });
 
-const bury = keeping((w) => {
+const reapCrashed = keeping((w) => {
   const id = w.args.event.type.slice('xstate.error.actor.'.length);
   const found = Object.values(w.books.arranging).find((each) => each.talk === id);
   if (found === undefined) return;
@@ -370,7 +370,7 @@ export const allocationMachine = s.createMachine({
     'devices.heldWanted': {
       actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),
     },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
     'resources.wanted': {
       actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, context.grants)),
     },

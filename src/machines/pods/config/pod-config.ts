@@ -151,7 +151,7 @@ const forwardToSources = s.enqueueActions(({ context, event, enqueue }) => {
   }
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length) as SourceActor;
   const { message } = errorOf(event);
   enqueue(line('error', ['A source of pods crashed and starts again', { source: id, error: message }]));
@@ -185,8 +185,8 @@ export const podConfigMachine = s.createMachine({
   on: {
     'config.wanted': { target: '.choosing', actions: [forget, forwardToSources] },
     'status.wanted': { actions: forwardToSources },
-    'xstate.error.actor.apiSource': { actions: bury },
-    'xstate.error.actor.httpSource': { actions: bury },
+    'xstate.error.actor.apiSource': { actions: reapCrashed },
+    'xstate.error.actor.httpSource': { actions: reapCrashed },
     'source.respawn': { actions: respawn },
   },
   states: {

@@ -126,7 +126,7 @@ const endPull = s.enqueueActions((args) => {
   );
 });
 
-const bury = s.enqueueActions((args) => {
+const reapCrashed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (!event.type.startsWith('xstate.error.actor.image-')) return;
   const id = event.type.slice('xstate.error.actor.'.length);
@@ -175,6 +175,6 @@ export const imagesMachine = s.createMachine({
     'image.pullWanted': { actions: queuePull },
     'image.pullEnded': { actions: endPull },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
 });

@@ -64,7 +64,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ names: context.names.filter((each) => each !== id) });
 });
 
-const bury = s.enqueueActions(({ event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(
     line('error', [
@@ -91,6 +91,6 @@ export const mirrorPodsMachine = s.createMachine({
     'mirror.released': { actions: route },
     'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: [bury, reap] },
+    'xstate.error.actor.*': { actions: [reapCrashed, reap] },
   },
 });

@@ -13,6 +13,7 @@ import { isSame } from '../same.ts';
 import { claimRefusal, podDns } from '../spec/index.ts';
 import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
+import { orphanInput, orphansOf } from './pod-orphans.ts';
 import {
   addressesOf,
   type ContainerRecord,
@@ -26,7 +27,6 @@ import {
   wantedOf,
 } from './pod-policy.ts';
 import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
-import { strangerInput, strangersOf } from './pod-strangers.ts';
 import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 // ---- containers -----------------------------------------------------------------------------------------------------
@@ -72,10 +72,10 @@ const hasBegun = (context: PodContext): boolean =>
   (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
 /** What the runtime still runs under this pod's name gets an actor, so that it can be stopped. */
-const adoptStrangers = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
-  const names = strangersOf(context);
+const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
+  const names = orphansOf(context);
   for (const name of names) {
-    enqueue.spawnChild('container', { id: `container-${name}`, input: strangerInput(context, name) });
+    enqueue.spawnChild('container', { id: `container-${name}`, input: orphanInput(context, name) });
   }
   const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, wish: null }]);
   return { containers: { ...context.containers, ...Object.fromEntries(records) } };
@@ -146,7 +146,7 @@ export const permit = s.enqueueActions((args) => {
 });
 
 /** An actor of a container crashed: it starts again from what the runtime shows. */
-export const buryContainer = s.enqueueActions(({ event, context, enqueue }) => {
+export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.container-')) return;
   const id = event.type.slice('xstate.error.actor.'.length);
   const name = id.slice('container-'.length);
@@ -272,15 +272,15 @@ const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: bool
 export const stopContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));
-  const adopted = adoptStrangers(enqueue, context);
+  const adopted = adoptOrphans(enqueue, context);
   const next = { ...context, ...adopted };
   enqueue.assign(adopted);
-  const strangers = strangersOf(context);
+  const orphans = orphansOf(context);
   const turn = new Set(nextToStop(next));
-  for (const name of new Set([...Object.keys(next.containers), ...strangers])) {
+  for (const name of new Set([...Object.keys(next.containers), ...orphans])) {
     const phase = next.containers[name]?.view.phase;
-    if (strangers.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
-      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !strangers.includes(name) }));
+    if (orphans.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
+      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !orphans.includes(name) }));
     } else if (phase === 'stopping' && next.containers[name]?.kind === 'sidecar' && turn.has(name)) {
       order(enqueue, name, { type: 'container.turn' });
     }

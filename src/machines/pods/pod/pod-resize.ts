@@ -15,7 +15,7 @@ import { sandboxOverhead } from '../spec/resources.ts';
 import { complain, failed } from './pod-actions.ts';
 import { podGroup } from './pod-cgroup.ts';
 import { type PodContext, refOf } from './pod-policy.ts';
-import { lookNow, order, podSetup as s, settle } from './pod-setup.ts';
+import { observeNow, order, podSetup as s, settle } from './pod-setup.ts';
 import {
   type ContainerChange,
   changesOf,
@@ -253,7 +253,7 @@ export const resizing = s.createStateConfig({
     },
     /** Waits for what begins anew; the runtime shows what became of the rest. */
     settling: {
-      entry: lookNow,
+      entry: observeNow,
       always: [
         { guard: 'isKilled', target: 'idle' },
         { guard: 'isResizedAnew', target: 'awaiting' },

@@ -307,7 +307,7 @@ const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}):
   enqueue.raise({ type: 'look' });
 };
 
-export const lookNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
+export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
 
 /** The same after a call of its own that succeeded. */
 export const acted = s.enqueueActions((args) => begin(args.enqueue, now(args), { failures: 0 }));

@@ -145,7 +145,7 @@ const beginAnew = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ pods: {}, publishers: kept });
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const prefix = 'xstate.error.actor.pod-';
   if (!event.type.startsWith(prefix)) return;
   const uid = event.type.slice(prefix.length);
@@ -176,6 +176,6 @@ export const statusMachine = s.createMachine({
     'pods.started': { actions: beginAnew },
     'status.observed': { actions: observe },
     'status.listed': { actions: takeList },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
 });
