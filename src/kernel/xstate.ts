@@ -21,4 +21,6 @@ export type { SecretHandle } from './journal/secrets.ts';
 export type { JsonEvent, PlainError } from './json.ts';
 export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
 export { idempotent, once, pick, query, stream } from './operation.ts';
+export { errorIn, errorOf, outputOf } from './outcome.ts';
 export type { LogLevel } from './records.ts';
+export { sha256 } from './sha256.ts';

@@ -10,7 +10,7 @@ import { kubeletMachine } from '../../src/machines/kubelet.ts';
 import { operations } from '../../src/machines/operations/index.ts';
 import { FLAGS } from '../../src/machines/startup/configuration/flags/flag-table.ts';
 import { hintFor } from '../../src/machines/startup/configuration/flags/removed-flags.ts';
-import { CONTRADICTIONS, DOCUMENTS } from '../../src/machines/startup/order/index.ts';
+import { CONTRADICTIONS, DOCUMENTS } from '../machines/startup/order/index.ts';
 import { unproved } from '../support/proofs.ts';
 import type { Row } from './row.ts';
 import { ROWS } from './rows.ts';

@@ -7,14 +7,14 @@ import type { Performer } from '../../src/kernel/effects.ts';
 import type { JsonEvent } from '../../src/kernel/json.ts';
 import { Kernel } from '../../src/kernel/kernel.ts';
 import { replay } from '../../src/kernel/replay.ts';
-import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../../src/kernel/simulation.ts';
 import { kubeletMachine } from '../../src/machines/kubelet.ts';
 import type { Operations } from '../../src/machines/operations/index.ts';
 import type { Failure } from '../../src/machines/startup/answers.ts';
-import { CONTRADICTIONS, checkOrder, DOCUMENTS } from '../../src/machines/startup/order/index.ts';
 import type { KubeletInput } from '../../src/machines/startup/types.ts';
 import { header, MemorySink } from '../kernel/support.ts';
 import { ARGV, FIRST_WORDS, HEALTHY, ok } from '../machines/startup/boot-node.ts';
+import { CONTRADICTIONS, checkOrder, DOCUMENTS } from '../machines/startup/order/index.ts';
+import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../support/virtual-world.ts';
 
 const SEEDS = 60;
 const BOOT_MS = 30_000;

@@ -8,8 +8,8 @@ import { Kernel } from '../../src/kernel/kernel.ts';
 import { SeededRandom } from '../../src/kernel/random.ts';
 import type { HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
 import { replay } from '../../src/kernel/replay.ts';
-import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../../src/kernel/simulation.ts';
 import { bossMachine, header, MemorySink } from '../kernel/support.ts';
+import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../support/virtual-world.ts';
 
 const SEEDS = 300;
 const STEPS = 60;

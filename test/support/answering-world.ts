@@ -4,9 +4,9 @@ import type { JsonEvent } from '../../src/kernel/json.ts';
 import { Kernel } from '../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
 import { replay } from '../../src/kernel/replay.ts';
-import { VirtualTime } from '../../src/kernel/simulation.ts';
 import { type AnyStateMachine, setup } from '../../src/kernel/xstate.ts';
 import { header, MemorySink } from '../kernel/support.ts';
+import { VirtualTime } from './virtual-world.ts';
 
 /** An answer that takes so long. */
 interface Late {

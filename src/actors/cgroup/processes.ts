@@ -6,7 +6,7 @@
  */
 import { readFile, readlink, writeFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf } from '../host/beneath.ts';
+import { errnoOf } from '../host/below-root.ts';
 import type { Hierarchies } from './hierarchies.ts';
 import { enter, make } from './tree.ts';
 

@@ -13,7 +13,7 @@ import { promisify } from 'node:util';
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/operations/cgroup.ts';
-import { errnoOf } from '../host/beneath.ts';
+import { errnoOf } from '../host/below-root.ts';
 import { shareOfThreads } from '../host/threads.ts';
 import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';
 import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';

@@ -33,7 +33,7 @@ const GATHER_MS = 10;
 /** The same for the end of a call of the pod's own, which that look follows. */
 const GATHER_OWN_MS = 50;
 /** An id that no list has shown may be that of a sandbox whose call has not returned: most do within this time. */
-const STRANGER_MS = 500;
+const UNKNOWN_ID_MS = 500;
 
 export interface WatchOptions {
   readonly client: RuntimeClient;
@@ -77,12 +77,12 @@ export class PodWatcher {
   #complete = false;
   #hinted = false;
   /** Ids that a hint named and that no list and no call has shown yet. */
-  readonly #strangers = new Set<string>();
+  readonly #unknownIds = new Set<string>();
   readonly #starting = new Set<string>();
   /** Pods with something that a call of our own made and nobody has looked at yet: the pod will. */
   readonly #making = new Set<string>();
-  /** One of them stayed a stranger: only a relist tells whose it is. */
-  #strange = false;
+  /** An id stayed unknown: only a relist shows which pod it belongs to. */
+  #hasUnknown = false;
   #listeningSinceMs: number | null = null;
   /** Ends the pause before the next relist: at once, or when the fast period is over. */
   #endPause: (when: 'now' | 'soon') => void = () => {};
@@ -130,7 +130,7 @@ export class PodWatcher {
     if (outcome === 'running' && this.#starting.has(id)) return;
     const pod = uid ?? this.#ledger.podOf(id);
     if (pod === undefined) {
-      if (outcome !== 'gone') this.#meet(id);
+      if (outcome !== 'gone') this.#noteUnknown(id);
       return;
     }
     const inspection = this.#inspectionOf(pod);
@@ -143,7 +143,7 @@ export class PodWatcher {
   /** The pod hears of this by itself; that it is gone, others do not. */
   saw(status: PodRuntimeStatus): void {
     this.#making.delete(status.uid);
-    this.#tell(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
+    this.#publish(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
   }
 
   /** A call of our own begins that starts it: the event about that says no more than the end of the call. */
@@ -159,22 +159,22 @@ export class PodWatcher {
 
   /** An id that a call of our own got from the runtime. */
   learn(id: string, uid: string): void {
-    this.#strangers.delete(id);
+    this.#unknownIds.delete(id);
     this.#making.add(uid);
     this.#ledger.learn(id, uid, this.#options.now());
   }
 
-  #meet(id: string): void {
-    this.#strangers.add(id);
+  #noteUnknown(id: string): void {
+    this.#unknownIds.add(id);
     const judge = () => {
-      if (!this.#strangers.has(id)) return;
-      this.#strange = true;
+      if (!this.#unknownIds.has(id)) return;
+      this.#hasUnknown = true;
       this.#endPause('soon');
     };
-    setTimeout(judge, STRANGER_MS).unref();
+    setTimeout(judge, UNKNOWN_ID_MS).unref();
   }
 
-  #tell(items: readonly WatchPodsItem[]): void {
+  #publish(items: readonly WatchPodsItem[]): void {
     if (this.#options.signal.aborted) return;
     for (const item of items) this.#options.emit(item);
   }
@@ -190,31 +190,31 @@ export class PodWatcher {
 
   async #relist(startedAtMs: number): Promise<void> {
     let listed: ReadonlyMap<string, ListedPod>;
-    const announced = this.#strangers.size > 0;
-    this.#strangers.clear();
-    this.#strange = false;
+    const announced = this.#unknownIds.size > 0;
+    this.#unknownIds.clear();
+    this.#hasUnknown = false;
     try {
       listed = await this.#list();
     } catch (error) {
-      if (!this.#failing) this.#tell([{ type: 'runtime.relistFailing', message: messageOf(error) }]);
+      if (!this.#failing) this.#publish([{ type: 'runtime.relistFailing', message: messageOf(error) }]);
       this.#failing = true;
       this.#judge(startedAtMs, false);
       return;
     }
-    if (this.#failing) this.#tell([{ type: 'runtime.relistWorking' }]);
+    if (this.#failing) this.#publish([{ type: 'runtime.relistWorking' }]);
     this.#failing = false;
     const { inspect: changed, items } = this.#ledger.relisted(listed, startedAtMs);
     const inspect = changed.filter((uid) => !this.#complete || !this.#making.delete(uid));
     for (const uid of inspect) this.#options.podIds.shown(uid, listed.get(uid) ?? { sandboxIds: [], containerIds: [] });
     this.#options.podIds.retain(listed);
-    this.#tell(items);
+    this.#publish(items);
     const unannounced = inspect.filter((uid) => !this.#inspections.has(uid));
     this.#judge(startedAtMs, !announced && unannounced.length + items.length > 0);
     const inspected = inspect.map((uid) => this.#inspect(uid, this.#inspectionOf(uid), listed.get(uid), startedAtMs));
     if (this.#complete) return;
     await Promise.all(inspected);
     this.#complete = true;
-    this.#tell([{ type: 'runtime.relisted', uids: [...listed.keys()] }]);
+    this.#publish([{ type: 'runtime.relisted', uids: [...listed.keys()] }]);
   }
 
   /** Lets the relist judge the event stream, and so decide when the next relist is due. */
@@ -236,7 +236,7 @@ export class PodWatcher {
     const dueIn = (ms: number) => Math.max(0, startedAtMs + ms - now());
     if (signal.aborted) return;
     await new Promise<void>((resolve) => {
-      const waitMs = this.#strange ? relistPeriodMs : Math.max(periodMs, relistPeriodMs);
+      const waitMs = this.#hasUnknown ? relistPeriodMs : Math.max(periodMs, relistPeriodMs);
       let timer = setTimeout(resolve, dueIn(waitMs));
       this.#endPause = (when) => {
         clearTimeout(timer);
@@ -313,7 +313,7 @@ export class PodWatcher {
     const status = hintedAt === null ? undefined : this.#options.looks.after(uid, hintedAt);
     return status?.then(
       (seen) => {
-        this.#tell(this.#ledger.inspected(seen));
+        this.#publish(this.#ledger.inspected(seen));
         return seen;
       },
       () => this.#limit(() => this.#look(uid)),
@@ -334,10 +334,10 @@ export class PodWatcher {
         ...(onSeen ? { onSeen } : {}),
       };
       const status = await inspectPod(client, uid, options);
-      this.#tell(this.#ledger.inspected(status));
+      this.#publish(this.#ledger.inspected(status));
       return status;
     } catch (error) {
-      if (!signal.aborted) this.#tell(this.#ledger.failed(uid, messageOf(error)));
+      if (!signal.aborted) this.#publish(this.#ledger.failed(uid, messageOf(error)));
       return null;
     }
   }

@@ -10,7 +10,7 @@ import { mkdir, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promise
 import { basename } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/operations/csi.ts';
-import { errnoOf, openParent } from '../host/beneath.ts';
+import { errnoOf, openParent } from '../host/below-root.ts';
 import { mountsBelow, realPath } from '../volume/mounter.ts';
 
 const RECORD = 'vol_data.json';

@@ -19,7 +19,7 @@ import type {
 } from '../../machines/operations/csi.ts';
 import type { Content, Unshared } from '../../machines/operations/volume.ts';
 import { withoutSecrets } from '../cri/secrets.ts';
-import { openParent } from '../host/beneath.ts';
+import { openParent } from '../host/below-root.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { unmountAll } from '../volume/tear-down.ts';
 import { shareTree } from '../volume/tree.ts';

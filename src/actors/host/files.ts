@@ -6,7 +6,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/operations/host.ts';
 import type { Mounter } from '../volume/mounter.ts';
-import { errnoOf } from './beneath.ts';
+import { errnoOf } from './below-root.ts';
 import { goError } from './go-error.ts';
 import { makeShared } from './kernel/shared-mount.ts';
 

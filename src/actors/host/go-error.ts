@@ -1,7 +1,7 @@
 /** Errors of the system in Go's words. */
 import { getSystemErrorMap } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf } from './beneath.ts';
+import { errnoOf } from './below-root.ts';
 
 /** Where Node has other words than Go. */
 const REASONS: Readonly<Record<string, string>> = {

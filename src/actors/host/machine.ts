@@ -13,7 +13,7 @@ import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/ope
 import { hugePageResource } from '../../machines/pods/allocation/memory-state.ts';
 import { readTopology } from '../stats/topology.ts';
 import type { Mounter } from '../volume/mounter.ts';
-import { errnoOf } from './beneath.ts';
+import { errnoOf } from './below-root.ts';
 import { parseMounts } from './kernel/mounts.ts';
 
 type Operations = typeof hostOperations;

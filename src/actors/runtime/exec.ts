@@ -2,7 +2,7 @@
  * ExecSync and Exec: one more process beside a running container, with its environment, directory and user.
  *
  * Invariants: an answer always fits into one message; the process ends with its deadline, with its caller and with the
- * container (it carries the container's marker); nothing waits forever for a pipe that a stranger holds.
+ * container (it carries the container's marker); nothing waits forever for a pipe that an unrelated process holds.
  */
 import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';

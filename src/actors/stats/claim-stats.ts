@@ -1,5 +1,5 @@
 /** How full the volumes behind a pod's claims are. They may lie anywhere, and on a file system that does not answer. */
-import { withStranger } from '../host/strangers.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { fileSystemStats } from './summary-parts.ts';
 import type { VolumeStats } from './summary-types.ts';
@@ -9,7 +9,7 @@ export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; read
 
 /** `null`: it is gone, or does not answer. */
 const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
-  withStranger(path, () => fileSystemUsage(path)).catch(() => null);
+  boundedCall(path, () => fileSystemUsage(path)).catch(() => null);
 
 export async function claimStats(namespace: string, places: ClaimPlaces, atMs: number): Promise<VolumeStats[]> {
   const measured = Object.entries(places).map(async ([name, { claim, path }]): Promise<VolumeStats[]> => {

@@ -6,7 +6,7 @@
  */
 import { realpathSync } from 'node:fs';
 import { basename } from 'node:path';
-import { withStranger } from '../host/strangers.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { readText } from './kernel-text.ts';
 import { mountedDisks } from './topology.ts';
@@ -45,7 +45,7 @@ export async function machineDisks(root: string, now: () => number): Promise<Dis
   return await Promise.all(
     mountedDisks(root).map(async ({ device, mountPoint }) => ({
       device,
-      usage: await withStranger(mountPoint, () => fileSystemUsage(mountPoint)).catch(() => null),
+      usage: await boundedCall(mountPoint, () => fileSystemUsage(mountPoint)).catch(() => null),
       activity: activity.get(kernelName(device)) ?? null,
       atMs: now(),
     })),

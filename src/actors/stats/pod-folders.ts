@@ -6,7 +6,7 @@
  */
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { withStranger } from '../host/strangers.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import { mountsBelow } from '../volume/mounter.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } from './disk-usage.ts';
 
@@ -72,7 +72,7 @@ async function volumeUsage(
   const plugin = basename(folder);
   const path = `${folder}/${name}`;
   const isMounted = options.elsewhere.has(path);
-  const seen = isMounted ? await withStranger(path, () => look(path)).catch(() => null) : await look(path);
+  const seen = isMounted ? await boundedCall(path, () => look(path)).catch(() => null) : await look(path);
   if (seen?.fileSystem == null) return null;
   const { fileSystem, device } = seen;
   const ownFileSystem = isMounted && device !== (await deviceOf(folder));

@@ -8,7 +8,7 @@
 import { constants } from 'node:fs';
 import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf, openParent } from '../host/beneath.ts';
+import { errnoOf, openParent } from '../host/below-root.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';
 

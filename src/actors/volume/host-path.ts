@@ -2,13 +2,13 @@
  * `hostPath` volumes with a type: what must be there is checked, what may be made is made.
  *
  * The path is the manifest author's to choose, links included; it is not confined. It may lie on a file system that
- * does not answer: see `host/strangers.ts`.
+ * does not answer: see `host/bounded-calls.ts`.
  */
 import { constants, type Stats } from 'node:fs';
 import { mkdir, open, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { HostPathType } from '../../machines/operations/volume.ts';
-import { errnoOf } from '../host/beneath.ts';
+import { errnoOf } from '../host/below-root.ts';
 import { goError } from '../host/go-error.ts';
 
 const FOLDER_MODE = 0o755;

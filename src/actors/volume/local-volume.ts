@@ -8,8 +8,8 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KeptGroup, Unshared } from '../../machines/operations/volume.ts';
-import { errnoOf, makeFolder, openParent, type Place } from '../host/beneath.ts';
-import { withStranger } from '../host/strangers.ts';
+import { errnoOf, makeFolder, openParent, type Place } from '../host/below-root.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import { type LocalVolume, mountLocalDevice, unmountLocalDevice } from './local-device.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
@@ -58,7 +58,7 @@ async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Pro
   const { source, path } = volume;
   const point = await realPath(root, path);
   if ((await mountsBelow(point)).includes(point)) return {};
-  const found = await withStranger(`local volume ${source}`, () => openSource(source), {
+  const found = await boundedCall(`local volume ${source}`, () => openSource(source), {
     dispose: (late) => late?.close(),
   });
   const folder = found ?? (await mountLocalDevice(root, volume, mounter));

@@ -2,15 +2,15 @@
  * Mounts and unmounts: by system call, or by the programs of the system where there is no FFI.
  *
  * Every path given here goes through an open folder or file (`/proc/<pid>/fd/<fd>`), so that nothing a container does
- * to names can lead a mount elsewhere. Invariants: a call that may wait for a stranger (a file system over a network,
- * or in user space) is made by a process with a time limit, never by the agent itself; the programs are told not to
- * resolve paths on their own.
+ * to names can lead a mount elsewhere. Invariants: a call that may wait for another party (a file system over a
+ * network, or in user space) is made by a process with a time limit, never by the agent itself; the programs are told
+ * not to resolve paths on their own.
  */
 import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
-import { namesBelow } from '../host/beneath.ts';
+import { namesBelow } from '../host/below-root.ts';
 import { type Mount, parseMounts } from '../host/kernel/mounts.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 

@@ -5,7 +5,7 @@
  * Invariant: there is a mark only where everything that the agent does to such a volume is done.
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
-import { errnoOf, openParent } from '../host/beneath.ts';
+import { errnoOf, openParent } from '../host/below-root.ts';
 
 const WAY_MODE = 0o750;
 const MARK_MODE = 0o644;

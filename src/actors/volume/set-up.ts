@@ -18,8 +18,8 @@ import type {
   VolumesSetUp,
   volumeOperations,
 } from '../../machines/operations/volume.ts';
-import { makeFolder, openParent } from '../host/beneath.ts';
-import { withStranger } from '../host/strangers.ts';
+import { makeFolder, openParent } from '../host/below-root.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
@@ -124,7 +124,7 @@ async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUp
   given.set(podDirectory, has);
   const what = `${type} ${path}`;
   if (has.has(what)) return;
-  await withStranger(`hostPath ${path}`, () => checkHostPath(path, type));
+  await boundedCall(`hostPath ${path}`, () => checkHostPath(path, type));
   has.add(what);
 }
 

@@ -12,8 +12,8 @@ import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/operations/volume.ts';
 import { trimRight } from '../../machines/startup/configuration/values/go-text.ts';
-import { errnoOf, openParent } from '../host/beneath.ts';
-import { withStranger } from '../host/strangers.ts';
+import { errnoOf, openParent } from '../host/below-root.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
 
@@ -49,7 +49,7 @@ export async function bindSubPaths(
 /** What the pod's author is told: whether it was there, and nothing else of the node. */
 async function complaint({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
   const path = `${volumePath}/${subPath}`;
-  const isThere = await withStranger(`subPath ${path}`, () => stat(path)).then(
+  const isThere = await boundedCall(`subPath ${path}`, () => stat(path)).then(
     () => true,
     () => false,
   );
@@ -59,7 +59,7 @@ async function complaint({ container, volume, volumePath, subPath }: SubPath): P
 
 async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Promise<void> {
   const what = `subPath ${subPath.subPath} of ${subPath.volumePath}`;
-  const source = await withStranger(what, () => openSubPath(subPath.volumePath, subPath.subPath), {
+  const source = await boundedCall(what, () => openSubPath(subPath.volumePath, subPath.subPath), {
     dispose: (late) => late.close(),
   });
   try {

@@ -11,7 +11,7 @@ import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/operations/volume.ts';
-import { errnoOf, namesBelow, openParent } from '../host/beneath.ts';
+import { errnoOf, namesBelow, openParent } from '../host/below-root.ts';
 import { unbindDevice } from './block-device.ts';
 import { leaveLocal } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';

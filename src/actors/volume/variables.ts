@@ -10,7 +10,7 @@ import type { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { FileValues, FileVariable, Unprepared, volumeOperations } from '../../machines/operations/volume.ts';
-import { withStranger } from '../host/strangers.ts';
+import { boundedCall } from '../host/bounded-calls.ts';
 import { valueInEnvFile } from './env-file.ts';
 import { openSubPath } from './sub-path.ts';
 import { fdPath } from './tree.ts';
@@ -48,7 +48,7 @@ function unprepared(error: unknown): Unprepared {
 }
 
 async function valueOf({ volumePath, path, key, optional }: FileVariable, vault: Vault): Promise<FileValues[string]> {
-  const text = await withStranger(`file ${path} of ${volumePath}`, () => textOf(volumePath, path));
+  const text = await boundedCall(`file ${path} of ${volumePath}`, () => textOf(volumePath, path));
   const value = valueInEnvFile(text, key);
   if (value !== '') return vault.seal(value);
   if (optional) return null;

@@ -17,7 +17,7 @@
  *   I4 a pod is told `csi.unmounted` only when no record of its volumes is left.
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
-import { line, type PlainError, to } from '../../kernel/xstate.ts';
+import { errorOf, line, outputOf, type PlainError, to } from '../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../api/storage.ts';
 import type { CSIInventory } from '../operations/csi.ts';
 import type { KubeObject } from '../operations/kube.ts';
@@ -47,12 +47,12 @@ const news = (take: (context: Context, event: Event) => Partial<Context>) =>
   });
 
 const takeInventory = news((_, event) => {
-  const { volumes, devices } = (event as unknown as { output: CSIInventory }).output;
+  const { volumes, devices } = outputOf<CSIInventory>(event);
   return { found: { volumes, devices } };
 });
 
 const sayUnread = s.enqueueActions(({ event, enqueue }) => {
-  const { errors } = (event as unknown as { output: CSIInventory }).output;
+  const { errors } = outputOf<CSIInventory>(event);
   for (const error of errors) enqueue(line('error', [error, {}]));
 });
 
@@ -170,9 +170,9 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** What it did is on disk: another actor goes on from there. */
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = actorIn(event);
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a CSI volume crashed and starts again', { id, err: message }]));
   enqueue.stopChild(id);
   if (context.healthPeriodMs !== undefined) enqueue.stopChild(healthOf(id));
@@ -219,7 +219,7 @@ export const csiVolumesMachine = s.createMachine({
     'mount.expanded': { actions: takeExpanded },
     'csi.respawn': { actions: respawn },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
   states: {
     disk: {

@@ -14,20 +14,12 @@
  *   D3 it ends only when the volume is unstaged and its record is gone.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
-import { line, now, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendParent, setup } from '../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../api/storage.ts';
 import { csiOperations } from '../operations/csi.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
-import {
-  askCapabilities,
-  capabilitiesIn,
-  errorOf,
-  fetchSecret,
-  retryDelayMs,
-  secretError,
-  secretsIn,
-} from './driver-calls.ts';
+import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretError, secretsIn } from './driver-calls.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from './messages.ts';
 import { type DeviceId, devicePlace } from './places.ts';
 import {
@@ -110,8 +102,7 @@ function becamePossible({ context, event }: { context: Context; event: unknown }
 const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
 const noteSecrets = s.assign(({ event }) => secretsIn(event));
 
-const outputOf = (event: unknown) => (event as { output: VolumeAttachment }).output;
-const attachmentIn = (event: unknown) => attachmentOf(outputOf(event));
+const attachmentIn = (event: unknown) => attachmentOf(outputOf<VolumeAttachment>(event));
 
 const noteAttachment = s.assign(({ event }) => {
   const publishContext = attachmentIn(event);
@@ -133,7 +124,10 @@ const stagingStep = ({ id }: Context): string =>
 const noteAttachError = s.assign(({ context, event }) => {
   const message = attachmentIn(event);
   if (typeof message !== 'string') return {};
-  return { failure: { step: waitingStep(context), message }, isNodeFull: isNodeFull(outputOf(event)) };
+  return {
+    failure: { step: waitingStep(context), message },
+    isNodeFull: isNodeFull(outputOf<VolumeAttachment>(event)),
+  };
 });
 
 const noteUnregistered = s.assign(({ context }) => {
@@ -159,7 +153,7 @@ const backOff = s.assign((args) => {
   return { tries: tries + 1, untilMs: now(args) + retryDelayMs(tries) };
 });
 
-const lookLater = s.assign((args) => {
+const checkLater = s.assign((args) => {
   const delayMs = Math.min(LOOK_MAX_MS, LOOK_BASE_MS * 2 ** args.context.tries);
   return { tries: args.context.tries + 1, untilMs: now(args) + delayMs };
 });
@@ -188,12 +182,12 @@ const attaching = s.createStateConfig({
       name: attachmentName(id, nodeName),
     }),
     onDone: [
-      { guard: ({ event }) => attachmentIn(event) === null, target: 'detached', actions: lookLater },
+      { guard: ({ event }) => attachmentIn(event) === null, target: 'detached', actions: checkLater },
       { guard: ({ event }) => typeof attachmentIn(event) === 'string', target: 'failing', actions: noteAttachError },
       { target: 'connecting', actions: noteAttachment },
     ],
     onError: [
-      { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: lookLater },
+      { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: checkLater },
       { target: 'failing', actions: failing(waitingStep, getError) },
     ],
   },

@@ -1,12 +1,10 @@
 /** What the charts of devices, mounts and expansions share: preparing a driver, and waiting after a failure. */
-import type { PlainError } from '../../kernel/xstate.ts';
+import { outputOf } from '../../kernel/xstate.ts';
 import type { SecretReference } from '../api/storage.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../back-off.ts';
 import type { KubeTarget } from '../operations/kube.ts';
 import type { Driver } from './messages.ts';
 import type { Capabilities, Secrets } from './policy.ts';
-
-export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
 
 export const retryDelayMs = (tries: number): number => pauseMs(OPERATION_BACK_OFF, tries);
 
@@ -18,7 +16,7 @@ export const askCapabilities = {
 } as const;
 
 export const capabilitiesIn = (event: unknown): { capabilities: Capabilities } =>
-  (event as { output: { capabilities: Capabilities } }).output;
+  outputOf<{ capabilities: Capabilities }>(event);
 
 /** Only of a secret that there is a reference to. */
 export const fetchSecret = <Context>(refOf: (context: Context) => SecretReference | null) =>
@@ -35,7 +33,7 @@ export const fetchSecret = <Context>(refOf: (context: Context) => SecretReferenc
   }) as const;
 
 export const secretsIn = (event: unknown): { secrets: Secrets } => ({
-  secrets: (event as { output: { data?: Secrets } }).output.data ?? {},
+  secrets: outputOf<{ data?: Secrets }>(event).data ?? {},
 });
 
 /** `fetching NodeStageSecretRef default/key failed: ` */

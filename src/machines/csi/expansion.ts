@@ -13,14 +13,14 @@
  *   Z3 a call to the driver is never given up half-way; a pod that ends is left between two steps.
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
  */
-import { line, now, pick, setup, to } from '../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, setup, to } from '../../kernel/xstate.ts';
 import type { PersistentVolumeClaim } from '../api/storage.ts';
 import { csiOperations } from '../operations/csi.ts';
 import { kubeOperations } from '../operations/kube.ts';
 import { type Ended, eventRecorded } from '../pods/messages.ts';
 import { rfc3339 } from '../pods/status/time.ts';
 import { type EventText, volumeEvents } from '../reasons.ts';
-import { askCapabilities, capabilitiesIn, errorOf, fetchSecret, retryDelayMs, secretsIn } from './driver-calls.ts';
+import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretsIn } from './driver-calls.ts';
 import {
   cannotExpand,
   certain,
@@ -122,7 +122,7 @@ const becameRegistered = ({ context, event }: { context: Context; event: unknown
   (event as ExpansionOrder).driver.endpoint !== context.driver.endpoint || (event as ExpansionOrder).isReleased;
 
 const noteClaim = s.assign(({ event }) => ({
-  claim: (event as unknown as { output: PersistentVolumeClaim }).output,
+  claim: outputOf<PersistentVolumeClaim>(event),
 }));
 const uncertain = (prefix: string) =>
   s.assign(({ event }) => ({ failure: { ...certain(`${prefix}${errorOf(event).message}`), isFinal: false } }));

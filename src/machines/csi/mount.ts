@@ -13,21 +13,13 @@
  *   U3 it ends only when the volume is unpublished and its record is gone.
  * Upstream: pkg/volume/csi/csi_mounter.go, pkg/volume/util/operationexecutor.
  */
-import { type AnyActorRef, line, now, sendParent, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, now, outputOf, sendParent, to } from '../../kernel/xstate.ts';
 import type { IssuedToken } from '../operations/csi.ts';
 import type { Unshared } from '../operations/volume.ts';
 import { eventRecorded } from '../pods/messages.ts';
 import { SLOW_SHARING_MS } from '../pods/volumes/sharing.ts';
 import { podEvents, volumeEvents } from '../reasons.ts';
-import {
-  askCapabilities,
-  capabilitiesIn,
-  errorOf,
-  fetchSecret,
-  retryDelayMs,
-  secretError,
-  secretsIn,
-} from './driver-calls.ts';
+import { askCapabilities, capabilitiesIn, fetchSecret, retryDelayMs, secretError, secretsIn } from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
 import type { MountReport } from './messages.ts';
 import { type Context, type Known, csiMountSetup as s, sharingInput } from './mount-setup.ts';
@@ -103,7 +95,7 @@ const noteDue = s.assign((args) => {
 const noteToken = s.assign((args) => {
   const { context, event } = args;
   const [audience = '', ...due] = context.due;
-  const { output } = event as unknown as { output: TokenAnswer };
+  const output = outputOf<TokenAnswer>(event);
   return { due, tokens: { ...context.tokens, [audience]: heldToken(output, now(args)) } };
 });
 /** Tokens of which only the handles are left are asked for again. */
@@ -113,7 +105,7 @@ const dropForgotten = s.assign(({ context, event }) => ({
 const notePublished = s.assign({ isPublished: true, tries: 0 });
 
 const sayUnshared = s.enqueueActions(({ event, enqueue }) => {
-  const { output } = event as unknown as { output: Unshared | null };
+  const output = outputOf<Unshared | null>(event);
   if (output === null) return;
   const { text, ...fields } = output;
   enqueue(line('error', [text, fields]));
@@ -248,7 +240,7 @@ const tellExpansion = s.enqueueActions(({ context: { driver, isReleased }, enque
   enqueue.sendTo<AnyActorRef>('expansion', order);
 });
 
-const resultIn = (event: unknown): ExpansionResult => (event as { output: ExpansionResult }).output;
+const resultIn = (event: unknown): ExpansionResult => outputOf<ExpansionResult>(event);
 
 /** A larger size that was wished for meanwhile is wished for still. */
 const tellSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {

@@ -4,9 +4,9 @@
  * A volume with a file system has a folder for the node, by its handle, and one in the pod, by its PersistentVolume; a
  * block device has its folders by its PersistentVolume, below `volumeDevices`.
  */
+import { sha256 } from '../../kernel/xstate.ts';
 import type { BlockMount, BlockStage } from '../operations/csi.ts';
 import type { CSIVolume } from './messages.ts';
-import { sha256 } from './sha256.ts';
 
 const PLUGIN = 'kubernetes.io/csi';
 const POD_PLUGIN = 'kubernetes.io~csi';

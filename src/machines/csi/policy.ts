@@ -3,11 +3,11 @@
  *
  * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/csi.
  */
+import { sha256 } from '../../kernel/xstate.ts';
 import type { CSIDriverSpec, VolumeAttachment } from '../api/storage.ts';
 import type { NodePublishRequest, NodeStageRequest, VolumeCapability, VolumeData } from '../operations/csi.ts';
 import type { Content } from '../operations/volume.ts';
 import type { CSIPod, CSIVolume, Driver, StagedDevice } from './messages.ts';
-import { sha256 } from './sha256.ts';
 
 /** What a driver says that it can do: see `csi.capabilities`. */
 export type Capabilities = readonly string[];

@@ -13,7 +13,7 @@
  *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and what was told before stays.
  * Upstream: client-go tools/cache/reflector.go.
  */
-import { assign, line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { assign, errorIn, line, now, outputOf, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import { type BackOff, doubledMs } from '../back-off.ts';
 import { type KubeObject, type KubeSelection, type KubeTarget, kubeOperations } from '../operations/kube.ts';
 import type { Ended } from '../pods/messages.ts';
@@ -69,7 +69,7 @@ interface ListPage {
   readonly continue: string;
 }
 
-const pageOf = (event: unknown): ListPage => (event as { output: ListPage }).output;
+const pageOf = (event: unknown): ListPage => outputOf<ListPage>(event);
 const hasMore = (event: unknown): boolean => pageOf(event).continue !== '';
 
 const s = setup({
@@ -85,9 +85,7 @@ const s = setup({
 });
 
 /** None in an answer that counts as a failure. */
-const errorOf = (event: unknown): (PlainError & { retryAfterMs?: number }) | undefined =>
-  (event as { error?: PlainError }).error;
-const isExpired = ({ event }: { event: unknown }): boolean => ['Expired', 'Gone'].includes(errorOf(event)?.code ?? '');
+const isExpired = ({ event }: { event: unknown }): boolean => ['Expired', 'Gone'].includes(errorIn(event)?.code ?? '');
 
 const takePage = s.assign(({ context, event }) => {
   const { items, continue: more, resourceVersion } = pageOf(event);
@@ -103,7 +101,7 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
 
 const fail = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { message, retryAfterMs = 0 } = errorOf(event) ?? { message: `the list has more than ${PAGES_MAX} pages` };
+  const { message, retryAfterMs = 0 } = errorIn(event) ?? { message: `the list has more than ${PAGES_MAX} pages` };
   const nowMs = now(args);
   const isFirst = nowMs - context.failedAtMs > BACKOFF_RESET_MS;
   const doubled = isFirst ? BACK_OFF.baseMs : doubledMs(BACK_OFF, context.backoffMs);

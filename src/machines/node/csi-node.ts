@@ -12,7 +12,7 @@
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 import type { Json } from '../../kernel/json.ts';
-import { assign, line, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { CSINode } from '../api/node.ts';
 import { type BackOff, doubledMs } from '../back-off.ts';
 import { strategicPatch } from '../kube/strategic-patch.ts';
@@ -108,7 +108,7 @@ const s = setup({
 const codeOf = (event: { error: unknown }): string => (event.error as PlainError).code ?? '';
 
 const failed = s.enqueueActions(({ context, event, enqueue }) => {
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['Failed to initialize CSINode', { node: context.nodeName, err: message }]));
   const failures = context.failures + 1;
   enqueue.assign({ failures });
@@ -128,7 +128,7 @@ const tellWritten = s.enqueueActions(({ context, enqueue }) => {
 
 const noteNode = s.assign(({ event }) => (event.type === 'node.registered' ? { nodeUid: event.uid } : {}));
 
-const remember = s.assign({ existing: ({ event }) => (event as unknown as { output: CSINode }).output });
+const remember = s.assign({ existing: ({ event }) => outputOf<CSINode>(event) });
 
 const noteDriver = s.assign(({ context, event }) => {
   if (event.type === 'csi.driverRegistered') {

@@ -12,7 +12,7 @@
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../kernel/json.ts';
-import { assign, line, now, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
+import { assign, errorOf, line, now, outputOf, type PlainError, pick, random, setup } from '../../kernel/xstate.ts';
 import type { Lease } from '../api/node.ts';
 import { doubledMs, NODE_BACK_OFF } from '../back-off.ts';
 import { kubeOperations } from '../operations/kube.ts';
@@ -91,11 +91,11 @@ function renewed({ nodeName, durationSeconds, lease, ownerUid }: Context, nowMs:
 
 const noteOwner = s.assign(({ event }) => (event.type === 'node.registered' ? { ownerUid: event.uid } : {}));
 
-const remember = s.assign({ lease: ({ event }) => (event as unknown as { output: Lease }).output, tries: 0 });
+const remember = s.assign({ lease: ({ event }) => outputOf<Lease>(event), tries: 0 });
 
 const failed = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const { message } = (event as unknown as { error: PlainError }).error;
+    const { message } = errorOf(event);
     enqueue(line('error', [text, { node: context.nodeName, err: message }]));
   });
 

@@ -19,7 +19,7 @@
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 import type { Json } from '../../kernel/json.ts';
-import { assign, line, now, type PlainError, pick, random, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { assign, errorOf, line, now, outputOf, pick, random, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { Node, NodeStatus } from '../api/node.ts';
 import type { NodeVolumes } from '../csi/messages.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
@@ -230,7 +230,7 @@ function nodeIn(event: unknown, nodeName: string): Node | null {
 /** A Node that was there has told its conditions; one that this start made has not. */
 const remember = s.assign({
   said: ({ context, event }) => {
-    const { isNew } = (event as unknown as { output: Partial<Registered> }).output;
+    const { isNew } = outputOf<Partial<Registered>>(event);
     return isNew ? [] : (context.node?.status?.conditions ?? []);
   },
 });
@@ -266,7 +266,7 @@ const settle = s.assign((args) => {
 });
 
 const failed = s.enqueueActions(({ context, event, enqueue }) => {
-  const { code, message } = (event as unknown as { error: PlainError }).error;
+  const { code, message } = errorOf(event);
   const prefix = code === 'NotFound' ? `error getting node ${JSON.stringify(context.facts.nodeName)}: ` : '';
   enqueue(line('error', ['Error updating node status, will retry', { err: `${prefix}${message}` }]));
 });

@@ -8,7 +8,7 @@
  * Invariants: O1 an event for each kill, no more. O2 only at the start is a failure fatal; later it is tried again.
  * Seeds: S154, S235. Upstream: pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet.go.
  */
-import { line, type PlainError, pick, sendParent, setup, stateIn, to } from '../../kernel/xstate.ts';
+import { errorOf, line, pick, sendParent, setup, stateIn, to } from '../../kernel/xstate.ts';
 import { hostOperations, type OomKill } from '../operations/host.ts';
 import { type EventRecorded, eventRecorded } from '../pods/messages.ts';
 import { nodeRef } from './events.ts';
@@ -53,8 +53,6 @@ const record = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('eventRecorder'), said);
 });
 
-const messageOf = (event: unknown): string => (event as { error: PlainError }).error.message;
-
 const watch = {
   id: 'oom',
   src: 'host.watchOom' as const,
@@ -78,7 +76,7 @@ export const oomWatcherMachine = s.createMachine({
             target: 'unavailable',
             actions: line('warn', ({ event }) => [
               'Failed to create an oomWatcher, ignoring',
-              { err: messageOf(event) },
+              { err: errorOf(event).message },
             ]),
           },
           {
@@ -89,7 +87,7 @@ export const oomWatcherMachine = s.createMachine({
             target: 'unavailable',
             actions: sendParent(({ event }) => ({
               type: 'oomWatcher.failed',
-              message: `failed to create kubelet: ${messageOf(event)}`,
+              message: `failed to create kubelet: ${errorOf(event).message}`,
             })),
           },
         ],

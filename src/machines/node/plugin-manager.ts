@@ -12,7 +12,7 @@
  * hangs, lies or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
-import { type AnyActorRef, line, type PlainError, pick, setup, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, pick, setup, to } from '../../kernel/xstate.ts';
 import type { CSIDriverNews, CSILimits } from '../csi/messages.ts';
 import type { DevicePlugin } from '../operations/devices.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../operations/plugins.ts';
@@ -218,12 +218,12 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, driver: null } } });
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length);
   const found = Object.entries(context.plugins).find(([, plugin]) => plugin.id === id);
   if (!found) return;
   const [path, plugin] = found;
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a plugin crashed and starts again', { socket: path, err: message }]));
   end(enqueue, context, path, plugin);
   enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null, device: null } } });
@@ -239,7 +239,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
 
 const sayBroken = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'The watch of the plugin folder broke and starts again',
-  { path: context.path, err: (event as unknown as { error: PlainError }).error.message },
+  { path: context.path, err: errorOf(event).message },
 ]);
 
 export const pluginManagerMachine = s.createMachine({
@@ -260,7 +260,7 @@ export const pluginManagerMachine = s.createMachine({
     'csi.limitsFollowed': { actions: noteLimits },
     'csi.limitReached': { actions: askLimits },
     'plugin.respawn': { actions: respawn },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
   states: {
     watching: {

@@ -15,7 +15,7 @@
  *   cannot say what it calls this node, or of which the cluster cannot be told, hears so once and must listen anew.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
-import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, sendParent, setup } from '../../kernel/xstate.ts';
 import { doubledMs, OPERATION_BACK_OFF } from '../back-off.ts';
 import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../operations/devices.ts';
 import { type CSINodeInfo, type NodeInfoChanged, type PluginInfo, pluginOperations } from '../operations/plugins.ts';
@@ -74,30 +74,29 @@ const s = setup({
   delays: { retry: ({ context }) => context.retryMs },
 });
 
-const messageOf = (event: unknown): string => (event as { error: PlainError }).error.message;
-const nodeInfoOf = (event: unknown): CSINodeInfo => (event as { output: CSINodeInfo }).output;
+const nodeInfoOf = (event: unknown): CSINodeInfo => outputOf<CSINodeInfo>(event);
 
 const introduce = s.enqueueActions(({ context, event, enqueue }) => {
-  const info = (event as unknown as { output: PluginInfo }).output;
+  const info = outputOf<PluginInfo>(event);
   enqueue.assign({ info });
   enqueue.sendParent({ type: 'plugin.introduced', socket: context.socket, info } satisfies PluginReport);
 });
 
 const tellConnected = s.enqueueActions(({ context, event, enqueue }) => {
   const { socket, info } = context;
-  const options = (event as unknown as { output: DevicePluginOptions }).output;
+  const options = outputOf<DevicePluginOptions>(event);
   const device = { resource: info!.name, endpoint: endpointOf(info!, socket), options };
   enqueue.sendParent({ type: 'plugin.deviceConnected', socket, device } satisfies PluginReport);
 });
 
 const sayUnheard = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
-  messageOf(event),
+  errorOf(event).message,
   { socket: context.socket, retryInMs: context.retryMs },
 ]);
 
 const sayUntold = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to tell a plugin whether it is registered',
-  { socket: context.socket, err: messageOf(event) },
+  { socket: context.socket, err: errorOf(event).message },
 ]);
 
 const fail = (reason: (event: unknown) => string) =>
@@ -119,7 +118,7 @@ const tellChanged = s.enqueueActions(({ context: { info, socket }, event, enqueu
 
 const sayUnasked = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to update CSIDriver',
-  { driver: context.info?.name ?? '', socket: context.socket, err: messageOf(event) },
+  { driver: context.info?.name ?? '', socket: context.socket, err: errorOf(event).message },
 ]);
 
 const endpointIn = ({ context }: { context: Context }) => ({ endpoint: endpointOf(context.info!, context.socket) });
@@ -202,7 +201,7 @@ export const pluginMachine = s.createMachine({
         onDone: { target: 'accepted', actions: tellConnected },
         onError: {
           target: 'failed',
-          actions: fail((event) => `failed to get device plugin options: ${messageOf(event)}`),
+          actions: fail((event) => `failed to get device plugin options: ${errorOf(event).message}`),
         },
       },
     },
@@ -224,7 +223,7 @@ export const pluginMachine = s.createMachine({
           },
           { target: 'failed', actions: fail((event) => nodeInfoProblem(nodeInfoOf(event))!) },
         ],
-        onError: { target: 'failed', actions: fail(messageOf) },
+        onError: { target: 'failed', actions: fail((event) => errorOf(event).message) },
       },
     },
     announcing: {

@@ -8,7 +8,7 @@
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 
-import { assign, line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
+import { assign, errorOf, line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
 import type { Node } from '../api/node.ts';
 import { doubledMs, NODE_BACK_OFF } from '../back-off.ts';
 import { kubeOperations } from '../operations/kube.ts';
@@ -53,7 +53,7 @@ export const nodeTarget = (nodeName: string) =>
 
 const unable = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const { message } = (event as unknown as { error: PlainError }).error;
+    const { message } = errorOf(event);
     enqueue(line('error', [text, { node: context.facts.nodeName, err: message }]));
   });
 

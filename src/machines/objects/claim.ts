@@ -12,7 +12,7 @@
  *   A2 what this agent cannot mount is said by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
  */
-import { now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { errorOf, now, outputOf, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../api/storage.ts';
 import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
 import { type KubeObject, kubeOperations } from '../operations/kube.ts';
@@ -112,7 +112,7 @@ const take = s.enqueueActions((args) => {
 /** What was known stays: a server that is away takes no volume away. */
 const noteUnread = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue.assign(pauseOf(args));
   if (context.version === null)
     tell(enqueue, context, problem(context, `failed to fetch PVC from API server: ${message}`));
@@ -137,7 +137,7 @@ function sizeOf({ namespace, name }: ObjectId, claim: KubeObject | null): BoundV
   };
 }
 
-const noteVolume = s.assign({ volume: ({ event }) => (event as unknown as { output: KubeObject }).output });
+const noteVolume = s.assign({ volume: ({ event }) => outputOf<KubeObject>(event) });
 const noteLabels = s.assign(({ event }) => (event.type === 'node.labels' ? { labels: event.labels } : {}));
 
 const tellVolume = s.enqueueActions(({ context, enqueue }) => {
@@ -185,7 +185,7 @@ const NO_SOURCES: ReadonlySet<string> = new Set(['capacity', 'nodeAffinity']);
 
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue.assign(pauseOf(args));
   tell(enqueue, context, problem(context, `failed to fetch PV ${context.volumeName} from API server: ${message}`));
 });

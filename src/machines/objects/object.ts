@@ -11,7 +11,7 @@
  *   O3 an object that cannot be read is told as unknown, never as missing; what was known of it stays.
  *   O4 a refresh is answered by the first call that began after it, also with what did not change.
  */
-import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import type { NodeSettings } from '../node-settings.ts';
@@ -68,8 +68,6 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
-
 const tellParent = (enqueue: Enqueue, { key, asked }: Context, state: ObjectState): void =>
   enqueue(sendParent({ type: 'object.observed', key, refresh: asked, ...state } satisfies ObjectObserved));
 
@@ -92,7 +90,7 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const takeAnswer = s.enqueueActions(({ context, event, enqueue }) => {
-  tell(enqueue, context, (event as unknown as { output: KubeObject }).output);
+  tell(enqueue, context, outputOf<KubeObject>(event));
 });
 
 const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {

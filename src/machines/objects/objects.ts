@@ -12,7 +12,7 @@
  *      watched it is asked for anew first.
  *   J3 an object that became unreadable takes nothing back from those who have it.
  */
-import { type AnyActorRef, line, setup, to } from '../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import type { Ended } from '../pods/messages.ts';
 import { parseDecimal } from '../startup/configuration/values/go-text.ts';
@@ -190,9 +190,9 @@ const label = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of claims) enqueue.sendTo<AnyActorRef>(id, event);
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length);
-  const { message } = (event as unknown as { error: Error }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['The actor of an object of the API server crashed and starts again', { id, error: message }]));
   enqueue.stopChild(id);
   enqueue.assign({ actors: context.actors.filter((each) => each !== id) });
@@ -232,7 +232,7 @@ export const objectsMachine = s.createMachine({
     'objects.released': { actions: release },
     'object.observed': { actions: observe },
     'node.labels': { actions: label },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
     'object.respawn': { actions: respawn },
   },
 });

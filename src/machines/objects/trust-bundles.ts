@@ -12,7 +12,7 @@
  *   Y3 a cluster without this API is asked again later, and until then pods hear why they wait.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
-import { line, now, type PlainError, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
+import { errorOf, line, now, pick, random, sendParent, setup } from '../../kernel/xstate.ts';
 import { pauseMs, READ_BACK_OFF } from '../back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { kubeOperations } from '../operations/kube.ts';
@@ -48,7 +48,7 @@ interface Context {
   readonly told: Readonly<Record<string, string>>;
 }
 
-const isNotFound = (event: unknown): boolean => (event as { error: PlainError }).error.code === 'NotFound';
+const isNotFound = (event: unknown): boolean => errorOf(event).code === 'NotFound';
 
 const s = setup({
   types: { context: {} as Context, events: {} as ReflectorReport | TrustBundlesWanted | Ended },
@@ -106,13 +106,11 @@ const sayUnknown = (message: (event: unknown) => string) =>
     tell(enqueue, context.told, () => ({ state: 'unknown', message: message(event) })),
   );
 
-const messageOf = (event: unknown): string => (event as { error: PlainError }).error.message;
-
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const pause = pauseMs(READ_BACK_OFF, context.failures, random(args));
   enqueue.assign({ failures: context.failures + 1, untilMs: now(args) + pause });
-  enqueue(line('warn', ['Failed to look for the ClusterTrustBundle API', { err: messageOf(event) }]));
+  enqueue(line('warn', ['Failed to look for the ClusterTrustBundle API', { err: errorOf(event).message }]));
 });
 
 /** Who begins to want one while there is no API hears why, too. */
@@ -150,7 +148,7 @@ export const trustBundlesMachine = s.createMachine({
             actions: s.assign({ version: ({ context }) => context.version + 1 }),
           },
           { guard: 'isAbsent', target: 'absent' },
-          { target: 'backingOff', actions: [noteFailure, sayUnknown(messageOf)] },
+          { target: 'backingOff', actions: [noteFailure, sayUnknown((event) => errorOf(event).message)] },
         ],
       },
     },

@@ -4,7 +4,7 @@
  * A pod may have a thousand containers, each of which is looked up in the lists of all: the index of a long list is
  * kept with it.
  */
-import { keptWith } from './kept-with.ts';
+import { memoize } from './memoize.ts';
 
 interface Named {
   readonly name: string;
@@ -13,7 +13,7 @@ interface Named {
 /** Members from which on an index is made sooner than a list is searched. */
 const LONG = 8;
 
-const indexOf = keptWith(
+const indexOf = memoize(
   (list: readonly Named[]): ReadonlyMap<string, Named> => new Map(list.toReversed().map((each) => [each.name, each])),
 );
 

@@ -9,7 +9,7 @@
  *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
-import { line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { errorOf, line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { operations } from '../operations/index.ts';
 import { type DeadContainer, type Ended, eventRecorded, type GarbageChanged, type GarbagePurge } from './messages.ts';
@@ -139,7 +139,7 @@ const answer = s.enqueueActions(({ enqueue }) => {
 });
 
 const complain = s.enqueueActions(({ context, event, enqueue }) => {
-  const { message } = (event as never as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['Container garbage collection failed', { id: context.queue[0]?.id, error: message }]));
   const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
   const text = { type: 'Warning' as const, reason: 'ContainerGCFailed', message };

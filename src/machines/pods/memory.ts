@@ -15,7 +15,7 @@
  *   M5 what a pod has for itself (CPUs, memory of chosen nodes, devices) is written at once: no agent that was killed
  *      and started again gives it to another.
  */
-import { line, now, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
+import { line, now, outputOf, type PlainError, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { hostOperations, type SoftState } from '../operations/host.ts';
 import { PULL_QUIET_MS } from './images/image-setup.ts';
@@ -182,7 +182,7 @@ export const memoryMachine = s.createMachine({
           target: 'ready',
           actions: s.assign({
             state: (args) => {
-              const { output } = args.event as never as { output: SoftState };
+              const output = outputOf<SoftState>(args.event);
               return merged(withPossibleWaits(output, now(args)), args.context.state);
             },
           }),

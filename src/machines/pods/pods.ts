@@ -17,7 +17,7 @@
  *   W4 a crashed actor comes back after a back-off and looks at the runtime before it does anything.
  *   W5 whoever was told what a memory has is told then which of its pods there are.
  */
-import { line, now, type PlainError, to } from '../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, to } from '../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../back-off.ts';
 import type { CSIReport } from '../csi/messages.ts';
@@ -168,7 +168,7 @@ function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
 
 /** Folders of pods that neither a source nor the runtime knows: their volumes and files go. Only logs have names. */
 const endLeftovers = s.enqueueActions((args) => {
-  const { uids = [], pods = [] } = (args.event as unknown as { output: Leftovers }).output;
+  const { uids = [], pods = [] } = outputOf<Leftovers>(args.event);
   const records: Record<string, PodRecord> = { ...args.context.records };
   const left = [...pods, ...uids.map((uid) => ({ uid, name: '', namespace: '' }))];
   for (const ref of left) {
@@ -181,7 +181,7 @@ const endLeftovers = s.enqueueActions((args) => {
 
 const cannotLook = line('warn', ({ event }: { event: unknown }) => [
   'Cannot look for folders of pods that are gone',
-  { error: (event as { error: PlainError }).error.message },
+  { error: errorOf(event).message },
 ]);
 
 // ---- observed -------------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
     enqueue.sendTo(to('objects'), { type: 'objects.released', uid } satisfies ObjectsReleased);
   }
   if (gone?.again) enqueue.sendTo(to('podConfig'), { type: 'config.wanted', uids: [uid] });
-  const { restarts } = (event as unknown as { output: { readonly restarts: Restarts } }).output;
+  const { restarts } = outputOf<{ readonly restarts: Restarts }>(event);
   enqueue.assign({
     memory: withRestarts(context.memory, uid, gone?.again ? restarts : {}),
     records: context.relisted ? released(enqueue, rest) : rest,
@@ -282,14 +282,14 @@ function tellReleased(enqueue: Enqueue, { settings }: Args['context'], { uid, na
   enqueue.sendTo(to('mirrorPods'), message);
 }
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.pod-')) return;
   const uid = uidIn(event as Ended);
   enqueue.stopChild(idOf(uid));
   const record = context.records[uid];
   if (!record) return;
   const delay = pauseMs(RESPAWN_BACK_OFF, record.crashes);
-  const error = (event as { error: { message: string } }).error.message;
+  const error = errorOf(event).message;
   enqueue(line('error', ['The actor of a pod crashed and will be started again', { uid, error, restartInMs: delay }]));
   enqueue.assign({
     records: { ...context.records, [uid]: { ...record, alive: false, crashes: record.crashes + 1 } },
@@ -366,7 +366,7 @@ export const podsMachine = s.createMachine({
     'csi.unmounted': { actions: forward },
     'csi.started': { actions: forward },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
     'pod.respawn': { actions: respawn },
   },
   states: {

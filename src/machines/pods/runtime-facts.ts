@@ -7,7 +7,7 @@
 
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
-import { keptWith } from './kept-with.ts';
+import { memoize } from './memoize.ts';
 import type { ContainerFacts, GarbageChanged, ImagesInUse } from './messages.ts';
 import { legacyLogName } from './spec/index.ts';
 
@@ -88,13 +88,11 @@ const restartCountOf = ({ annotations, metadata }: ContainerStatus): number =>
   Number(annotations[RESTART_COUNT] ?? metadata?.attempt ?? 0);
 
 /** Instances by the name of their container. */
-const instancesByName = keptWith(
-  ({ containers }: PodRuntimeStatus): ReadonlyMap<string, readonly ContainerStatus[]> => {
-    const found = Map.groupBy(containers, ({ metadata }) => metadata?.name ?? '');
-    for (const each of found.values()) each.sort((a, b) => restartCountOf(b) - restartCountOf(a) || newer(a, b));
-    return found;
-  },
-);
+const instancesByName = memoize(({ containers }: PodRuntimeStatus): ReadonlyMap<string, readonly ContainerStatus[]> => {
+  const found = Map.groupBy(containers, ({ metadata }) => metadata?.name ?? '');
+  for (const each of found.values()) each.sort((a, b) => restartCountOf(b) - restartCountOf(a) || newer(a, b));
+  return found;
+});
 
 /** All instances of one container, newest first: by number, as the clock may have been set back between two of them. */
 export const instancesOf = (status: PodRuntimeStatus | null, name: string): readonly ContainerStatus[] =>
@@ -138,7 +136,7 @@ export function factsOf(status: PodRuntimeStatus | null, name: string): Containe
   return newest === undefined ? null : factsOfInstance(newest);
 }
 
-const factsOfInstance = keptWith((newest: ContainerStatus): ContainerFacts => {
+const factsOfInstance = memoize((newest: ContainerStatus): ContainerFacts => {
   const annotations = newest.annotations;
   const path = annotations[MESSAGE_PATH];
   const mount = newest.mounts.find(({ container_path }) => path !== undefined && container_path === path);

@@ -16,7 +16,7 @@ import {
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { STRANGER_CALLS_MAX, withStranger } from '../../../src/actors/host/strangers.ts';
+import { BOUNDED_CALLS_MAX, boundedCall } from '../../../src/actors/host/bounded-calls.ts';
 import { mounter } from '../../../src/actors/volume/mounter.ts';
 import { openSubPath } from '../../../src/actors/volume/sub-path.ts';
 import { fdPath } from '../../../src/actors/volume/tree.ts';
@@ -137,35 +137,35 @@ describe('where a sub-path leads', () => {
 
 describe('a file system that does not answer', () => {
   it('is no reason to refuse many who ask at once', async () => {
-    const all = Array.from({ length: 10 }, (_, at) => withStranger(`file ${at}`, async () => at));
+    const all = Array.from({ length: 10 }, (_, at) => boundedCall(`file ${at}`, async () => at));
     expect(await Promise.all(all)).toEqual(Array.from({ length: 10 }, (_, at) => at));
   });
 
   it('costs one thread, however many ask for it', async () => {
     const late = Promise.withResolvers<void>();
-    const first = withStranger('nfs', () => late.promise, { timeoutMs: 20 });
+    const first = boundedCall('nfs', () => late.promise, { timeoutMs: 20 });
     await expect(first).rejects.toThrow('nfs did not answer within 20 ms');
-    for (let round = 0; round < 2 * STRANGER_CALLS_MAX; round++) {
-      await expect(withStranger('nfs', async () => 'asked')).rejects.toThrow('nfs still does not answer');
+    for (let round = 0; round < 2 * BOUNDED_CALLS_MAX; round++) {
+      await expect(boundedCall('nfs', async () => 'asked')).rejects.toThrow('nfs still does not answer');
     }
-    expect(await withStranger('another', async () => 'fine')).toBe('fine');
+    expect(await boundedCall('another', async () => 'fine')).toBe('fine');
     late.resolve();
     await new Promise(setImmediate);
-    expect(await withStranger('nfs', async () => 'fine')).toBe('fine');
+    expect(await boundedCall('nfs', async () => 'fine')).toBe('fine');
   });
 
   it('costs only those who ask for it', async () => {
     const late = Promise.withResolvers<void>();
-    const stuck = Array.from({ length: STRANGER_CALLS_MAX }, (_, at) =>
-      withStranger(`nfs ${at}`, () => late.promise, { timeoutMs: 20 }),
+    const stuck = Array.from({ length: BOUNDED_CALLS_MAX }, (_, at) =>
+      boundedCall(`nfs ${at}`, () => late.promise, { timeoutMs: 20 }),
     );
-    const queued = withStranger('queued', async () => 'never begun', { timeoutMs: 20 });
+    const queued = boundedCall('queued', async () => 'never begun', { timeoutMs: 20 });
     for (const each of [...stuck, queued]) await expect(each).rejects.toThrow('did not answer within 20 ms');
-    await expect(withStranger('another', async () => 'fine')).rejects.toThrow('other file systems do not answer');
-    await expect(withStranger('nfs 0', async () => 'fine')).rejects.toThrow('nfs 0 still does not answer');
+    await expect(boundedCall('another', async () => 'fine')).rejects.toThrow('other file systems do not answer');
+    await expect(boundedCall('nfs 0', async () => 'fine')).rejects.toThrow('nfs 0 still does not answer');
     late.resolve();
     await new Promise(setImmediate);
-    expect(await withStranger('another', async () => 'fine')).toBe('fine');
+    expect(await boundedCall('another', async () => 'fine')).toBe('fine');
   });
 });
 

@@ -7,6 +7,7 @@ import { SeededRandom } from '../../../src/kernel/random.ts';
 import type { HeaderRecord, KernelRecord } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { kubeletMachine } from '../../../src/machines/kubelet.ts';
+import { ARGV, BootNode, type BootOptions, document, MACHINE_INFO, ok } from './boot-node.ts';
 import {
   CONTRADICTIONS,
   checkOrder,
@@ -16,8 +17,7 @@ import {
   type Promised,
   STEP_NAMES,
   stepsTaken,
-} from '../../../src/machines/startup/order/index.ts';
-import { ARGV, BootNode, type BootOptions, document, MACHINE_INFO, ok } from './boot-node.ts';
+} from './order/index.ts';
 
 const BOOT_MS = 5_000;
 const boot = (options?: BootOptions) => new BootNode(options).boot().run(BOOT_MS);

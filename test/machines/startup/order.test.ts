@@ -1,6 +1,6 @@
 /** The vocabulary of order and its checker, on records made by hand. */
 import { describe, expect, it } from 'vitest';
-import { checkOrder, isStep, type Promised, stepsTaken } from '../../../src/machines/startup/order/index.ts';
+import { checkOrder, isStep, type Promised, stepsTaken } from './order/index.ts';
 
 describe('a step', () => {
   const message = { n: 1, k: 'message', from: 'kubelet', to: 'kubelet/pods', event: { type: 'xstate.init' } };

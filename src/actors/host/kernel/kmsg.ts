@@ -11,7 +11,7 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import type { hostOperations } from '../../../machines/operations/host.ts';
-import { errnoOf } from '../beneath.ts';
+import { errnoOf } from '../below-root.ts';
 import { OomParser, parseRecord } from './oom-records.ts';
 
 /** The kernel gives one record a read; this is more than its longest. */

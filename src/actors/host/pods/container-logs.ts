@@ -3,8 +3,8 @@
  *
  * Decides: when a log is too large and which of its older parts go. A log is moved aside whole, so that whoever reads
  * it can finish; it is compressed when the next one is moved. Invariants: names are resolved below the folder of logs
- * and never through a link (`beneath.ts`); at any moment there are at most `maxFiles` parts; what was cut off half-way
- * is cleared away by the next rotation.
+ * and never through a link (`below-root.ts`); at any moment there are at most `maxFiles` parts; what was cut off
+ * half-way is cleared away by the next rotation.
  */
 import { createReadStream, createWriteStream, existsSync, readlinkSync } from 'node:fs';
 import { lstat, mkdir, open, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
@@ -16,7 +16,7 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { OperationError, toPlainError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
 import type { KeptLog, logOperations, PodLogs } from '../../../machines/operations/logs.ts';
-import { errnoOf, openParent, type Place } from '../beneath.ts';
+import { errnoOf, openParent, type Place } from '../below-root.ts';
 
 type LogPorts = Ports<typeof logOperations>;
 type Keeping = Parameters<LogPorts['logs.keep']>[0];

@@ -1,8 +1,8 @@
 /**
  * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
  *
- * Decides: nothing outside the root is touched (see `beneath.ts`). A file is written in place, because containers have
- * it mounted. A folder below which something is still mounted is not removed: the data there is not ours.
+ * Decides: nothing outside the root is touched (see `below-root.ts`). A file is written in place, because containers
+ * have it mounted. A folder below which something is still mounted is not removed: the data there is not ours.
  */
 import {
   closeSync,
@@ -20,7 +20,7 @@ import { normalize } from 'node:path';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import type { hostOperations, NodeText } from '../../../machines/operations/host.ts';
-import { errnoOf, makeFolder, openParent, Ways } from '../beneath.ts';
+import { errnoOf, makeFolder, openParent, RootFolder } from '../below-root.ts';
 import { parseMounts } from '../kernel/mounts.ts';
 
 type Operations = typeof hostOperations;
@@ -34,25 +34,25 @@ const MAX_COMPARED_BYTES = 1_048_576;
 /** As much as is read of it when the node starts. */
 const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
-/** Folders first, then files. All at once, as the walk to them (`beneath.ts`), because a pod waits for them. */
+/** Folders first, then files. All at once, as the walk to them (`below-root.ts`), because a pod waits for them. */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
-  const ways = new Map<string, Ways>();
-  const below = (its: string): Ways => {
-    const known = ways.get(its) ?? new Ways(its, WAY_MODE);
-    ways.set(its, known);
+  const roots = new Map<string, RootFolder>();
+  const below = (its: string): RootFolder => {
+    const known = roots.get(its) ?? new RootFolder(its, WAY_MODE);
+    roots.set(its, known);
     return known;
   };
   try {
     for (const directory of directories) makeManagedFolder(below(directory.root ?? root), directory);
     for (const file of files) writeManagedFile(below(root), file);
   } finally {
-    for (const each of ways.values()) each.close();
+    for (const each of roots.values()) each.close();
   }
   return null;
 };
 
-function makeManagedFolder(ways: Ways, { path, mode }: { path: string; mode: number }): void {
-  const place = ways.to(path);
+function makeManagedFolder(folder: RootFolder, { path, mode }: { path: string; mode: number }): void {
+  const place = folder.to(path);
   try {
     makeFolder(place, mode);
   } catch (error) {
@@ -87,8 +87,8 @@ function bytesNow(file: string): Buffer | null {
   }
 }
 
-function writeManagedFile(ways: Ways, { path, mode, content }: ManagedFile): void {
-  const place = ways.to(path);
+function writeManagedFile(folder: RootFolder, { path, mode, content }: ManagedFile): void {
+  const place = folder.to(path);
   try {
     const fd = openSync(place, FILE, mode);
     try {

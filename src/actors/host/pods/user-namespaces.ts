@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import { OperationError } from '../../../kernel/json.ts';
 import type { InputOf, Ports } from '../../../kernel/operation.ts';
 import type { UserMapping, userOperations } from '../../../machines/operations/users.ts';
-import { errnoOf, openParent } from '../beneath.ts';
+import { errnoOf, openParent } from '../below-root.ts';
 
 const run = promisify(execFile);
 const syncFolder = promisify(fsync);

@@ -13,7 +13,7 @@ import { OperationError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
 import type { hostOperations, RememberedPod } from '../../../machines/operations/host.ts';
 import { valueNames } from '../../pod-values.ts';
-import { errnoOf } from '../beneath.ts';
+import { errnoOf } from '../below-root.ts';
 
 type Operations = typeof hostOperations;
 

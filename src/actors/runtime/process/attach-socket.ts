@@ -3,7 +3,7 @@
  *
  * A message is a byte that names the channel, the length of its data, and the data. Invariants: output goes to those
  * who are attached now, from now on; one who reads too slowly is cut off, because a container never waits for a
- * stranger; input of several clients reaches the container in the order in which it came.
+ * client; input of several clients reaches the container in the order in which it came.
  */
 import { closeSync, constants, openSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';

@@ -31,7 +31,7 @@ import { identify, killMembers } from './proc.ts';
 import { spawnProcess } from './spawn-process.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Milliseconds that output may still come after the last process is gone (a pipe held by a stranger). */
+/** Milliseconds that output may still come after the last process is gone (a pipe held by an unrelated process). */
 const DRAIN_MS = 2_000;
 
 const files = containerFiles(process.argv[2] ?? '.');

@@ -13,7 +13,7 @@
  *   R4 one plugin that hangs or lies keeps no other from registering.
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
-import { line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { deviceOperations, type RegistrationItem } from '../../operations/devices.ts';
 import { hostOperations } from '../../operations/host.ts';
 import { type DeviceHoldings, deviceAmounts } from '../../pods/allocation/device-state.ts';
@@ -92,7 +92,7 @@ function keep(args: Args, resources: Resources, change: Partial<Context> = {}): 
 }
 
 const remember = s.enqueueActions((args) => {
-  const { contents } = (args.event as unknown as { output: { contents: readonly (string | null)[] } }).output;
+  const { contents } = outputOf<{ contents: readonly (string | null)[] }>(args.event);
   const entry: ResourceEntry = { id: '', endpoint: '', options: NO_OPTIONS, devices: [] };
   const names = rememberedResources(contents[0] ?? null);
   for (const resource of names) expireLater(args, resource);
@@ -153,12 +153,12 @@ const withdraw = s.enqueueActions((args) => {
 });
 
 /** The actor of a plugin crashed: for this node its plugin is gone, and may register again. */
-const bury = s.enqueueActions((args) => {
+const reapCrashed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const id = event.type.slice('xstate.error.actor.'.length);
   const found = Object.entries(context.resources).find(([, entry]) => entry.id === id);
   if (found === undefined) return;
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a device plugin crashed', { resourceName: found[0], err: message }]));
   end(args, ...found);
 });
@@ -205,7 +205,7 @@ export const deviceManagerMachine = s.createMachine({
         'device.listed': { actions: list },
         'device.stopped': { actions: stop },
         'device.expired': { actions: expire },
-        'xstate.error.actor.*': { actions: bury },
+        'xstate.error.actor.*': { actions: reapCrashed },
       },
       states: {
         registration: {

@@ -14,7 +14,7 @@
  *   E4 a condition is reported while it lasts and for the transition period after it.
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
  */
-import { line, now, type PlainError, pick, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../operations/stats.ts';
 import { type Ended, eventRecorded, type GarbagePurged, type PodKillWanted } from '../../pods/messages.ts';
@@ -95,7 +95,6 @@ const s = setup({
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
-const errorOf = (event: unknown): string => (event as { error: PlainError }).error.message;
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
 
@@ -121,7 +120,7 @@ const noteSignals = s.enqueueActions((args) => {
 
 const noteLook = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { output } = event as unknown as { output: { observations: Observations; pods: readonly PodUse[] } };
+  const output = outputOf<{ observations: Observations; pods: readonly PodUse[] }>(event);
   const { observations, pods } = output;
   enqueue.assign({ uses: pods });
   settle(enqueue, context, observed(context, observations, now(args)));
@@ -133,7 +132,7 @@ const noteTime = s.enqueueActions((args) => {
 });
 
 const sayFailure = s.enqueueActions(({ context, event, enqueue }) => {
-  const err = event.type === 'signals.failed' ? event.message : errorOf(event);
+  const err = event.type === 'signals.failed' ? event.message : errorOf(event).message;
   if (!context.failing) enqueue(line('error', ['Eviction manager: failed to get summary stats', { err }]));
   enqueue.assign({ failing: true });
 });
@@ -165,7 +164,7 @@ const notePod = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const noteLayout = s.enqueueActions(({ context, event, enqueue }) => {
-  const change = located(context, (event as unknown as { output: DiskLayout }).output);
+  const change = located(context, outputOf<DiskLayout>(event));
   enqueue.assign(change);
   for (const uid of Object.keys(context.pods)) watchStorage(enqueue, { ...context, ...change }, uid);
 });

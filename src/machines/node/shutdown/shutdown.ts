@@ -12,7 +12,7 @@
  *   D3 without logind the node runs as ever, and its end is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
-import { line, now, type PlainError, pick, setup, stateIn, to } from '../../../kernel/xstate.ts';
+import { errorIn, line, now, outputOf, pick, setup, stateIn, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { logindOperations } from '../../operations/logind.ts';
 import { type Ended, eventRecorded, type PodKillWanted } from '../../pods/messages.ts';
@@ -83,7 +83,7 @@ function complain(enqueue: Enqueue, { complaint }: Context, text: string, err: s
 }
 
 const sayUnavailable = s.enqueueActions(({ context, event, enqueue }) =>
-  complain(enqueue, context, 'Failed to start node shutdown manager', errorOf(event)),
+  complain(enqueue, context, 'Failed to start node shutdown manager', reasonOf(event)),
 );
 
 const sayTooShort = s.enqueueActions(({ context, enqueue }) => {
@@ -96,10 +96,10 @@ const sayTooShort = s.enqueueActions(({ context, enqueue }) => {
 });
 
 const sayLost = s.enqueueActions(({ context, event, enqueue }) =>
-  complain(enqueue, context, 'Unable to watch the node for shutdown events', errorOf(event)),
+  complain(enqueue, context, 'Unable to watch the node for shutdown events', reasonOf(event)),
 );
 
-const errorOf = (event: unknown): string => (event as { error?: PlainError }).error?.message ?? 'it ended';
+const reasonOf = (event: unknown): string => errorIn(event)?.message ?? 'it ended';
 
 function tellNode(enqueue: Enqueue, active: boolean): void {
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { shuttingDown: active } });
@@ -153,7 +153,7 @@ const sayTimeOut = line<Context, Event, undefined, Event>('info', ({ context }) 
 ]);
 
 const noteDelay = s.assign({
-  delayMs: ({ event }) => (event as unknown as { output: { delayMs: number } }).output.delayMs,
+  delayMs: ({ event }) => outputOf<{ delayMs: number }>(event).delayMs,
 });
 
 const notePod = s.assign({
@@ -168,7 +168,7 @@ const notePod = s.assign({
 
 const sayUnstored = line<Context, { type: string; error: unknown }, undefined, Event>('error', ({ event }) => [
   'Failed to store graceful shutdown state',
-  { err: errorOf(event) },
+  { err: reasonOf(event) },
 ]);
 
 const state = ({ context: { settings, beganAtMs: startMs, endedAtMs: endMs } }: { context: Context }) => ({

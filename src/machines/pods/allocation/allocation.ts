@@ -17,7 +17,7 @@
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
  *   seen, and a pod with devices until their plugins have answered.
  */
-import { line, now, type PlainError, sendTo, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, sendTo, to } from '../../../kernel/xstate.ts';
 import type { Node } from '../../api/node.ts';
 import { NO_DEMAND } from '../../node/cgroups/node-groups.ts';
 import { podEvents, podMessages, podReasons } from '../../reasons.ts';
@@ -186,12 +186,12 @@ const hearPlugins = keeping((w) => {
   grant(w, arranging, withResponses(arranging.holding, event.answers));
 });
 
-const bury = keeping((w) => {
+const reapCrashed = keeping((w) => {
   const id = w.args.event.type.slice('xstate.error.actor.'.length);
   const found = Object.values(w.books.arranging).find((each) => each.talk === id);
   if (found === undefined) return;
   w.books.arranging = without(w.books.arranging, found.request.uid);
-  const { message } = (w.args.event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(w.args.event);
   refuse(w, found.request, unexpected(message));
 });
 
@@ -370,7 +370,7 @@ export const allocationMachine = s.createMachine({
     'devices.heldWanted': {
       actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(context.grants)),
     },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
     'resources.wanted': {
       actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, context.grants)),
     },

@@ -8,7 +8,7 @@
  * Invariant: C1 the first plugin that refuses ends it; what others were asked for is not asked again.
  * Upstream: devicemanager/manager.go (allocateContainerResources, callGetPreferredAllocationIfAvailable).
  */
-import { type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';
 import { type DeviceQuestion, type DeviceResponse, deviceOperations } from '../../operations/devices.ts';
 import type { Ended } from '../messages.ts';
 
@@ -54,11 +54,9 @@ const s = setup({
   },
 });
 
-const errorOf = (event: unknown): string => (event as { error: PlainError }).error.message;
-
 const refuse = (words: (message: string) => string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    enqueue.sendParent({ type: 'devices.refused', uid: context.uid, error: words(errorOf(event)) });
+    enqueue.sendParent({ type: 'devices.refused', uid: context.uid, error: words(errorOf(event).message) });
   });
 
 const next = ({ calls, answers }: Context): DeviceCall => calls[answers.length]!;
@@ -105,7 +103,7 @@ export const deviceCallsMachine = s.createMachine({
         onDone: {
           target: 'choosing',
           actions: s.assign(({ context, event }) => {
-            const response = (event as unknown as { output: DeviceResponse }).output;
+            const response = outputOf<DeviceResponse>(event);
             return { answers: [...context.answers, { ...next(context), response }] };
           }),
         },

@@ -13,7 +13,7 @@
  *   K4 a pod that is remembered is told only while nothing else is known, and makes the source not ready.
  *   K3 what the API server sends and is no pod is said once and left alone.
  */
-import { line, now, pick, setup, to } from '../../../kernel/xstate.ts';
+import { line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod } from '../../api/pod.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 import type { NodeSettings } from '../../node-settings.ts';
@@ -170,7 +170,7 @@ function tellReady(enqueue: Enqueue, { told }: Context): void {
 }
 
 const noteRemembered = s.assign({
-  remembered: ({ event }) => (event as unknown as { output: { pods: readonly RememberedPod[] } }).output.pods,
+  remembered: ({ event }) => outputOf<{ pods: readonly RememberedPod[] }>(event).pods,
 });
 
 /** The pods of this node among those that are remembered. */

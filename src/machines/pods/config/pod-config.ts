@@ -13,7 +13,7 @@
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from there alone, and a static pod may name none.
  */
-import { type AnyActorRef, line, now, type PlainError, pick, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, now, type PlainError, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { hostOperations, type Manifest, type ManifestError } from '../../operations/host.ts';
 import type { ConfigObject } from '../../operations/volume.ts';
@@ -151,9 +151,9 @@ const forwardToSources = s.enqueueActions(({ context, event, enqueue }) => {
   }
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length) as SourceActor;
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['A source of pods crashed and starts again', { source: id, error: message }]));
   enqueue.stopChild(id);
   enqueue.assign({ crashed: [...context.crashed, id] });
@@ -185,8 +185,8 @@ export const podConfigMachine = s.createMachine({
   on: {
     'config.wanted': { target: '.choosing', actions: [forget, forwardToSources] },
     'status.wanted': { actions: forwardToSources },
-    'xstate.error.actor.apiSource': { actions: bury },
-    'xstate.error.actor.httpSource': { actions: bury },
+    'xstate.error.actor.apiSource': { actions: reapCrashed },
+    'xstate.error.actor.httpSource': { actions: reapCrashed },
     'source.respawn': { actions: respawn },
   },
   states: {

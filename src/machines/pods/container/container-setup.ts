@@ -1,6 +1,8 @@
 /** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
 import {
+  errorOf,
   now,
+  outputOf,
   type PlainError,
   pick,
   random,
@@ -255,7 +257,7 @@ export const noteAfter = s.assign({
 /** A step towards the next instance failed: why, and how long to wait. */
 export const failed = (reason: string) =>
   s.assign((args) => {
-    const error = (args.event as unknown as { error: PlainError }).error;
+    const error = errorOf(args.event);
     return {
       reason,
       message: startErrorText(error.message),
@@ -287,7 +289,7 @@ export const sayImage = s.enqueueActions(({ context: { image }, enqueue }) => {
 });
 
 export const noteMessage = s.assign(({ context, event }) => {
-  const { message } = (event as unknown as { output: { message: string } }).output;
+  const { message } = outputOf<{ message: string }>(event);
   return { ended: { id: context.facts?.id ?? '', message } };
 });
 
@@ -339,7 +341,7 @@ export const failPostStart = s.assign(({ context }) => ({
 
 /** People learn that the server does not speak what the hook asks for. */
 export const sayFallback = s.enqueueActions(({ context, event, enqueue }) => {
-  const { output } = event as unknown as { output: { fellBack: boolean } };
+  const output = outputOf<{ fellBack: boolean }>(event);
   const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
   if (!output.fellBack || hook?.kind !== 'httpGet') return;
   const text = containerEvents.lifecycleHttpFallback(`${hook.host || context.podIP}:${hook.port}`);

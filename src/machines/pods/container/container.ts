@@ -17,7 +17,7 @@
  *   T4 between two starts lies the back-off: 0, 10 s, 20 s, ... up to the maximum; ten good minutes forgive it, and a
  *      start that ended with the agent that asked for it is none.
  */
-import { line, type PlainError } from '../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, type PlainError } from '../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../reasons.ts';
 import { initialContext, podOf } from './container-policy.ts';
 import {
@@ -57,8 +57,7 @@ const MESSAGE_MAX_BYTES = 4_096;
 
 const recordFailed = {
   type: 'record',
-  params: ({ event }: { event: unknown }) =>
-    containerEvents.failed(startErrorText((event as { error: PlainError }).error.message)),
+  params: ({ event }: { event: unknown }) => containerEvents.failed(startErrorText(errorOf(event).message)),
 } as const;
 
 /** Nothing is under way: another definition takes the place of the one before at once. */
@@ -130,7 +129,7 @@ const waiting = s.createStateConfig({
           target: 'starting',
           actions: [
             s.assign({
-              id: ({ event }) => (event as unknown as { output: { containerId: string } }).output.containerId,
+              id: ({ event }) => outputOf<{ containerId: string }>(event).containerId,
             }),
             { type: 'record', params: () => containerEvents.created() },
           ],

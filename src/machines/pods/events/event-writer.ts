@@ -11,7 +11,7 @@
  */
 
 import type { Json } from '../../../kernel/json.ts';
-import { line, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
 import { kubeOperations } from '../../operations/kube.ts';
 import type { Ended, ObjectReference } from '../messages.ts';
 
@@ -62,8 +62,6 @@ const s = setup({
   /** The first pause is shorter, so that many that failed together do not come back together. */
   delays: { retry: (args) => (args.context.tries === 1 ? RETRY_MS * random(args) : RETRY_MS) },
 });
-
-const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
 
 /** It is there, or has nowhere to be: nothing that anybody could do better. */
 const isSettled = ({ code, message }: PlainError): boolean =>

@@ -12,7 +12,7 @@
  *      used less than the minimum age ago.
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
-import { line, now, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import type { Image } from '../../api/cri.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { operations } from '../../operations/index.ts';
@@ -117,8 +117,6 @@ const s = setup({
   },
 });
 
-const outputOf = (event: unknown): unknown => (event as { output: unknown }).output;
-
 const noteInUse = s.assign(({ context, event }) => {
   if (event.type !== 'images.inUse') return {};
   const { [event.uid]: _before, ...others } = context.inUse;
@@ -131,7 +129,7 @@ const noteUse = s.assign((args) => {
 });
 
 const noteDisk = s.assign(({ context, event }) => {
-  const disk = outputOf(event) as { capacityBytes: string; availableBytes: string };
+  const disk = outputOf<{ capacityBytes: string; availableBytes: string }>(event);
   const capacityBytes = Number(disk.capacityBytes);
   const availableBytes = Math.min(Number(disk.availableBytes), capacityBytes);
   const usedPercent = usedPercentOf(capacityBytes, availableBytes);
@@ -145,7 +143,7 @@ const noteListing = s.assign((args) => ({ listedAtMs: Math.floor(now(args) / 1_0
 /** Forgets images that are gone, and chooses among those that are there. */
 const choose = s.assign((args) => {
   const { context, event } = args;
-  const { images } = outputOf(event) as { images: readonly Image[] };
+  const { images } = outputOf<{ images: readonly Image[] }>(event);
   const present = new Set(images.map(({ id }) => id));
   return {
     present: images.map(({ id }) => id),
@@ -171,7 +169,7 @@ const noteRemoval = s.assign(({ context }) => ({
 
 const noteError = s.assign(({ context, event }) => ({
   queue: context.queue.slice(1),
-  errors: [...context.errors, (event as never as { error: PlainError }).error.message],
+  errors: [...context.errors, errorOf(event).message],
 }));
 
 const sayUnremoved = line<Context, { type: string; error: unknown }, undefined, Event>(
@@ -188,7 +186,7 @@ const FAILED_AGAIN = 'Image garbage collection failed multiple times in a row';
 /** A failure becomes an event only when it comes again: at first the disk may not have been measured yet. */
 const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const message = messageOf(context, (event as never as { error: PlainError }).error);
+    const message = messageOf(context, errorOf(event));
     enqueue(line('error', [context.failedBefore ? FAILED_AGAIN : FAILED_ONCE, { err: message }]));
     const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
     const reasons = [reason, context.failedBefore ? 'ImageGCFailed' : undefined].filter((each) => each !== undefined);
@@ -269,7 +267,7 @@ export const imageGcMachine = s.createMachine({
         input: {},
         onDone: {
           target: 'measuring',
-          actions: s.assign({ mountpoint: ({ event }) => (outputOf(event) as { mountpoint: string }).mountpoint }),
+          actions: s.assign({ mountpoint: ({ event }) => outputOf<{ mountpoint: string }>(event).mountpoint }),
         },
         onError: failed,
       },

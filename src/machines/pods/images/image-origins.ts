@@ -6,7 +6,7 @@
  * Hears: nothing. Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when all is recorded.
  * Invariant: an intent whose image is not there stays: a later agent may still find it.
  */
-import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
 import type { Image } from '../../api/cri.ts';
 import { operations } from '../../operations/index.ts';
 import type { Ended } from '../messages.ts';
@@ -36,11 +36,9 @@ const s = setup({
   },
 });
 
-const outputOf = (event: unknown): unknown => (event as { output: unknown }).output;
-
 /** By the name under which it was to be pulled, or its full name. */
 const match = s.assign(({ context, event }) => {
-  const { images } = outputOf(event) as { images: readonly Image[] };
+  const { images } = outputOf<{ images: readonly Image[] }>(event);
   const isOf = (intent: string) => (name: string) => name === intent || repositoryWithTag(intent) === name;
   const queue = images.flatMap(({ id, repo_tags, repo_digests }) =>
     context.intents
@@ -57,7 +55,7 @@ function repositoryWithTag(image: string): string {
 }
 
 const complain = s.enqueueActions(({ event, enqueue }) => {
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['Cannot tell which images were being pulled when the agent ended', { error: message }]));
 });
 
@@ -75,7 +73,7 @@ export const imageOriginsMachine = s.createMachine({
         input: ({ context }) => ({ root: context.root }),
         onDone: {
           target: 'read',
-          actions: s.assign({ intents: ({ event }) => (outputOf(event) as { images: readonly string[] }).images }),
+          actions: s.assign({ intents: ({ event }) => outputOf<{ images: readonly string[] }>(event).images }),
         },
         onError: { target: 'done', actions: complain },
       },

@@ -1,5 +1,5 @@
 /** The vocabulary of an image's machine: its context, its operations, its actions. The chart is in `image.ts`. */
-import { line, now, type PlainError, pick, setup, to } from '../../../kernel/xstate.ts';
+import { errorIn, errorOf, line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { Image } from '../../api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../operations/image.ts';
 import { operations } from '../../operations/index.ts';
@@ -195,12 +195,12 @@ function joinsPull(context: Context, request: ImageWanted): boolean {
 }
 
 export const noteStatus = s.assign(({ event }) => {
-  const { image } = (event as unknown as { output: { image: Image | null } }).output;
+  const { image } = outputOf<{ image: Image | null }>(event);
   return { present: image && { ...imageFacts(image), sizeBytes: image.size }, record: null };
 });
 
 export const noteRecord = s.assign(({ event }) => ({
-  record: (event as unknown as { output: PullRecord }).output,
+  record: outputOf<PullRecord>(event),
 }));
 
 /** What cannot be read might say anything: then the right to the image is shown again. */
@@ -237,7 +237,7 @@ export const beginTurn = s.assign(({ context }) => {
 });
 
 export const noteCredentials = s.assign(({ event }) => ({
-  credentials: (event as unknown as { output: { credentials: readonly PullCredential[] } }).output.credentials,
+  credentials: outputOf<{ credentials: readonly PullCredential[] }>(event).credentials,
 }));
 
 /** With the credentials it is known who may use what is there; for the others it is pulled, or not. */
@@ -295,7 +295,7 @@ const remember = (enqueue: Enqueue, { uid, image }: ImageWanted, pull: PullMemor
   enqueue.sendTo(to('memory'), { type: 'memory.pulled', key: `${uid}/${image}`, pull });
 
 export const noteFailure = s.assign(({ context, event }) => {
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   return { errors: [...context.errors, runtimeErrorText(message)], attempt: context.attempt + 1 };
 });
 
@@ -325,14 +325,14 @@ export const throttlePull = [beginPull, s.assign({ errors: [waitingMessages.pull
 
 export const warn = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const error = (event as unknown as { error: PlainError }).error.message;
+    const error = errorOf(event).message;
     enqueue(line('warn', [text, { image: context.image, error }]));
   });
 
 /** The turn ends for a reason that is not the registry's: no back-off of the pod, but not at once again either. */
 const failTurn = (text: (context: Context, error: string) => string, reason: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const message = text(context, (event as unknown as { error?: PlainError }).error?.message ?? '');
+    const message = text(context, errorIn(event)?.message ?? '');
     for (const request of context.turn) refuse(enqueue, request, reason, message, SHOW_ERROR_MS);
     enqueue.assign({ turn: [] });
   });
@@ -350,7 +350,7 @@ export const failVanished = failTurn(
 );
 
 export const failLook = s.enqueueActions(({ context, event, enqueue }) => {
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   const text = `Failed to inspect image "${context.image}": ${message}`;
   for (const request of [...context.waiting, ...context.turn]) {
     say(enqueue, request, containerEvents.inspectFailed(text));

@@ -11,7 +11,7 @@
  *   G3 an image's actor that crashes is buried, and who waits asks again.
  *   G4 an image's actor that ends is gone within the same turn, so that no request meets one that is over.
  */
-import { type AnyActorRef, line, now, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, now, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../reasons.ts';
 import { type Ended, eventRecorded, type ImageReport, type ImageWanted } from '../messages.ts';
@@ -126,11 +126,11 @@ const endPull = s.enqueueActions((args) => {
   );
 });
 
-const bury = s.enqueueActions((args) => {
+const reapCrashed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (!event.type.startsWith('xstate.error.actor.image-')) return;
   const id = event.type.slice('xstate.error.actor.'.length);
-  const error = (event as { error: { message: string } }).error.message;
+  const error = errorOf(event).message;
   enqueue.stopChild(id);
   enqueue(line('error', ['The actor of an image crashed', { image: decodeURIComponent(id.slice(6)), error }]));
   const without = (ids: readonly string[]) => ids.filter((other) => other !== id);
@@ -175,6 +175,6 @@ export const imagesMachine = s.createMachine({
     'image.pullWanted': { actions: queuePull },
     'image.pullEnded': { actions: endPull },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
 });

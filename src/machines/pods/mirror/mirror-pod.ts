@@ -13,7 +13,7 @@
  *   I3 the mirror of a static pod that ends stays until nothing of the pod is left, so that its end can be seen.
  *   I4 a delete names the uid that was seen.
  */
-import { line, now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import { errorIn, errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../api/pod.ts';
 import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../back-off.ts';
 import { kubeOperations } from '../../operations/kube.ts';
@@ -53,11 +53,11 @@ const s = setup({
     isUnseen: ({ context }) => context.seen === null,
     isUnwanted: ({ context }) => context.wanted === null,
     hasNode: ({ event }) => {
-      const { metadata } = (event as unknown as { output: { metadata: Record<string, unknown> } }).output;
+      const { metadata } = outputOf<{ metadata: Record<string, unknown> }>(event);
       return typeof metadata['uid'] === 'string' && metadata['deletionTimestamp'] === undefined;
     },
-    isThere: ({ event }) => (event as unknown as { error: PlainError }).error.code === 'AlreadyExists',
-    isGone: ({ event }) => (event as unknown as { error: PlainError }).error.code === 'NotFound',
+    isThere: ({ event }) => errorOf(event).code === 'AlreadyExists',
+    isGone: ({ event }) => errorOf(event).code === 'NotFound',
   },
   delays: { backOff: (args) => Math.max(0, args.context.untilMs - now(args)) },
 });
@@ -113,12 +113,12 @@ function mirrorOf({ wanted, nodeName, nodeUid }: Context) {
 }
 
 const noteNode = s.assign({
-  nodeUid: ({ event }) => (event as unknown as { output: { metadata: { uid: string } } }).output.metadata.uid,
+  nodeUid: ({ event }) => outputOf<{ metadata: { uid: string } }>(event).metadata.uid,
 });
 
 const noteFailure = s.assign((args) => {
   const { failures } = args.context;
-  const { error } = args.event as unknown as { error?: PlainError & { readonly retryAfterMs?: number } };
+  const error = errorIn(args.event);
   const own = pauseMs(WRITE_BACK_OFF, failures, random(args));
   return { failures: failures + 1, untilMs: now(args) + Math.max(own, error?.retryAfterMs ?? 0) };
 });
@@ -132,7 +132,7 @@ const noteAbsence = s.assign((args) => {
 const complain = (text: string) =>
   line<Context, MirrorMessage | Ended, undefined, MirrorMessage | Ended>('error', ({ context, event }) => [
     text,
-    { pod: `${context.namespace}/${context.name}`, err: (event as unknown as { error: PlainError }).error.message },
+    { pod: `${context.namespace}/${context.name}`, err: errorOf(event).message },
   ]);
 
 const place = ({ namespace, name }: Context) => ({

@@ -8,7 +8,7 @@
  * Asks: nothing; its actors do. Asks `podConfig` to tell everything again when it starts anew.
  * Invariant: before every source has spoken no mirror pod is taken away for having no static pod.
  */
-import { type AnyActorRef, line, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { MirrorMessage } from '../api-messages.ts';
 import type { Ended, PodRef } from '../messages.ts';
@@ -64,8 +64,8 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ names: context.names.filter((each) => each !== id) });
 });
 
-const bury = s.enqueueActions(({ event, enqueue }) => {
-  const { message } = (event as unknown as { error: Error }).error;
+const reapCrashed = s.enqueueActions(({ event, enqueue }) => {
+  const { message } = errorOf(event);
   enqueue(
     line('error', [
       'The actor of a mirror pod crashed and starts again',
@@ -91,6 +91,6 @@ export const mirrorPodsMachine = s.createMachine({
     'mirror.released': { actions: route },
     'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },
-    'xstate.error.actor.*': { actions: [bury, reap] },
+    'xstate.error.actor.*': { actions: [reapCrashed, reap] },
   },
 });

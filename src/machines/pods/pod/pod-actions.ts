@@ -1,5 +1,5 @@
 /** What a pod's machine does on its way: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
-import { line, now, type PlainError, random, to } from '../../../kernel/xstate.ts';
+import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } from '../../../kernel/xstate.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../back-off.ts';
 import { nodeRef } from '../../node/events.ts';
 import type { UserMapping } from '../../operations/users.ts';
@@ -13,6 +13,7 @@ import { isSame } from '../same.ts';
 import { claimRefusal, podDns } from '../spec/index.ts';
 import { containerInput } from './container-input.ts';
 import { permission } from './pod-files.ts';
+import { orphanInput, orphansOf } from './pod-orphans.ts';
 import {
   addressesOf,
   type ContainerRecord,
@@ -26,7 +27,6 @@ import {
   wantedOf,
 } from './pod-policy.ts';
 import { type Enqueue, order, SPAWNED, podSetup as s, settle } from './pod-setup.ts';
-import { strangerInput, strangersOf } from './pod-strangers.ts';
 import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 // ---- containers -----------------------------------------------------------------------------------------------------
@@ -72,10 +72,10 @@ const hasBegun = (context: PodContext): boolean =>
   (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
 /** What the runtime still runs under this pod's name gets an actor, so that it can be stopped. */
-const adoptStrangers = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
-  const names = strangersOf(context);
+const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
+  const names = orphansOf(context);
   for (const name of names) {
-    enqueue.spawnChild('container', { id: `container-${name}`, input: strangerInput(context, name) });
+    enqueue.spawnChild('container', { id: `container-${name}`, input: orphanInput(context, name) });
   }
   const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, wish: null }]);
   return { containers: { ...context.containers, ...Object.fromEntries(records) } };
@@ -112,7 +112,7 @@ export const beginWriting = s.assign({
 });
 
 export const noteUsers = s.assign({
-  users: ({ event }) => (event as unknown as { output: UserMapping }).output,
+  users: ({ event }) => outputOf<UserMapping>(event),
 });
 
 /** The files are there: those whose turn it is may be created. */
@@ -146,7 +146,7 @@ export const permit = s.enqueueActions((args) => {
 });
 
 /** An actor of a container crashed: it starts again from what the runtime shows. */
-export const buryContainer = s.enqueueActions(({ event, context, enqueue }) => {
+export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   if (!event.type.startsWith('xstate.error.actor.container-')) return;
   const id = event.type.slice('xstate.error.actor.'.length);
   const name = id.slice('container-'.length);
@@ -179,7 +179,7 @@ export const configure = s.enqueueActions((args) => {
 
 export const record = (text: (context: PodContext, error: PlainError) => EventText) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    const { error } = event as unknown as { error: PlainError };
+    const error = errorOf(event);
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
   });
 
@@ -195,7 +195,7 @@ export const recordDns = s.enqueueActions(({ context, enqueue }) => {
 export const complain = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const { uid, namespace, name } = context;
-    const { error } = event as unknown as { error: PlainError };
+    const error = errorOf(event);
     enqueue(line('error', [text, { pod: `${namespace}/${name}`, uid, error: error.message }]));
   });
 
@@ -210,7 +210,7 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
 /** `reserved for` means that the runtime's books have this name already, from a call whose reply was lost. */
 export const failed = s.assign((args) => {
   const { context, event } = args;
-  const message = (event as unknown as { error?: PlainError }).error?.message ?? '';
+  const message = errorIn(event)?.message ?? '';
   return {
     failures: context.failures + 1,
     untilMs: now(args) + retryDelay(context.failures, random(args)),
@@ -272,15 +272,15 @@ const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: bool
 export const stopContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));
-  const adopted = adoptStrangers(enqueue, context);
+  const adopted = adoptOrphans(enqueue, context);
   const next = { ...context, ...adopted };
   enqueue.assign(adopted);
-  const strangers = strangersOf(context);
+  const orphans = orphansOf(context);
   const turn = new Set(nextToStop(next));
-  for (const name of new Set([...Object.keys(next.containers), ...strangers])) {
+  for (const name of new Set([...Object.keys(next.containers), ...orphans])) {
     const phase = next.containers[name]?.view.phase;
-    if (strangers.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
-      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !strangers.includes(name) }));
+    if (orphans.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
+      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !orphans.includes(name) }));
     } else if (phase === 'stopping' && next.containers[name]?.kind === 'sidecar' && turn.has(name)) {
       order(enqueue, name, { type: 'container.turn' });
     }

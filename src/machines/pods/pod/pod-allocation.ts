@@ -5,7 +5,7 @@
  * Invariants: G1 nothing is made for a pod that the node has not taken. G2 `pod` has the resources that were given,
  * `asked` those of its source. G3 the group is there before the sandbox and goes after it.
  */
-import { now, type PlainError, to } from '../../../kernel/xstate.ts';
+import { errorOf, now, to } from '../../../kernel/xstate.ts';
 import type { Pod } from '../../api/pod.ts';
 import { podEvents } from '../../reasons.ts';
 import type { AllocationMessage } from '../allocation/messages.ts';
@@ -134,7 +134,7 @@ export const admitting = s.createStateConfig({
 // ---- its cgroup -----------------------------------------------------------------------------------------------------
 
 const recordGroupFailure = s.enqueueActions(({ context, event, enqueue }) => {
-  const { error } = event as unknown as { error: PlainError };
+  const error = errorOf(event);
   const text = podEvents.failedCreatePodContainer(podGroupName(context), error.message);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
 });

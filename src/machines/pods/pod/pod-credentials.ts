@@ -42,7 +42,7 @@ function unused(kind: 'token' | 'certificate', credentials: PodContext['credenti
 }
 
 /** The actor of one crashed: another one takes its place when the volumes are planned again. */
-export const buryCredential = s.enqueueActions(({ context, event, enqueue }) => {
+export const reapCredential = s.enqueueActions(({ context, event, enqueue }) => {
   const id = event.type.slice('xstate.error.actor.'.length);
   if (!Object.values(context.credentials).includes(id)) return;
   enqueue.stopChild(id);

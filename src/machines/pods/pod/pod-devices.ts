@@ -4,12 +4,13 @@
  * Invariant: V1 a container whose plugin could not prepare its devices is not made with them, and says why. Upstream:
  * devicemanager (callPreStartContainerIfNeeded).
  */
+import { outputOf } from '../../../kernel/xstate.ts';
 import { complain, failed, permit } from './pod-actions.ts';
 import { rememberPod } from './pod-remembering.ts';
 import { podSetup as s } from './pod-setup.ts';
 
 const noteUnprepared = s.assign({
-  unprepared: ({ event }) => (event as unknown as { output: { failed: Record<string, string> } }).output.failed,
+  unprepared: ({ event }) => outputOf<{ failed: Record<string, string> }>(event).failed,
 });
 
 export const preparingDevices = s.createStateConfig({

@@ -22,7 +22,7 @@ import { podGroups } from './pod-cgroup.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import { tellNodeEnd } from './pod-node.ts';
 import { forgetPod } from './pod-remembering.ts';
-import { change, lookNow, noteReclaimed, podSetup as s } from './pod-setup.ts';
+import { change, noteReclaimed, observeNow, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
 /** Stops each queued sandbox; then goes on. */
@@ -57,7 +57,7 @@ export const terminating = s.createStateConfig({
   },
   states: {
     /** A call was given up half-way: looks at what it did. */
-    settling: { entry: lookNow, always: { guard: 'isFresh', target: 'containers' } },
+    settling: { entry: observeNow, always: { guard: 'isFresh', target: 'containers' } },
     /** Waits until every container has stopped, each with its grace. */
     containers: {
       entry: stopContainers,
@@ -70,7 +70,7 @@ export const terminating = s.createStateConfig({
     sandboxes: stopSandboxes('#terminating.verifying'),
     /** Waits to see that nothing runs any more. */
     verifying: {
-      entry: lookNow,
+      entry: observeNow,
       always: [
         { guard: 'isFreshAndStopped', target: '#terminated' },
         { guard: 'isFresh', target: 'unfinished', actions: failed },
@@ -145,7 +145,7 @@ export const terminated = s.createStateConfig({
     },
     /** Waits to see that the runtime has nothing of it any more. */
     verifying: {
-      entry: lookNow,
+      entry: observeNow,
       always: [
         { guard: 'isFreshAndEmpty', target: 'files' },
         { guard: 'isFresh', target: 'containers', actions: queueContainers },
@@ -191,6 +191,6 @@ export const terminated = s.createStateConfig({
       },
     },
     backingOff: { after: { wait: 'looking' } },
-    looking: { entry: lookNow, always: { guard: 'isFresh', target: 'removing' } },
+    looking: { entry: observeNow, always: { guard: 'isFresh', target: 'removing' } },
   },
 });

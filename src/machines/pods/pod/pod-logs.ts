@@ -71,7 +71,7 @@ export const logging = s.createStateConfig({
   },
 });
 
-export const buryLog = s.enqueueActions(({ event, enqueue }) => {
+export const reapLog = s.enqueueActions(({ event, enqueue }) => {
   if (!event.type.startsWith(CRASHED)) return;
   const id = event.type.slice('xstate.error.actor.'.length);
   enqueue.stopChild(id);

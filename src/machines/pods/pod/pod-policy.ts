@@ -21,7 +21,7 @@ import type { Rejection } from '../allocation/predicates.ts';
 import type { Allocation } from '../allocation/request.ts';
 import type { ContainerDevices } from '../allocation/resource-grants.ts';
 import { runsInOrder } from '../container/container-policy.ts';
-import { keptWith } from '../kept-with.ts';
+import { memoize } from '../memoize.ts';
 import type {
   ContainerFacts,
   ContainerKind,
@@ -256,7 +256,7 @@ export interface Member {
 }
 
 /** Containers in the order in which they have their turn. */
-export const membersOf = keptWith((pod: Pod): readonly Member[] => [
+export const membersOf = memoize((pod: Pod): readonly Member[] => [
   ...(pod.spec.initContainers ?? []).map((container) => ({
     container,
     kind: isSidecar(container) ? ('sidecar' as const) : ('init' as const),

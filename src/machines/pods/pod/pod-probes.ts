@@ -116,7 +116,7 @@ const CRASHED = 'xstate.error.actor.prober-';
 const RESPAWN_MS = 10_000;
 
 /** An actor of a probe crashed: the pod lives on, and the probe comes again. */
-export const buryProber = s.enqueueActions(({ event, enqueue }) => {
+export const reapProber = s.enqueueActions(({ event, enqueue }) => {
   if (!event.type.startsWith(CRASHED)) return;
   const id = event.type.slice('xstate.error.actor.'.length);
   enqueue.stopChild(id);

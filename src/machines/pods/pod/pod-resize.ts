@@ -6,7 +6,7 @@
  * nothing that runs is stopped for it, and nothing is stopped twice for one change. R3 what is half done survives the
  * agent: `memory` knows what the running instances have. R4 nobody gets less memory than it uses.
  */
-import { now, type OutputOf, type PlainError, to } from '../../../kernel/xstate.ts';
+import { errorOf, now, type OutputOf, outputOf, to } from '../../../kernel/xstate.ts';
 import type { Operations } from '../../operations/index.ts';
 import { killMessages, podEvents } from '../../reasons.ts';
 import { eventRecorded } from '../messages.ts';
@@ -15,7 +15,7 @@ import { sandboxOverhead } from '../spec/resources.ts';
 import { complain, failed } from './pod-actions.ts';
 import { podGroup } from './pod-cgroup.ts';
 import { type PodContext, refOf } from './pod-policy.ts';
-import { lookNow, order, podSetup as s, settle } from './pod-setup.ts';
+import { observeNow, order, podSetup as s, settle } from './pod-setup.ts';
 import {
   type ContainerChange,
   changesOf,
@@ -155,9 +155,9 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
     settle(enqueue, context, { resize: { ...resize, error } }, now(args));
   });
 
-const fromCall = noteProblem((event) => (event as { error: PlainError }).error.message);
+const fromCall = noteProblem((event) => errorOf(event).message);
 function problemOf(event: unknown, context: PodContext): string {
-  const { bytes, containers } = (event as { output: OutputOf<Operations['cgroup.memoryUsage']> }).output;
+  const { bytes, containers } = outputOf<OutputOf<Operations['cgroup.memoryUsage']>>(event);
   const known = Object.entries(containerIds(context)).filter(([, id]) => containers[id] !== undefined);
   const used = Object.fromEntries(known.map(([name, id]) => [name, containers[id]!]));
   return memoryProblem(decreases(context), { podBytes: bytes, containers: used });
@@ -253,7 +253,7 @@ export const resizing = s.createStateConfig({
     },
     /** Waits for what begins anew; the runtime shows what became of the rest. */
     settling: {
-      entry: lookNow,
+      entry: observeNow,
       always: [
         { guard: 'isKilled', target: 'idle' },
         { guard: 'isResizedAnew', target: 'awaiting' },

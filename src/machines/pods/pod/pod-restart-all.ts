@@ -9,7 +9,7 @@ import { now } from '../../../kernel/xstate.ts';
 import { killMessages } from '../../reasons.ts';
 import { instancesToRemove } from '../status/index.ts';
 import { complain, dequeue, failed } from './pod-actions.ts';
-import { lookNow, order, podSetup as s, settle } from './pod-setup.ts';
+import { observeNow, order, podSetup as s, settle } from './pod-setup.ts';
 
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
@@ -37,7 +37,7 @@ export const restartingAll = s.createStateConfig({
     stopping: { always: { guard: 'noneToRestartRuns', target: 'looking' } },
     /** Waits to see what the runtime still has of them. */
     looking: {
-      entry: lookNow,
+      entry: observeNow,
       always: [
         { guard: 'hasNoneToRemove', target: '#sync.deciding' },
         { guard: 'isFresh', target: 'removing', actions: queueInstances },

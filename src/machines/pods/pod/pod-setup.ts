@@ -1,5 +1,5 @@
 /** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
-import { type AnyActorRef, now, pick, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { CSIReport } from '../../csi/messages.ts';
 import type { NodeChanged } from '../../node-settings.ts';
 import type { ObjectFound } from '../../objects/messages.ts';
@@ -285,7 +285,7 @@ export const tellCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
 
 /** Its own look began after its last call; what others saw counts only when they began to look later. */
 export const learnFromLook = s.enqueueActions((args) => {
-  const { output } = args.event as unknown as { output: PodRuntimeStatus };
+  const output = outputOf<PodRuntimeStatus>(args.event);
   learn(args.enqueue, args.context, slimmed(output), now(args), true);
 });
 
@@ -307,7 +307,7 @@ const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}):
   enqueue.raise({ type: 'look' });
 };
 
-export const lookNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
+export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
 
 /** The same after a call of its own that succeeded. */
 export const acted = s.enqueueActions((args) => begin(args.enqueue, now(args), { failures: 0 }));

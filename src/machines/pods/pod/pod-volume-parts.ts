@@ -5,7 +5,7 @@
  * Invariants: W1 variables come first, as they may name sub-paths. W2 a container that lacks one of them is not made
  * without it; the world is told as much as upstream tells it, the log why.
  */
-import { line } from '../../../kernel/xstate.ts';
+import { line, outputOf } from '../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../operations/volume.ts';
 import { complain, failed, permit } from './pod-actions.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
@@ -26,9 +26,9 @@ function noted(enqueue: Enqueue, { namespace, name }: PodContext, text: string, 
 }
 
 const noteVariables = s.enqueueActions(({ context, event, enqueue }) => {
-  const { values, failed: failures } = (
-    event as unknown as { output: { values: Readonly<Record<string, FileValues>>; failed: Failures } }
-  ).output;
+  const { values, failed: failures } = outputOf<{ values: Readonly<Record<string, FileValues>>; failed: Failures }>(
+    event,
+  );
   enqueue.assign({
     fileValues: values,
     unread: noted(enqueue, context, 'Cannot read the variables of a container', failures),
@@ -36,7 +36,7 @@ const noteVariables = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const noteSubPaths = s.enqueueActions(({ context, event, enqueue }) => {
-  const { failed: failures } = (event as unknown as { output: { failed: Failures } }).output;
+  const { failed: failures } = outputOf<{ failed: Failures }>(event);
   enqueue.assign({ unbound: noted(enqueue, context, 'Cannot bind the sub-paths of a container', failures) });
 });
 

@@ -1,5 +1,5 @@
 /** What a pod's machine does about its volumes: plans them, learns that they are there, lets go of them. */
-import { type AnyActorRef, line, type PlainError, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, to } from '../../../kernel/xstate.ts';
 import type { CSIReleased } from '../../csi/messages.ts';
 import { podDirectory } from '../spec/index.ts';
 import { volumePlan } from '../volumes/plan.ts';
@@ -98,7 +98,7 @@ export const noteMounted = s.assign({
 
 /** The actor of the volumes crashed: another one sets up what is missing. */
 export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => {
-  const { message } = (event as unknown as { error: PlainError }).error;
+  const { message } = errorOf(event);
   enqueue(
     line('error', ['The actor of a pod’s volumes crashed and starts again', { uid: context.uid, error: message }]),
   );

@@ -20,7 +20,6 @@ import {
   adoptContainers,
   beginReplacing,
   beginWriting,
-  buryContainer,
   complain,
   configure,
   failed,
@@ -29,6 +28,7 @@ import {
   noteUsers,
   noteWish,
   permit,
+  reapContainer,
   record,
   recordBlocked,
   recordDns,
@@ -45,17 +45,17 @@ import {
   takeHealth,
 } from './pod-allocation.ts';
 import { pinning, takeShared } from './pod-cpus.ts';
-import { buryCredential } from './pod-credentials.ts';
+import { reapCredential } from './pod-credentials.ts';
 import { deadline } from './pod-deadline.ts';
 import { preparingDevices } from './pod-devices.ts';
 import { stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
-import { buryLog, logging, respawnLog } from './pod-logs.ts';
+import { logging, reapLog, respawnLog } from './pod-logs.ts';
 import { takeNode, tellNode, tellNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod } from './pod-policy.ts';
-import { buryProber, noteVerdict, probing, respawnProber } from './pod-probes.ts';
+import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
 import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
 import { restartingAll } from './pod-restart-all.ts';
@@ -64,7 +64,7 @@ import {
   learnAbsence,
   learnFromLook,
   learnFromWatch,
-  lookNow,
+  observeNow,
   podSetup as s,
   tellCollectorsAgain,
   tellStatusAgain,
@@ -111,7 +111,7 @@ const awaiting = {
   }),
   /** Nobody else will tell what the runtime has: waits for its own look. */
   looking: s.createStateConfig({
-    entry: lookNow,
+    entry: observeNow,
     always: { guard: 'isFresh', target: 'choosing' },
     on: {
       'pod.configured': { actions: configure },
@@ -281,7 +281,7 @@ const sync = s.createStateConfig({
     bindingSubPaths,
     /** A step failed: waits, then looks at what became of it. */
     backingOff: { after: { wait: 'looking' } },
-    looking: { entry: lookNow, always: { guard: 'isFresh', target: 'deciding' } },
+    looking: { entry: observeNow, always: { guard: 'isFresh', target: 'deciding' } },
   },
 });
 
@@ -314,7 +314,7 @@ export const podMachine = s.createMachine({
       type: 'parallel',
       on: {
         'runtime.podChanged': { actions: learnFromWatch },
-        'runtime.podRemoved': { actions: lookNow },
+        'runtime.podRemoved': { actions: observeNow },
         'runtime.absent': { actions: learnAbsence },
         'container.changed': { actions: noteContainer },
         'container.wanted': { actions: noteWish },
@@ -339,7 +339,7 @@ export const podMachine = s.createMachine({
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },
         'log.respawn': { actions: respawnLog },
-        'xstate.error.actor.*': { actions: [buryContainer, buryProber, buryLog, buryCredential] },
+        'xstate.error.actor.*': { actions: [reapContainer, reapProber, reapLog, reapCredential] },
       },
       states: {
         life: {

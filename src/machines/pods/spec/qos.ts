@@ -7,7 +7,7 @@
 
 import type { Container, Pod, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import { keptWith } from '../kept-with.ts';
+import { memoize } from '../memoize.ts';
 import { parseQuantity } from './quantity.ts';
 
 export type QOSClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
@@ -22,7 +22,7 @@ export const podContainers = (pod: Pod): readonly Container[] => [
   ...pod.spec.containers,
 ];
 
-export const podQOS = keptWith((pod: Pod): QOSClass => {
+export const podQOS = memoize((pod: Pod): QOSClass => {
   const podLevel = pod.spec.resources;
   const demands = hasPodLevelResources(podLevel) ? [podLevel] : podContainers(pod).map(({ resources }) => resources);
   const requested = demands.some((demand) => QOS_RESOURCES.some((name) => isPositive(demand?.requests?.[name])));

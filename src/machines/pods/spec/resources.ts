@@ -8,7 +8,7 @@ import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
 import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { exclusiveCount } from '../allocation/cpu-manager.ts';
-import { keptWith } from '../kept-with.ts';
+import { memoize } from '../memoize.ts';
 import { reservedMemory, throttledMemory } from './memory-qos.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
@@ -70,9 +70,9 @@ function podAmounts(pod: Pod, amounts: (resources: ResourceRequirements | undefi
   return { ...aggregate(pod, amounts), ...(hasPodLevelResources(resources) ? amounts(resources) : {}) };
 }
 
-export const podRequests = keptWith((pod: Pod): Amounts => podAmounts(pod, requestsOf));
+export const podRequests = memoize((pod: Pod): Amounts => podAmounts(pod, requestsOf));
 
-export const podLimits = keptWith((pod: Pod): Amounts => podAmounts(pod, (resources) => amountsOf(resources?.limits)));
+export const podLimits = memoize((pod: Pod): Amounts => podAmounts(pod, (resources) => amountsOf(resources?.limits)));
 
 /** What the runtime class costs beyond the containers. */
 export const podOverhead = (pod: Pod): Amounts => amountsOf(pod.spec.overhead);

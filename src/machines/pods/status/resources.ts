@@ -6,7 +6,7 @@
 
 import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../../api/cri.ts';
 import type { Container, ContainerStatus, Pod, PodStatus } from '../../api/pod.ts';
-import { keptWith } from '../kept-with.ts';
+import { memoize } from '../memoize.ts';
 import { formatBinary, formatDecimal, fromMilli, fromWhole, milliUnits, parseQuantity } from '../spec/quantity.ts';
 import { type Amounts, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
 
@@ -57,7 +57,7 @@ const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint)
   milli > smallest || (milli > 0n && asked !== undefined && milliUnits(parseQuantity(asked)) > smallest);
 
 /** The pod's sums, its overhead among them. */
-export const podResourceStatus = keptWith((pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> => {
+export const podResourceStatus = memoize((pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> => {
   const overhead = podOverhead(pod);
   const requests = formatted(podRequests(pod), overhead);
   const limits = formatted(podLimits(pod), overhead);

@@ -15,7 +15,7 @@
  *   U6 what the API server refused, or wants to be asked later, waits; what it did not answer goes out with the next
  *      news of the pod.
  */
-import { now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
 import type { PodStatus } from '../../api/pod.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../back-off.ts';
 import { kubeOperations } from '../../operations/kube.ts';
@@ -50,7 +50,6 @@ interface Context extends PodRef {
 }
 
 type CallError = PlainError & { readonly retryAfterMs?: number };
-const errorOf = (event: unknown): CallError => (event as { error: CallError }).error;
 const isUnanswered = ({ retriable, retryAfterMs }: CallError): boolean => retriable && retryAfterMs === undefined;
 
 const s = setup({
@@ -124,7 +123,7 @@ interface Answer {
 }
 
 const noteWritten = s.assign(({ context, event }) => {
-  const { metadata, status } = (event as unknown as { output: Answer }).output;
+  const { metadata, status } = outputOf<Answer>(event);
   const answer: SeenPod | null = context.seen && {
     ...context.seen,
     resourceVersion: metadata.resourceVersion ?? '',

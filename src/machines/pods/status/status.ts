@@ -11,7 +11,7 @@
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.
  *   T2 a publisher lives from the first word about its pod, of the node or of the API server, until neither has it.
  */
-import { type AnyActorRef, line, setup, to } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
 import type { PodStatus } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { Ended, PodRef, PodsMessage, StatusMessage } from '../messages.ts';
@@ -145,11 +145,11 @@ const beginAnew = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ pods: {}, publishers: kept });
 });
 
-const bury = s.enqueueActions(({ context, event, enqueue }) => {
+const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const prefix = 'xstate.error.actor.pod-';
   if (!event.type.startsWith(prefix)) return;
   const uid = event.type.slice(prefix.length);
-  const { message } = (event as unknown as { error: Error }).error;
+  const { message } = errorOf(event);
   enqueue(line('error', ['The publisher of a pod’s status crashed and starts again', { uid, error: message }]));
   drop(enqueue, context.publishers, uid);
   askAgain(enqueue);
@@ -176,6 +176,6 @@ export const statusMachine = s.createMachine({
     'pods.started': { actions: beginAnew },
     'status.observed': { actions: observe },
     'status.listed': { actions: takeList },
-    'xstate.error.actor.*': { actions: bury },
+    'xstate.error.actor.*': { actions: reapCrashed },
   },
 });

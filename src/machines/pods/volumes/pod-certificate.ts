@@ -16,8 +16,9 @@
  */
 import {
   assign,
+  errorIn,
   now,
-  type PlainError,
+  outputOf,
   pick,
   random,
   type SecretHandle,
@@ -167,7 +168,7 @@ const requestBody = ({ pod, serviceAccount, accountUid, nodeName, nodeUid, sourc
   },
 });
 
-const uidOf = (event: unknown): string => textOf((event as { output: KubeObject }).output.metadata['uid']);
+const uidOf = (event: unknown): string => textOf(outputOf<KubeObject>(event).metadata['uid']);
 
 const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
@@ -206,7 +207,7 @@ const refuse = s.enqueueActions(({ context, event, enqueue }) => {
 const fail = (text: (context: Context, error: string) => string) =>
   s.enqueueActions((args) => {
     const { context, event, enqueue } = args;
-    const error = (event as { readonly error?: PlainError & { readonly retryAfterMs?: number } }).error;
+    const error = errorIn(event);
     const pause = pauseMs(RETRY, context.failures, random(args));
     const untilMs = now(args) + Math.max(pause, error?.retryAfterMs ?? 0);
     enqueue.assign({ failures: context.failures + 1, untilMs, made: null });

@@ -9,7 +9,7 @@
  *   N1 the pod has a token as long as one is good, whatever the API server answers.
  *   N2 without a good token the pod hears why.
  */
-import { now, type PlainError, pick, random, type SecretHandle, sendParent, setup } from '../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, pick, random, type SecretHandle, sendParent, setup } from '../../../kernel/xstate.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { ObjectFound } from '../../objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../operations/kube.ts';
@@ -55,7 +55,7 @@ interface TokenAnswer extends KubeObject {
 
 const take = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { spec, status } = (event as unknown as { output: TokenAnswer }).output;
+  const { spec, status } = outputOf<TokenAnswer>(event);
   const nowMs = now(args);
   const expiresMs = Date.parse(status.expirationTimestamp);
   const issuedMs = expiresMs - (spec?.expirationSeconds ?? context.source.expirationSeconds) * SECOND_MS;
@@ -76,7 +76,7 @@ const take = s.enqueueActions((args) => {
 
 const noteFailure = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { error } = event as unknown as { error: PlainError & { readonly retryAfterMs?: number } };
+  const error = errorOf(event);
   const pause = pauseMs(RETRY, context.failures, random(args));
   const nowMs = now(args);
   enqueue.assign({ failures: context.failures + 1, untilMs: nowMs + Math.max(pause, error.retryAfterMs ?? 0) });

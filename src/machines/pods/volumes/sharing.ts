@@ -6,7 +6,7 @@
  * Invariant: a volume is told of only after 30 s, and then once a minute.
  * Upstream: pkg/volume/volume_linux.go.
  */
-import { now, pick, setup, to } from '../../../kernel/xstate.ts';
+import { now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import { type Sharing, volumeOperations } from '../../operations/volume.ts';
 import { volumeEvents } from '../../reasons.ts';
 import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts';
@@ -37,7 +37,7 @@ const shown = (path: string, uid: string): string => path.slice(Math.max(0, path
 
 const tellSlow = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
-  const { output } = event as unknown as { output: readonly Sharing[] };
+  const output = outputOf<readonly Sharing[]>(event);
   const told: Record<string, number> = {};
   for (const { path, files } of output.filter((each) => each.forMs >= SLOW_SHARING_MS)) {
     const last = context.told[path];

@@ -12,7 +12,7 @@
  *   V2 a plan that needs nothing of the node asks nothing of it.
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */
-import { line, now, type PlainError, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
 import { type VolumeFailure, type VolumeSetUp, type VolumesSetUp, volumeOperations } from '../../operations/volume.ts';
@@ -70,7 +70,7 @@ const takePlan = s.assign({
 });
 
 const noteResult = s.enqueueActions(({ context, event, enqueue }) => {
-  const { output } = event as unknown as { output: VolumesSetUp };
+  const output = outputOf<VolumesSetUp>(event);
   enqueue.assign({ failures: [...context.plan.failures, ...output.failed] });
   for (const { spec, wanted, has } of output.kept ?? []) {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(context.ref, volumeEvents.keptGroup(spec, wanted, has)));
@@ -80,7 +80,7 @@ const noteResult = s.enqueueActions(({ context, event, enqueue }) => {
 
 const noteFailure = s.assign({
   failures: ({ context, event }) => {
-    const { message } = (event as unknown as { error: PlainError }).error;
+    const { message } = errorOf(event);
     return [...context.plan.failures, ...context.plan.setUps.map(({ name }) => ({ name, message }))];
   },
 });

@@ -2,7 +2,7 @@
  * The vocabulary of the certificate manager: what it knows, its operations, what it says and keeps at each step. The
  * chart is in `certificate-manager.ts`.
  */
-import { line, now, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, random, setup } from '../../../kernel/xstate.ts';
 import { type BackOff, pauseMs } from '../../back-off.ts';
 import {
   type CertificateFacts,
@@ -121,8 +121,6 @@ const bounded = (ms: number): number => Math.min(Math.max(ms, TIMER_MIN_MS), TIM
 const lackOf = ({ certificate, template }: Context): string =>
   certificate === null ? 'there is none' : missingIn(certificate, template);
 
-export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
-
 /** With a valid client certificate as the node itself, otherwise with what the node was given to begin with. */
 function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeTarget['client'] {
   if (purpose === 'serving') return 'kube';
@@ -141,7 +139,7 @@ export const say = (text: string, fields: (context: Context) => Record<string, s
 export const lookAtClock = managerSetup.assign({ nowMs: (args) => now({ system: args.self.system }) });
 
 export const inForce = managerSetup.assign((args) => {
-  const certificate = (args.event as unknown as { output: CertificateFacts }).output;
+  const certificate = outputOf<CertificateFacts>(args.event);
   return { certificate, attempts: 0, key: null, validUntilMs: certificate.notAfterMs, isServerHealthy: true };
 });
 
@@ -184,13 +182,13 @@ export const judgeServer = managerSetup.assign({
 });
 
 export const takeRequest = managerSetup.assign(({ event }) => {
-  const { metadata } = (event as unknown as { output: KubeObject }).output;
+  const { metadata } = outputOf<KubeObject>(event);
   const { name, uid, resourceVersion } = metadata as unknown as { name: string; uid: string; resourceVersion: string };
   return { csrName: name, csrUid: uid, csrVersion: resourceVersion, issued: '' };
 });
 
 const objectOf = (event: Event): KubeObject =>
-  event.type === 'watch.changed' ? event.object : (event as unknown as { output: KubeObject }).output;
+  event.type === 'watch.changed' ? event.object : outputOf<KubeObject>(event);
 
 export const takeVerdict = managerSetup.enqueueActions(({ context, event, enqueue }) => {
   const object = objectOf(event);

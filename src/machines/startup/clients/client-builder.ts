@@ -13,7 +13,7 @@
  *      without rotation, which cannot go on without its answer.
  * Seeds: S052, S056 to S063. Upstream: cmd/kubelet/app/server.go, pkg/kubelet/certificate/bootstrap.
  */
-import { assign, line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
 import { certificateOperations, currentPair } from '../../operations/certificate.ts';
 import { type KubeSettings, kubeOperations } from '../../operations/kube.ts';
 import type { Answer } from '../answers.ts';
@@ -85,8 +85,6 @@ export const clientCertificateInput = (
   template: nodeTemplate(nodeName, { dnsNames: [], ipAddresses: [] }),
 });
 
-const messageOf = (event: unknown): string => (event as { error: PlainError }).error.message;
-
 const s = setup({
   types: {
     input: {} as ClientBuilderInput,
@@ -106,7 +104,7 @@ const s = setup({
   },
 });
 
-const refuse = (prefix: string) => s.assign({ refusal: ({ event }) => `${prefix}${messageOf(event)}` });
+const refuse = (prefix: string) => s.assign({ refusal: ({ event }) => `${prefix}${errorOf(event).message}` });
 
 const validText = ({ rotateCertificates, kubeconfig }: ClientBuilderContext): string | [string, { path: string }] =>
   rotateCertificates
@@ -114,7 +112,7 @@ const validText = ({ rotateCertificates, kubeconfig }: ClientBuilderContext): st
     : ['Kubeconfig exists and is valid, skipping bootstrap', { path: kubeconfig }];
 
 const sayProblem = s.enqueueActions(({ event, enqueue }) => {
-  const { problem } = (event as unknown as { output: { problem: string } }).output;
+  const { problem } = outputOf<{ problem: string }>(event);
   if (problem !== '') enqueue(line('error', ['Unhandled Error', { err: problem }]));
 });
 

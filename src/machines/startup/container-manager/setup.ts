@@ -2,7 +2,7 @@
  * The vocabulary of the container manager: its events, its operations, its actions. The chart is in
  * `container-manager.ts`.
  */
-import { line, pick, setup, to } from '../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeResources } from '../../node/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../../node/cgroups/node-groups.ts';
 import { nodeRef } from '../../node/events.ts';
@@ -111,7 +111,7 @@ export const noteWritten = s.assign(({ context: { draft, written } }) =>
 
 /** Files of an earlier start: they fit, or the node does not start. */
 export const judgeFiles = s.assign(({ context, event }) => {
-  const { contents } = (event as unknown as { output: { contents: readonly (string | null)[] } }).output;
+  const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
   const found = stateFilePaths(context).flatMap((path, at) => {
     const content = contents[at];
     return content == null ? [] : [[path, content] as const];
@@ -159,7 +159,7 @@ export const stepDone = s.enqueueActions((args) => {
 
 export const stepFailed = s.enqueueActions((args) => {
   const [step] = args.context.steps;
-  const { code, message } = (args.event as unknown as { error: { code?: string; message: string } }).error;
+  const { code, message } = errorOf(args.event);
   const isAbsent = step?.isMade === false && code === 'ENOENT';
   const why = isAbsent ? `${printedGroup(step.wish.path)} cgroup does not exist` : message;
   const refusal = `${step?.failure ?? ''}${why}`;

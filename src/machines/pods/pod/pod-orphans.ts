@@ -1,8 +1,8 @@
 /**
- * Containers that only the runtime knows: their pod's definition is gone, or names them no more. Pure.
+ * Orphaned containers: the runtime has them, but their pod's definition is gone or no longer names them. Pure.
  *
- * Decides what can be done for them: they are stopped, with the hook that the agent before this one wrote on them.
- * Invariant: an annotation is what somebody else wrote: what cannot be read is no hook.
+ * Decides how an orphan is stopped: with the hook that an earlier agent wrote into its annotations.
+ * Invariant: annotations are input from outside: one that cannot be read is no hook.
  */
 import type { Container, LifecycleHandler } from '../../api/pod.ts';
 import type { ContainerInput } from '../container/container-policy.ts';
@@ -13,7 +13,7 @@ import { stopAnnotations } from '../validation/pod-schema.ts';
 import { conform } from '../validation/schema.ts';
 import { addressesOf, DEFAULT_GRACE_SECONDS, hookOf, type PodContext } from './pod-policy.ts';
 
-export function strangerInput(context: PodContext, name: string): ContainerInput {
+export function orphanInput(context: PodContext, name: string): ContainerInput {
   const { uid, namespace, node, runtime } = context;
   return {
     uid,
@@ -63,7 +63,7 @@ function parsed(text: string | undefined): unknown {
 }
 
 /** Names of containers that the runtime has and that have no actor here. */
-export const strangersOf = ({ runtime, containers }: PodContext): string[] => [
+export const orphansOf = ({ runtime, containers }: PodContext): string[] => [
   ...new Set(
     (runtime?.containers ?? []).flatMap(({ metadata }) =>
       metadata?.name !== undefined && containers[metadata.name] === undefined ? [metadata.name] : [],

@@ -3,7 +3,7 @@
  * mounted where others look.
  *
  * A call into one that hangs holds a thread until the kernel lets it go, and all file work of the agent shares the
- * threads of libuv. So only half of them are for strangers, each call has a limit, and one that was given up is not
+ * threads of libuv. So these calls take only half of them, each has a time limit, and one that was given up is not
  * made again while it still hangs: a file system that does not answer costs one thread, however many ask for it.
  */
 import pLimit from 'p-limit';
@@ -11,30 +11,31 @@ import { OperationError } from '../../kernel/json.ts';
 import { shareOfThreads } from './threads.ts';
 
 /** Calls that are under way at once. */
-export const STRANGER_CALLS_MAX = shareOfThreads(1 / 2);
+export const BOUNDED_CALLS_MAX = shareOfThreads(1 / 2);
 /** A disk that is only slow has answered by then. */
-const STRANGER_TIMEOUT_MS = 5_000;
+const BOUNDED_CALL_TIMEOUT_MS = 5_000;
 
-const slots = pLimit(STRANGER_CALLS_MAX);
+const slots = pLimit(BOUNDED_CALLS_MAX);
 /** What was given up and still holds a slot. */
 const stuck = new Set<string>();
 
-interface StrangerOptions<T> {
+interface BoundedCallOptions<T> {
   readonly timeoutMs?: number;
   readonly dispose?: (late: T) => unknown;
 }
 
 /**
- * Does what may never come back. It is given up after a while; what comes of it later is handed to `dispose`. While
- * that hangs, or while every slot is held by such calls, nobody waits. `what` names it, by its path.
+ * Makes a call that may never return. It is given up after a time limit; a result that comes later is handed to
+ * `dispose`. While an abandoned call still hangs on the same path, or while such calls hold every slot, the next call
+ * fails at once. `what` names the path in errors.
  */
-export async function withStranger<T>(
+export async function boundedCall<T>(
   what: string,
   work: () => Promise<T>,
-  { timeoutMs = STRANGER_TIMEOUT_MS, dispose = () => {} }: StrangerOptions<T> = {},
+  { timeoutMs = BOUNDED_CALL_TIMEOUT_MS, dispose = () => {} }: BoundedCallOptions<T> = {},
 ): Promise<T> {
   if (stuck.has(what)) throw unanswered(`${what} still does not answer`, 'EBUSY');
-  if (stuck.size >= STRANGER_CALLS_MAX)
+  if (stuck.size >= BOUNDED_CALLS_MAX)
     throw unanswered(`not looking at ${what}: other file systems do not answer`, 'EBUSY');
   const deadline = Promise.withResolvers<never>();
   let state: 'queued' | 'running' | 'given up' = 'queued';

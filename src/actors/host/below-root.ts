@@ -1,5 +1,5 @@
 /**
- * Files below a folder, and only there, whatever a container put in the way.
+ * Path resolution below a root folder: never outside it, whatever a container put in the way.
  *
  * A path is resolved name by name on open folders (`/proc/self/fd/<fd>/<name>`) and never through a symbolic link, so
  * neither `..`, nor a link that was there, nor one that is exchanged for a folder while we look can lead out of the
@@ -71,7 +71,7 @@ export function openParent(root: string, path: string, mode?: number): Place | n
  * The folders on the way to several paths below one root, each opened once: what is made for a pod lies side by side.
  * For calls that are made at once; `close` ends the paths that were given out.
  */
-export class Ways {
+export class RootFolder {
   readonly #root: string;
   readonly #mode: number;
   readonly #open = new Map<string, Folder>();

@@ -6,10 +6,10 @@
  * Invariants: S1 nothing here reads a clock or chance of its own. S2 events of one instant happen in the order in which
  * they were armed.
  */
-import type { TimeSource } from './clock.ts';
-import type { EffectRequest, EffectResult, Performer } from './effects.ts';
-import type { JsonEvent } from './json.ts';
-import { SeededRandom } from './random.ts';
+import type { TimeSource } from '../../src/kernel/clock.ts';
+import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/effects.ts';
+import type { JsonEvent } from '../../src/kernel/json.ts';
+import { SeededRandom } from '../../src/kernel/random.ts';
 
 interface Armed {
   readonly due: number;
