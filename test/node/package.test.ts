@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
+import { FORMAT_VERSION } from '../../src/kernel/records.ts';
 import { eventually } from '../support/daemon.ts';
 import { freePort } from '../support/ports.ts';
 
@@ -102,7 +103,7 @@ const BARE = { env: { PATH: '' }, encoding: 'utf8' } as const;
 test('says its commit and the format of its journals', () => {
   const commit = execFileSync('git', ['-C', ROOT, 'rev-parse', '--short=12', 'HEAD'], { encoding: 'utf8' }).trim();
   expect(execFileSync(statelet, ['--version'], BARE)).toBe(
-    `${packageJson.version} (commit ${commit}, journal format 1, as kubelet v1.36.2)\n`,
+    `${packageJson.version} (commit ${commit}, journal format ${FORMAT_VERSION}, as kubelet v1.36.2)\n`,
   );
 });
 
