@@ -203,6 +203,29 @@ describe('why', () => {
     expect(report.summary).toBe('Starting failed in run.cadvisor: failed to run Kubelet: no /proc');
   });
 
+  it('names what failed, at which endpoint, how often, also where starting went on', () => {
+    const answers = { 'server.healthz': fail('EADDRINUSE') };
+    const report = whyOf(boot({ answers }), 'startup');
+    const healthz = report.failed.find(({ actor }) => actor === 'healthz')!;
+    expect(healthz).toMatchObject({ operation: 'server.healthz', target: '127.0.0.1:10248', error: 'EADDRINUSE' });
+    expect(healthz.times).toBeGreaterThan(1);
+    expect(describeWhy(report)).toMatch(
+      /Failed, and not made good since\n(.*\n)*.*healthz +server\.healthz 127\.0\.0\.1:10248/,
+    );
+  });
+
+  it('an operation that was answered at last has not failed', () => {
+    const flaky = (_input: never, nth: number) => (nth === 0 ? fail('not yet') : ('stream' as const));
+    expect(whyOf(boot({ answers: { 'server.healthz': flaky } }), 'startup').failed).toEqual([]);
+  });
+
+  it('names the endpoint that is waited for', () => {
+    const { waits } = whyOf(boot({ answers: { 'runtime.connect': 'hangs' } }), 'startup');
+    expect(waits).toContainEqual(
+      expect.objectContaining({ what: 'runtime.connect', target: expect.stringMatching(/^unix:/) as string }),
+    );
+  });
+
   it('a pod is told as it was when the agent ended, without what ended with it', () => {
     const booted = boot();
     booted.node.kernel.dispatch('kubelet', { type: 'signal.received', signal: 'SIGTERM' }, 'process');
@@ -232,7 +255,7 @@ describe('why', () => {
       world.pods.runtime.programs.set('app', [{ runsMs: 100, exitCode: 3 }]);
     });
     const report = whyOf(booted, `pod/${podName}/app`);
-    expect(report.summary).toMatch(/app waits: CrashLoopBackOff: back-off/);
+    expect(report.summary).toMatch(/app waits: CrashLoopBackOff: back-off .*; it last ended with 3 \(Error\)$/);
     const [timer] = report.waits.filter(({ kind }) => kind === 'timer');
     expect(timer!.dueMs).toBeGreaterThan(booted.story.ended - booted.story.started);
     expect(report.decisions.length).toBeGreaterThan(0);
@@ -274,7 +297,26 @@ describe('diff', () => {
     const slow = boot({}, ({ world }) => {
       world.pods.fault = (name) => (name === 'cri.pullImage' ? { extraMs: 3_000 } : undefined);
     });
-    expect(compare(boot().story, slow.story).firstDifference).toBeNull();
+    const report = compare(boot().story, slow.story);
+    expect(report.firstDifference).toBeNull();
+    const { goal, aMs, bMs, parts } = report.time!;
+    expect([goal, bMs - aMs]).toEqual([`pod default/${podName}-node-1 is Ready`, 3_000]);
+    expect(parts[0]).toMatchObject({ what: 'cri.pullImage answered', changeMs: 3_000 });
+    expect(parts.reduce((sum, { changeMs }) => sum + changeMs, 0)).toBe(3_000);
+    expect(describeComparison(report)).toMatch(/is Ready after .*: where \+3\.00 s came from\n.*\n.*cri\.pullImage/);
+  });
+
+  it('says how a start failed that failed, and what the other had of it', () => {
+    const report = compare(boot().story, boot({ answers: { 'host.machineInfo': fail('no /proc') } }).story);
+    expect(report.aFailure).toBeUndefined();
+    expect(report.bFailure).toMatchObject({
+      message: expect.stringContaining('no /proc') as string,
+      operation: { name: 'host.machineInfo', error: 'no /proc' },
+      there: { end: 'done', tookMs: 2 },
+    });
+    expect(describeComparison(report)).toMatch(
+      /b failed at .*no \/proc.*\n {2}before it host\.machineInfo .* failed: no \/proc\n {2}in a it was answered after 2 ms/,
+    );
   });
 
   it('names phases of one start only, and the decision where they part', () => {

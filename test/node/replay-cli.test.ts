@@ -117,11 +117,15 @@ describe('changed code', () => {
     expect(code).toBe(1);
   });
 
-  test('ends with 1 and names the machine whose definition changed', () => {
+  test('that the world does not see ends with 0 and notes, or with --strict with 1; both name the machine', () => {
     const copy = changedCopy('src/machines/pods/pod/pod.ts', "id: 'runSandbox'", "id: 'makeSandbox'");
     const { code, stdout } = replayWith(copy);
-    expect(stdout).toMatch(/machines whose definition changed since the log:.*\bpod\b/);
-    expect(code).toBe(1);
+    expect(stdout).toMatch(/: same .*\n +\d+ notes? of .*\n +machines that are not the recorded ones: pod\n/);
+    expect(code).toBe(0);
+    const strict = replayWith(copy, '--strict');
+    expect(strict.stdout).toMatch(/machines whose definition or functions changed since the log: pod\n/);
+    expect(strict.stdout).toMatch(/again: .* --strict\n/);
+    expect(strict.code).toBe(1);
   });
 
   test('that is not deterministic ends with 6', () => {
@@ -180,8 +184,8 @@ function changedCopy(path: string, text: string, by: string): string {
   return copy;
 }
 
-function replayWith(copy: string): { code: number | null; stdout: string } {
-  const argv = [join(copy, 'src/bin/statelet.js'), 'replay', recording];
+function replayWith(copy: string, ...flags: readonly string[]): { code: number | null; stdout: string } {
+  const argv = [join(copy, 'src/bin/statelet.js'), 'replay', recording, ...flags];
   const { status, stdout } = spawnSync(process.execPath, argv, { encoding: 'utf8' });
   return { code: status, stdout };
 }

@@ -1,12 +1,21 @@
 /**
- * Two starts side by side: how long each phase took in both, phases that only one had, and the first decision that
- * differs. Pure.
+ * Two starts side by side: how long each phase took in both, phases that only one had, why one was slower or failed,
+ * and the first decision that differs. Pure.
  *
  * Decisions are compared region by region of each actor's chart, as the order between them is the world's and not ours.
  * Where one journal simply ends earlier there is no difference. Times, numbers and payloads are not compared: `replay`
  * does that for one world.
  */
 import { duration } from '../../visualizer/words.ts';
+import {
+  describeFailedStart,
+  describeTimeToGoal,
+  type FailedStart,
+  failedStart,
+  signed,
+  type TimeToGoal,
+  timeToGoal,
+} from './diff-cause.ts';
 import { phaseName, startupPhases, startupTime } from './startup-time.ts';
 import { actorName, type Moment, type Story } from './story.ts';
 import { table } from './table.ts';
@@ -38,6 +47,11 @@ export interface Comparison {
   readonly bTotalMs: number;
   readonly phases: readonly ComparedPhase[];
   readonly firstDifference: DifferingDecision | null;
+  /** Where the difference in time to a goal of both came from. */
+  readonly time?: TimeToGoal;
+  /** Of a start that failed. */
+  readonly aFailure?: FailedStart;
+  readonly bFailure?: FailedStart;
   /** Same phases, and no decision that differs. */
   readonly same: boolean;
 }
@@ -48,6 +62,8 @@ export function compare(a: Story, b: Story): Comparison {
     comparedPhase(name, inA.get(name), inB.get(name)),
   );
   const firstDifference = firstDifferenceOf(a, b);
+  const time = timeToGoal(a, b);
+  const [aFailure, bFailure] = [failedStart(a, b), failedStart(b, a)];
   return {
     a: a.header.incarnation,
     b: b.header.incarnation,
@@ -55,6 +71,9 @@ export function compare(a: Story, b: Story): Comparison {
     bTotalMs: startupTime(b).totalMs,
     phases,
     firstDifference,
+    ...(time ? { time } : {}),
+    ...(aFailure ? { aFailure } : {}),
+    ...(bFailure ? { bFailure } : {}),
     same: firstDifference === null && phases.every(({ onlyIn }) => onlyIn === undefined),
   };
 }
@@ -142,17 +161,17 @@ export function describeComparison(report: Comparison): string {
   const rows = phases.map(({ name, aMs, bMs, onlyIn }) => [
     took(aMs),
     took(bMs),
-    change((bMs ?? 0) - (aMs ?? 0)),
+    signed((bMs ?? 0) - (aMs ?? 0)),
     name,
     onlyIn === undefined ? '' : `only in ${onlyIn}`,
   ]);
-  const total = [duration(aTotalMs), duration(bTotalMs), change(bTotalMs - aTotalMs), 'total', ''];
+  const total = [duration(aTotalMs), duration(bTotalMs), signed(bTotalMs - aTotalMs), 'total', ''];
   const head = `a: incarnation ${a}, b: incarnation ${b}\n\n`;
   const columns = [right('A'), right('B'), right('CHANGE'), { title: 'PHASE' }, { title: '' }];
-  return head + table(columns, [...rows, total]) + describeDifference(report);
+  const failures = describeFailedStart('a', report.aFailure) + describeFailedStart('b', report.bFailure);
+  const why = failures + describeTimeToGoal(report.time);
+  return head + table(columns, [...rows, total]) + why + describeDifference(report);
 }
-
-const change = (ms: number): string => (ms === 0 ? '' : `${ms < 0 ? '-' : '+'}${duration(Math.abs(ms))}`);
 
 function describeDifference({ firstDifference, same }: Comparison): string {
   if (same) return '\nEvery actor decided the same.\n';

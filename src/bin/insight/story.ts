@@ -44,9 +44,13 @@ export interface Operation {
   /** Address of the request. */
   readonly at: string;
   readonly class: OperationClass;
+  /** The endpoint, URL, image or path that its input names. */
+  readonly target?: string;
   readonly began: number;
   readonly n: number;
   readonly ended?: number;
+  /** Of a stream: it said something. */
+  readonly isHeard?: boolean;
   readonly end?: 'done' | 'failed' | 'cancelled';
   readonly error?: string;
 }
@@ -69,6 +73,8 @@ export interface PodStory {
   status: Readonly<Record<string, unknown>>;
   /** When it was first Running, and the record that said so. */
   running: { readonly t: number; readonly n: number } | undefined;
+  /** When it was first Ready. */
+  ready: { readonly t: number; readonly n: number } | undefined;
   readonly firstSeen: number;
 }
 
@@ -177,11 +183,13 @@ export class Story implements CauseSource {
     if (record.k === 'state') this.entered(record.at, record.value, record.status ?? 'active', this.ended, record.n);
     else if (record.k === 'effect') {
       const { id, name, at, class: cls, n } = record;
-      this.operations.set(id, { id, name, at, class: cls, began: this.ended, n });
+      const target = targetOf(record.input);
+      this.operations.set(id, { id, name, at, class: cls, ...(target ? { target } : {}), began: this.ended, n });
     } else if (record.k === 'result') {
       const failed = record.error ? { error: record.error.message } : {};
       this.settle(record.id, { end: record.error ? 'failed' : 'done', ...failed });
     } else if (record.k === 'cancel') this.settle(record.id, { end: 'cancelled' });
+    else if (record.k === 'in') this.streamSpoke(streamOf(record));
     else if (record.k === 'message') this.heard(record.to, record.event, record.n);
     else this.failure ??= failureIn(record, ROOT);
   }
@@ -189,6 +197,11 @@ export class Story implements CauseSource {
   private settle(id: number, end: Pick<Operation, 'end' | 'error'>): void {
     const operation = this.operations.get(id);
     if (operation) this.operations.set(id, { ...operation, ...end, ended: this.ended });
+  }
+
+  private streamSpoke(id: number | undefined): void {
+    const operation = id === undefined ? undefined : this.operations.get(id);
+    if (operation && !operation.isHeard) this.operations.set(operation.id, { ...operation, isHeard: true });
   }
 
   private entered(address: string, value: unknown, status: string, t: number, n: number): void {
@@ -203,10 +216,12 @@ export class Story implements CauseSource {
     if (to === ROOT && event['type'] === 'healthz.serving') this.healthz ??= at;
     if (to !== `${ROOT}/status` || event['type'] !== 'status.changed') return;
     const { pod, status } = event as unknown as StatusChanged;
-    const known = this.pods.get(pod.uid) ?? { ...pod, phase: '', status, running: undefined, firstSeen: this.ended };
+    const unseen = { ...pod, phase: '', status, running: undefined, ready: undefined, firstSeen: this.ended };
+    const known: PodStory = this.pods.get(pod.uid) ?? unseen;
     known.phase = String(status['phase']);
     known.status = status;
     if (known.phase === 'Running') known.running ??= at;
+    if (isReady(status)) known.ready ??= at;
     this.pods.set(pod.uid, known);
   }
 
@@ -221,6 +236,23 @@ export class Story implements CauseSource {
     return this.operations.get(id)?.n;
   }
 }
+
+/** Keys of an input that say whom or what an operation is for. */
+const TARGETS = ['endpoint', 'server', 'url', 'address', 'image', 'path'] as const;
+
+function targetOf(input: unknown): string | undefined {
+  if (typeof input !== 'object' || input === null) return undefined;
+  const named = input as Readonly<Record<string, unknown>>;
+  const target = TARGETS.map((key) => named[key]).find((value) => typeof value === 'string' && value !== '');
+  const { port } = named;
+  if (typeof target !== 'string') return typeof port === 'number' ? `port ${port}` : undefined;
+  return typeof port === 'number' ? `${target}:${port}` : target;
+}
+
+const isReady = ({ conditions = [] }: { readonly conditions?: unknown }): boolean =>
+  (conditions as readonly { readonly type?: string; readonly status?: string }[]).some(
+    ({ type, status }) => type === 'Ready' && status === 'True',
+  );
 
 interface PersistedSnapshot {
   readonly value?: unknown;

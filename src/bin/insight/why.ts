@@ -22,6 +22,7 @@ import {
   type Story,
 } from './story.ts';
 import { table } from './table.ts';
+import { describeFailed, type Failed, failedOf } from './why-failed.ts';
 
 /** Decisions that are told; older ones are in the journal. */
 const DECISIONS_MAX = 8;
@@ -41,6 +42,8 @@ interface Wait {
   readonly actor: string;
   readonly kind: 'operation' | 'timer';
   readonly what: string;
+  /** The endpoint, URL, image or path that an operation is for. */
+  readonly target?: string;
   readonly sinceMs?: number;
   readonly forMs?: number;
   /** Of a timer: when it will be due, after the start. */
@@ -70,6 +73,7 @@ export interface Why {
   readonly endedMs?: number;
   readonly states: readonly ActiveSince[];
   readonly waits: readonly Wait[];
+  readonly failed: readonly Failed[];
   /** False: this build does not replay the journal, so that timers are not known. */
   readonly timersKnown: boolean;
   readonly decisions: readonly Decision[];
@@ -145,12 +149,15 @@ function whyPod(story: Story, pod: PodStory, container: string | undefined, time
 
 interface ContainerStatus {
   readonly name: string;
-  readonly state?: { readonly waiting?: Reason; readonly terminated?: Reason & { readonly exitCode: number } };
+  readonly state?: { readonly waiting?: Reason; readonly terminated?: Terminated };
+  readonly lastState?: { readonly terminated?: Terminated };
 }
 interface Reason {
   readonly reason?: string;
   readonly message?: string;
 }
+
+type Terminated = Reason & { readonly exitCode: number };
 
 /** Why containers do not run, as the pod's status tells it. */
 function reasonsOf({ status }: PodStory, container: string | undefined): string {
@@ -158,13 +165,19 @@ function reasonsOf({ status }: PodStory, container: string | undefined): string 
   const all = fields.flatMap((field) => (status[field] ?? []) as readonly ContainerStatus[]);
   const said = all
     .filter(({ name }) => container === undefined || name === container)
-    .flatMap(({ name, state }) => {
+    .flatMap(({ name, state, lastState }) => {
       const { waiting, terminated } = state ?? {};
-      if (waiting?.reason) return [`${name} waits: ${[waiting.reason, waiting.message].filter(Boolean).join(': ')}`];
-      return terminated ? [`${name} ended with ${terminated.exitCode} (${terminated.reason ?? 'no reason'})`] : [];
+      const last = lastState?.terminated ? [`it last ended with ${endText(lastState.terminated)}`] : [];
+      if (waiting?.reason) {
+        const why = [waiting.reason, waiting.message].filter(Boolean).join(': ');
+        return [`${name} waits: ${[why, ...last].join('; ')}`];
+      }
+      return terminated ? [`${name} ended with ${endText(terminated)}`] : [];
     });
   return said.length === 0 ? '' : `; ${said.join('; ')}`;
 }
+
+const endText = ({ exitCode, reason = 'no reason' }: Terminated): string => `${exitCode} (${reason})`;
 
 /** One for each region: they change apart from each other. */
 function statesOf(story: Story, actor: string, { value, status, began, since }: ActorState): ActiveSince[] {
@@ -190,7 +203,7 @@ function endOf({ actors }: Story): number | undefined {
     : Math.max(...[...root.since.values()].map(({ t }) => t));
 }
 
-type Parts = 'incarnation' | 'begins' | 'gaps' | 'endedMs' | 'waits' | 'timersKnown' | 'decisions';
+type Parts = 'incarnation' | 'begins' | 'gaps' | 'endedMs' | 'waits' | 'failed' | 'timersKnown' | 'decisions';
 
 function common(
   story: Story,
@@ -220,6 +233,7 @@ function common(
         actor: actorName(asker(operation), story),
         kind: 'operation' as const,
         what: operation.name,
+        ...(operation.target === undefined ? {} : { target: operation.target }),
         sinceMs: operation.began - story.started,
         forMs: story.ended - operation.began,
       })),
@@ -230,6 +244,7 @@ function common(
         dueMs: at - story.started,
       })),
     ],
+    failed: failedOf(story, waits),
     timersKnown: timers !== undefined,
     decisions: decided.slice(-DECISIONS_MAX).map((moment) => decision(moment, story)),
   };
@@ -271,10 +286,10 @@ export function describeWhy(report: Why): string {
     `(${duration(forMs)})`,
     waitsFor === undefined ? '' : `waits for ${waitsFor}`,
   ]);
-  const waits = report.waits.map(({ actor, kind, what, forMs, dueMs }) => [
+  const waits = report.waits.map(({ actor, kind, what, target, forMs, dueMs }) => [
     `  ${actor}`,
     kind,
-    what,
+    [what, target].filter(Boolean).join(' '),
     forMs === undefined ? `due at +${duration(dueMs ?? 0)}` : `for ${duration(forMs)}`,
   ]);
   const decisions = report.decisions.map(({ atMs, actor, what, because }) =>
@@ -294,6 +309,7 @@ export function describeWhy(report: Why): string {
     `${report.summary}\n${gone}${describeGaps(report.gaps)}${ended}${before}`,
     `\n${endedMs === undefined ? 'Now' : 'Then'}\n${plain(states, 5)}`,
     `\nOpen\n${waits.length === 0 ? '  no operation and no timer\n' : plain(waits, 4)}${unknown}`,
+    describeFailed(report.failed),
     `\nLast decisions\n${decisions.join('')}`,
   ].join('');
 }

@@ -6,6 +6,9 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { probePorts } from '../../../src/actors/probe/index.ts';
+import { Vault } from '../../../src/kernel/journal/index.ts';
+import { OperationError } from '../../../src/kernel/json.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 import { freePort } from '../../support/ports.ts';
 import { attempt, HASTY, httpServer, portsOf, rawServer } from './support.ts';
@@ -270,4 +273,32 @@ describe('a hook', () => {
     await expect(call(`http://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
     await expect(call(`https://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
   });
+});
+
+test('a header whose value is known by a handle is sent as it was written', async () => {
+  const vault = new Vault(Buffer.alloc(32, 1));
+  const sent: IncomingHttpHeaders[] = [];
+  const port = await httpServer((request, response) => {
+    sent.push(request.headers);
+    response.end();
+  });
+  const headers = [{ name: 'X-Token', value: vault.seal('Bearer of a probe').$secret }];
+  const ports = probePorts({ 'cri.execSync': () => Promise.reject(new Error('none')) }, undefined, vault);
+  await perform(ports['probe.httpHook'], { url: `http://127.0.0.1:${port}/`, headers });
+  expect(sent[0]).toMatchObject({ 'x-token': 'Bearer of a probe' });
+});
+
+test('a command gets the values behind its handles, and its error is told without them', async () => {
+  const vault = new Vault(Buffer.alloc(32, 1));
+  const secret = vault.seal('value-of-a-variable');
+  const commands: (readonly string[])[] = [];
+  const execSync = ({ input }: { input: { command: readonly string[] } }) => {
+    commands.push(input.command);
+    return Promise.reject(new OperationError(`exec ${input.command.join(' ')}: not found`));
+  };
+  const command = ['check', `--as=${secret.$secret}`];
+  const ports = probePorts({ 'cri.execSync': execSync }, undefined, vault);
+  const { output } = await attempt({ kind: 'exec', containerId: 'c', command, secrets: [secret] }, {}, ports);
+  expect(commands[0]).toEqual(['check', '--as=value-of-a-variable']);
+  expect(output).toBe(`exec check --as=${secret.$secret}: not found`);
 });

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { rememberingPorts } from '../../../../src/actors/host/state/remembered-pods.ts';
+import { openedPod, sealedPod } from '../../../../src/actors/pod-values.ts';
 import { Vault } from '../../../../src/kernel/journal/index.ts';
 import type { RememberedPod } from '../../../../src/machines/operations/host.ts';
 import { perform } from '../../../support/host-ports.ts';
@@ -53,6 +54,18 @@ describe('pods that are remembered', () => {
 
   it.each(['../x', '', '.', 'a/b', 'x'.repeat(200)])('have uids, and %j is none', async (uid) => {
     await expect(save(uid, remembered)).rejects.toThrow('is no uid of a pod');
+  });
+
+  it('have the values that people wrote into them under the node’s key, and are none where it is another one', async () => {
+    const containers = [{ name: 'c', env: [{ name: 'A', value: 'canary-variable' }] }];
+    const pod = sealedPod({ metadata: { name: 'web' }, spec: { containers } }, vault);
+    await save('u1', { ...remembered, pod });
+    expect(readFileSync(join(directory, 'u1.json'), 'utf8')).not.toMatch(/canary|Y2FuYXJ5/);
+    const restarted = new Vault(Buffer.alloc(32, 1));
+    const [loaded] = await load(restarted);
+    expect(loaded!.pod).toEqual(pod);
+    expect(JSON.stringify(openedPod(loaded!.pod, restarted))).toContain('canary-variable');
+    expect(await load(new Vault(Buffer.alloc(32, 2)))).toEqual([]);
   });
 
   describe('with a token', () => {
