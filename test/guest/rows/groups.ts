@@ -4,6 +4,8 @@ import type { Guest } from '../support/guest.ts';
 import { onNode, properties, type Row, SLICES } from './row.ts';
 
 const MIB = 1024 * 1024;
+/** The kernel rounds down to whole ones. */
+const PAGE_BYTES = 4096;
 const BURSTABLE = `${SLICES}/kubepods-burstable.slice`;
 
 /** The one folder that a pattern of the shell names, from the guest. */
@@ -95,6 +97,18 @@ export const GROUPS: readonly Row[] = [
       expect(await value(guest, group, 'memory.max')).toBe(String(64 * MIB));
       expect(await value(guest, group, 'memory.oom.group')).toBe('1');
       expect(await value(guest, slice, 'pids.max')).toBe('200');
+    },
+  },
+  {
+    what: '`memory.swap.max` (`LimitedSwap`)',
+    seen: 'a share of the swap for containers of burstable pods, by their request; nothing for all others',
+    async see(guest) {
+      const swap = async (level: string) =>
+        Number(await value(guest, await container(guest, await podSlice(guest, level)), 'memory.swap.max'));
+      const [memory, total] = (await guest.run("free -b | awk '/Mem|Swap/ {print $2}'")).trim().split('\n').map(Number);
+      const share = ((32 * MIB) / memory!) * total!;
+      expect(Math.abs((await swap(BURSTABLE)) - share)).toBeLessThan(PAGE_BYTES);
+      expect([await swap(SLICES), await swap(`${SLICES}/kubepods-besteffort.slice`)]).toEqual([0, 0]);
     },
   },
   {
