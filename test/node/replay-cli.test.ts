@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { FORMAT_VERSION } from '../../src/kernel/records.ts';
 import { SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
 
@@ -94,7 +95,7 @@ describe('a damaged recording', () => {
 test('a recording of a format to come ends with 4', () => {
   const { directory, segment } = copyOf('later');
   const [header = '', ...rest] = readFileSync(segment, 'utf8').split('\n');
-  const json = header.slice(header.indexOf(' ') + 1).replace('"version":1', '"version":9');
+  const json = header.slice(header.indexOf(' ') + 1).replace(`"version":${FORMAT_VERSION}`, '"version":9');
   expect(json).toContain('"version":9');
   writeFileSync(segment, [`${crc32(json).toString(16).padStart(8, '0')} ${json}`, ...rest].join('\n'));
   const { code, stdout } = node.statelet('replay', directory);

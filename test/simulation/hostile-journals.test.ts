@@ -67,6 +67,10 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
+const CRASH = /at .*\.ts:\d+|Cannot read properties|is not a function|is not iterable/;
+/** A line of a report that quotes a record: a machine that crashes on a changed event logs what the engine says. */
+const QUOTED_RECORD = /^ +(?:(?:extra|missing|different): record|the log has |now comes ).*$/gm;
+
 /** Runs every command on what is in the file. */
 async function answers(path = file): Promise<Readonly<Record<string, number>>> {
   const codes: Record<string, number> = {};
@@ -77,7 +81,7 @@ async function answers(path = file): Promise<Readonly<Record<string, number>>> {
     expect(performance.now() - begin, `milliseconds of ${name}`).toBeLessThan(SOON_MS);
     expect(CODES.has(code), `${name} ends with ${code}`).toBe(true);
     expect(said, name).not.toMatch(/(?![\n\t])[\p{Cc}\p{Cf}]|^\s*::|^##\[/mu);
-    expect(said, name).not.toMatch(/at .*\.ts:\d+|Cannot read properties|is not a function|is not iterable/);
+    expect(said.replace(QUOTED_RECORD, ''), name).not.toMatch(CRASH);
     codes[name] = code;
   }
   return codes;

@@ -174,15 +174,16 @@ export class ObservedNode extends TestNode {
 
   /** All in one process: starting one takes longer than most replays. */
   #replayFaults(incarnations: readonly string[]): string[] {
-    const logs = incarnations.map((incarnation) => `${this.journal}@${incarnation}`);
-    const { stdout, stderr } = this.statelet('replay', '--format=json', ...logs);
-    const outcomes = stdout.split('\n');
-    return incarnations.flatMap((incarnation, at) => {
-      const outcome = outcomes[at] || stderr;
+    const logOf = (incarnation: string): string => `${this.journal}@${incarnation}`;
+    const { stdout, stderr } = this.statelet('replay', '--output=json', ...incarnations.map(logOf));
+    if (!stdout.startsWith('{')) return [`replay of ${incarnations.join(', ')} wrote no report: ${stderr}`];
+    const { logs } = JSON.parse(stdout) as { logs: readonly { log: string; code: number }[] };
+    return incarnations.flatMap((incarnation) => {
+      const report = logs.find(({ log }) => log === logOf(incarnation));
       // Killed before its first line was whole: there is nothing to replay, and that must be what is said.
       const expected = this.#hasBegun(incarnation) ? exitCodes.same : exitCodes.noLog;
-      const isExpected = outcome.startsWith('{') && (JSON.parse(outcome) as { code: number }).code === expected;
-      return isExpected ? [] : [`replay of ${incarnation} did not end with ${expected}: ${outcome}`];
+      if (report?.code === expected) return [];
+      return [`replay of ${incarnation} did not end with ${expected}: ${JSON.stringify(report ?? stderr)}`];
     });
   }
 
