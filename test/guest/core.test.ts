@@ -21,9 +21,6 @@ const INPUT = join(OUT, 'input');
 const STATELET = join(ROOT, 'src/bin/statelet.js');
 
 const INSTALL = `
-fallocate -l 512M /swap && chmod 600 /swap && mkswap /swap
-echo '/swap none swap defaults 0 0' >>/etc/fstab
-swapon -a
 ctr -n k8s.io images import /mnt/images.tar
 dpkg -i /mnt/statelet_*.deb
 mkdir -p /etc/kubernetes/manifests

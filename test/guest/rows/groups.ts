@@ -98,15 +98,6 @@ export const GROUPS: readonly Row[] = [
     },
   },
   {
-    what: '`memory.swap.max` (`LimitedSwap`)',
-    seen: 'nothing for containers of static pods, which are critical, on a machine that swaps',
-    async see(guest) {
-      expect(await guest.run('swapon --show=NAME --noheadings')).toBe('/swap\n');
-      for (const level of [SLICES, BURSTABLE, `${SLICES}/kubepods-besteffort.slice`])
-        expect(await value(guest, await container(guest, await podSlice(guest, level)), 'memory.swap.max')).toBe('0');
-    },
-  },
-  {
     what: 'a container that takes more memory than it may',
     seen: '`OOMKilled`, and the pod `Failed`; its slice goes with it',
     async see(guest) {
