@@ -2,7 +2,7 @@
  * A node as an operator makes it: Debian with systemd and cgroup v2, Statelet from its package, no npm. Each row of the
  * table in `docs/systemd.md` is looked at, in order; at the end its journals must replay.
  *
- * `npm run test:guest`. Logs, journals and results are in `var/guest`.
+ * `npm run test:guest`. Results are in `var/guest`, logs and journals in `node` below it.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,8 @@ import { Guest, makeDisks } from './support/guest.ts';
 import { FILES, guestSystem } from './support/system.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const OUT = join(ROOT, 'var/guest');
+/** Made anew by each run; the results of vitest lie beside it. */
+const OUT = join(ROOT, 'var/guest/node');
 const INPUT = join(OUT, 'input');
 const STATELET = join(ROOT, 'src/bin/statelet.js');
 

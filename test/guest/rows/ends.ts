@@ -19,6 +19,17 @@ async function touchesNothing(guest: Guest, script: string): Promise<void> {
   expect(await processes(guest)).toEqual(before);
 }
 
+interface Pod {
+  readonly status: {
+    readonly startTime: string;
+    readonly containerStatuses: readonly { readonly restartCount: number }[];
+  };
+}
+
+async function pods(guest: Guest): Promise<readonly Pod[]> {
+  return (JSON.parse(await guest.run('statelet get pods -n default -o json')) as { items: readonly Pod[] }).items;
+}
+
 const bootId = (guest: Guest): Promise<string> => guest.run('cat /proc/sys/kernel/random/boot_id');
 
 /** When each pod was told to end, in seconds since the machine came up. */
@@ -27,6 +38,29 @@ async function endsOfPods(guest: Guest): Promise<Record<string, number>> {
   for (const pod of PODS) ends[pod] = Number.parseFloat(await guest.run(`cat /var/ends/${pod}`));
   return ends;
 }
+
+/** A node as kubeadm and its packages make it, but for the kubeconfig: there is no API server. */
+const KUBEADM = `
+cat >/etc/systemd/system/kubelet.service <<'UNIT'
+[Service]
+ExecStart=/usr/bin/kubelet
+Restart=always
+StartLimitInterval=0
+RestartSec=10
+UNIT
+mkdir -p /etc/systemd/system/kubelet.service.d
+cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'UNIT'
+[Service]
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+UNIT
+cp /mnt/kubelet.yaml /var/lib/kubelet/config.yaml
+echo 'KUBELET_KUBEADM_ARGS="--hostname-override=guest"' >/var/lib/kubelet/kubeadm-flags.env
+cp /usr/share/statelet/20-statelet.conf /etc/systemd/system/kubelet.service.d/
+`;
 
 export const ENDS: readonly Row[] = [
   {
@@ -45,12 +79,27 @@ export const ENDS: readonly Row[] = [
     see: (guest) => touchesNothing(guest, 'dpkg -i /mnt/statelet_*.deb'),
   },
   {
+    what: 'the unit of kubeadm with `20-statelet.conf`, and back to `statelet.service`',
+    seen: 'the agent moves from unit to unit with the flags of each; no container is restarted',
+    async see(guest) {
+      const before = await processes(guest);
+      await guest.run(KUBEADM);
+      await guest.run('systemctl daemon-reload; systemctl start kubelet');
+      const states = 'systemctl is-active kubelet statelet';
+      await guest.until('the agent runs as kubelet.service', states, (said) => said === 'active\ninactive\n');
+      await podsRun(guest);
+      await guest.run('systemctl start statelet');
+      await guest.until('the agent runs as statelet.service', states, (said) => said === 'inactive\nactive\n');
+      await podsRun(guest);
+      expect(await processes(guest)).toEqual(before);
+    },
+  },
+  {
     what: 'age of static pods',
     seen: 'counts from when the pod began, not from when the agent did',
     async see(guest) {
-      const json = JSON.parse(await guest.run('statelet get pods -n default -o json')) as Pods;
       const began = await guest.run(`date -d "$(systemctl show statelet -P ActiveEnterTimestamp)" +%s`);
-      for (const { status } of json.items)
+      for (const { status } of await pods(guest))
         expect(Date.parse(status.startTime) / 1_000, JSON.stringify(status)).toBeLessThan(Number(began));
     },
   },
@@ -67,6 +116,8 @@ export const ENDS: readonly Row[] = [
       );
       await guest.comesUp();
       await podsRun(guest);
+      const restarts = (await pods(guest)).map(({ status }) => status.containerStatuses[0]!.restartCount);
+      expect(restarts).toEqual(PODS.map(() => 1));
     },
   },
   {
@@ -99,7 +150,3 @@ export const ENDS: readonly Row[] = [
     },
   },
 ];
-
-interface Pods {
-  readonly items: readonly { readonly status: { readonly startTime: string } }[];
-}

@@ -17,8 +17,8 @@ const AGENT_PORT = 5000;
 /** What takes seconds on the machine may take minutes here. */
 const SCRIPT_LIMIT_MS = 15 * 60_000;
 const STATE_LIMIT_MS = 15 * 60_000;
-/** Each look costs the guest a shell. */
-const LOOK_MS = 2_000;
+/** Each question costs the guest a shell. */
+const POLL_MS = 2_000;
 const STATUS = /\n?status (\d+)\n$/;
 
 export class Guest {
@@ -62,7 +62,7 @@ export class Guest {
       if (!this.isOn()) throw new Error(`${what}: the guest is off`);
       output = await this.run(script, true).catch((error: Error) => error.message);
       if (isSo(output)) return output;
-      await sleep(LOOK_MS);
+      await sleep(POLL_MS);
     }
     throw new Error(`${what}: not within ${STATE_LIMIT_MS / 60_000} minutes; ${script} said last:\n${output}`);
   }
