@@ -4,13 +4,13 @@
  * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
  * Owns: flags, configuration, the node's identity, the facts that starting found out, and the subsystems.
  * Hears: the answer of each step's subsystem; `signal.received` and `agent.faulted` from the process;
- *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end the node;
- *   `configReload.applied`, `resolver.changed`.
+ *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end
+ *   the node; `configReload.applied`, `resolver.changed`.
  * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all else belongs to a subsystem.
  * Invariants:
  *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
  *   S2 a step that upstream only logs never ends the node; a step that upstream calls fatal always does, with its
- *   words.
+ *      words.
  *   S3 the end of the node ends no pod: containers belong to the runtime.
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.

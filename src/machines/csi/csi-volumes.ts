@@ -4,14 +4,14 @@
  *
  * Decides: which volumes begin, which devices are staged and unstaged, who of several pods has a volume for one pod.
  * Owns: which drivers listen and what the cluster says of them; who wants what; what earlier agents left on disk.
- * Hears: `csi.wanted`, `csi.overdue`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of `pluginManager`;
- *   `node.volumes` of `nodeStatus`; the reports of its actors.
+ * Hears: `csi.wanted`, `csi.overdue`, `csi.released` of pods; `csi.driverListening`, `csi.driverGone` of
+ *   `pluginManager`; `node.volumes` of `nodeStatus`; the reports of its actors.
  * Asks: `csi.inventory` once; the CSIDriver objects by a reflector, from the first driver or volume on.
- * Tells: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which
- *   volumes are in use; the plugin manager how often a driver is asked how many fit; pods `pods.kill` where none fits.
+ * Sends: pods `csi.mounted`, `csi.unmounted`, and `csi.started` when it lost who wants what; `nodeStatus` which volumes
+ *   are in use; the plugin manager how often a driver is asked how many fit; pods `pods.kill` where none fits.
  * Invariants:
- *   I1 nothing begins before it is known what is left on disk; what is left and wanted goes on, what is left and
- *   wanted by nobody is taken away when its pod is released.
+ *   I1 nothing begins before it is known what is left on disk; what is left and wanted goes on, what is left and wanted
+ *      by nobody is taken away when its pod is released.
  *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
  *   I3 one driver, one volume or one pod that hangs holds up no other.
  *   I4 a pod is told `csi.unmounted` only when no record of its volumes is left.

@@ -6,10 +6,10 @@
  * Owns: what the attachment says, what the driver can do, the secrets' handles, the back-off.
  * Hears: `device.known` of `csiVolumes`, whenever something of it changed.
  * Asks: `kube.get` of the attachment and of the secret; `csi.capabilities`, `csi.stage`, `csi.unstage`.
- * Tells: `csiVolumes` `device.staged`, or `device.failed` for the events of those who wait.
+ * Sends: `csiVolumes` `device.staged`, or `device.failed` for the events of those who wait.
  * Invariants:
  *   D1 a volume that must be attached is staged only when the API server knows that it is in use here and says that it
- *   is attached.
+ *      is attached.
  *   D2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.
  *   D3 it ends only when the volume is unstaged and its record is gone.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.

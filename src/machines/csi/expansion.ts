@@ -4,11 +4,12 @@
  * Decides: whether it is this node's turn, when the driver is asked, and asked again; what a failure means.
  * Owns: the claim as it was last seen, the back-off.
  * Hears: `expansion.known` of its mount, whenever the driver or the pod changed.
- * Asks: `kube.get` of the claim and of the secret; `csi.capabilities`, `csi.expand`; `kube.patch` of the claim's status.
- * Tells: `eventRecorder` each failure and the end, for the pod and for the claim. Its output is what came of it.
+ * Asks: `kube.get` of the claim and of the secret; `csi.capabilities`, `csi.expand`; `kube.patch` of the claim's
+ *   status.
+ * Sends: `eventRecorder` each failure and the end, for the pod and for the claim. Its output is what came of it.
  * Invariants:
  *   Z1 the driver is asked only when the claim says that it is the node's turn, and after the claim says that it is at
- *   it.
+ *      it.
  *   Z2 the claim has its size only after the driver has said that the volume has it.
  *   Z3 a call to the driver is never given up half-way; a pod that ends is left between two steps.
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.

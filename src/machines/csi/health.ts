@@ -2,9 +2,13 @@
  * How one volume of one pod is (`health-<n>` below `csiVolumes`), where the feature gate CSIVolumeHealth has drivers
  * asked: from when containers may use the volume to its end.
  *
- * Decides: what the pod's user hears. Owns: nothing. Hears: `csi.health`. Asks: `csi.followHealth`.
- * Tells: `eventRecorder` that the volume is abnormal.
- * Invariant: what the driver says again is no news.
+ * Decides: what the pod's user hears.
+ * Owns: nothing.
+ * Hears: `csi.health`.
+ * Asks: `csi.followHealth`.
+ * Sends: `eventRecorder` that the volume is abnormal.
+ * Invariants:
+ *   I1 what the driver says again is no news.
  * Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 import { pick, setup, to } from '../../kernel/xstate.ts';

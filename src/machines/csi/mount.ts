@@ -6,7 +6,7 @@
  *   small; `sharing`, while its files are given to the pod's group and that takes long.
  * Hears: `mount.known` of `csiVolumes`, whenever something of it changed; `mount.deviceFailed`.
  * Asks: `kube.get` of the secret, `kube.create` of tokens; `csi.capabilities`, `csi.publish`, `csi.unpublish`.
- * Tells: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
+ * Sends: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
  * Invariants:
  *   U1 a persistent volume is published only while its device is staged.
  *   U2 a call to the driver is never given up half-way: what follows waits for its answer or its deadline.

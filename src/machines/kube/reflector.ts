@@ -3,8 +3,9 @@
  *
  * Decides: when to list, from where to watch on, how long to wait after a failure.
  * Owns: the newest resource version that was seen; the pages of a list that is not complete yet. Not the objects.
+ * Hears: nothing but the answers to what it asks.
  * Asks: `kube.list`, `kube.watch`.
- * Tells its parent: `reflector.listed` with everything there is, then `reflector.changed` for each change since.
+ * Sends: its parent `reflector.listed` with everything there is, then `reflector.changed` for each change since.
  * Invariants:
  *   F1 a list is told when it is complete, never page by page: what it lacks is gone.
  *   F2 a watch goes on after the newest version that was told; nothing between a list and its watch is lost.

@@ -1,11 +1,12 @@
 /**
  * The CSINode: tells the cluster which CSI drivers this node has. Until it exists the node is not ready.
  *
- * Decides: create it, or keep the one that exists. Owns: the drivers that registered on this node.
+ * Decides: create it, or keep the one that exists.
+ * Owns: the drivers that registered on this node.
  * Hears: `node.registered`; `csi.driverRegistered` and `csi.driverGone` of the plugin manager.
  * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
- * Tells: `nodeStatus` why storage is not usable, and that it is; the plugin manager which drivers are written, and
- * which cannot be.
+ * Sends: `nodeStatus` why storage is not usable, and that it is; the plugin manager which drivers are written, and
+ *   which cannot be.
  * Invariants:
  *   C1 it never gives up, and never asks twice at once for what the server does not take.
  *   C2 an entry of a driver is written before pods may use that driver.

@@ -5,8 +5,9 @@
  * Owns: the listener on `healthzBindAddress:healthzPort`.
  * Hears: `healthz.listening` and `healthz.failed` from the listener.
  * Asks: `server.healthz`.
- * Tells the supervisor: `healthz.serving`.
- * Invariants: H1 a port that is taken never ends the node; it is tried again every 5 s.
+ * Sends: the supervisor `healthz.serving`.
+ * Invariants:
+ *   H1 a port that is taken never ends the node; it is tried again every 5 s.
  * Seeds: S110, S111. Upstream: cmd/kubelet/app/server.go.
  */
 import { line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';

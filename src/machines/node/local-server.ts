@@ -2,9 +2,12 @@
  * A local server: the node's API, or its pod resources, on a unix socket for those who are on the node itself.
  *
  * Decides: that a socket which cannot be had is said and tried again, and never the node's end, and at once when only
- * its server was lost. Owns: nothing.
- * Hears: nothing but the end of its socket. Asks: `server.serveLocal`.
- * Invariant: W1 who may use it is decided by the rights on the socket's file alone.
+ *   its server was lost.
+ * Owns: nothing.
+ * Hears: nothing but the end of its socket.
+ * Asks: `server.serveLocal`.
+ * Invariants:
+ *   W1 who may use it is decided by the rights on the socket's file alone.
  */
 import { line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
 import { isThreadLost, type LocalSocket, REOPEN_MS, type ServerItem, serverOperations } from '../operations/server.ts';

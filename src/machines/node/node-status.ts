@@ -4,18 +4,18 @@
  * Decides: when there is something to say of the node, and what; which changes of conditions are events.
  * Owns: what the subsystems reported, the Node as the API server last had it.
  * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that knows a
- * part, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
+ *   part, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
  * Asks: `registration` first; then `cri.watchImages`, `kube.get` of the Node, and `kube.patch` of nodes/status by the
  *   heartbeat client.
- * Tells: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
+ * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
  *   `objects` its labels and `csiVolumes` its volumes, when they changed.
  * Invariants:
  *   O1 a changed condition, or one more volume in use, is said at once, other news with the next period, and the time
- *   alone rarely.
+ *      alone rarely.
  *   O2 a PATCH holds what differs from the Node that the API server has, never more.
  *   O3 after a restart neither a PATCH nor an event tells what did not change.
  *   O4 a Node that somebody deleted stays away until somebody makes it again or this agent starts anew; its status is
- *   tried with each period.
+ *      tried with each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 import type { Json } from '../../kernel/json.ts';

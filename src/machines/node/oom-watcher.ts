@@ -2,10 +2,14 @@
  * The OOM watcher: says when the machine as a whole ran out of memory.
  *
  * Decides: whether a kill concerns the node (a container that hits its own limit is its pod's matter), and whether a
- * log that cannot be read keeps the node from starting. Owns: nothing but the watch.
- * Hears: `oom.*` of its watch. Asks: `host.watchOom`.
- * Tells: `eventRecorder` the event `SystemOOM`; the supervisor `oomWatcher.failed` when the node must not start.
- * Invariants: O1 an event for each kill, no more. O2 only at the start is a failure fatal; later it is tried again.
+ *   log that cannot be read keeps the node from starting.
+ * Owns: nothing but the watch.
+ * Hears: `oom.*` of its watch.
+ * Asks: `host.watchOom`.
+ * Sends: `eventRecorder` the event `SystemOOM`; the supervisor `oomWatcher.failed` when the node must not start.
+ * Invariants:
+ *   O1 an event for each kill, no more.
+ *   O2 only at the start is a failure fatal; later it is tried again.
  * Seeds: S154, S235. Upstream: pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet.go.
  */
 import { errorOf, line, pick, sendParent, setup, stateIn, to } from '../../kernel/xstate.ts';

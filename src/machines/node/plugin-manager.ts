@@ -6,10 +6,11 @@
  * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers the cluster knows; of
  *   `csiVolumes` which drivers are to be asked, how often, how many volumes fit on this node.
  * Asks: `plugins.watch`; its actors ask the plugins.
- * Tells: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and has
- *   no more, and what they say of it now; `csiVolumes` where they listen.
- * Invariants: M1 a driver is registered exactly as long as its socket is the one it registered on. M2 one plugin that
- * hangs, lies or crashes its actor keeps no other from registering.
+ * Sends: `deviceManager` which device plugins are connected; in a cluster, `csiNode` which drivers this node has and
+ *   has no more, and what they say of it now; `csiVolumes` where they listen.
+ * Invariants:
+ *   M1 a driver is registered exactly as long as its socket is the one it registered on.
+ *   M2 one plugin that hangs, lies or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 import { type AnyActorRef, errorOf, line, pick, setup, to } from '../../kernel/xstate.ts';

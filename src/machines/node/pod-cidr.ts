@@ -1,9 +1,12 @@
 /**
  * Pod CIDR: which addresses the cluster gave to the pods of this node.
  *
- * Decides: when the runtime must be told. Owns: the CIDRs that the runtime knows.
- * Hears: `node.known` of `nodeStatus`. Asks: `cri.updateRuntimeConfig`.
- * Invariant: D1 the runtime is told once for each change, and again until it took it.
+ * Decides: when the runtime must be told.
+ * Owns: the CIDRs that the runtime knows.
+ * Hears: `node.known` of `nodeStatus`.
+ * Asks: `cri.updateRuntimeConfig`.
+ * Invariants:
+ *   D1 the runtime is told once for each change, and again until it took it.
  * Seeds: S222. Upstream: updatePodCIDR.
  */
 import { assign, line, pick, setup } from '../../kernel/xstate.ts';

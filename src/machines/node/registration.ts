@@ -1,10 +1,14 @@
 /**
  * Registration: makes sure that the API server has a Node for this machine.
  *
- * Decides: create, or bring an existing Node's labels and annotations in line. Owns: the pause before the next try.
+ * Decides: create, or bring an existing Node's labels and annotations in line.
+ * Owns: the pause before the next try.
+ * Hears: nothing but the answers to what it asks.
  * Asks: `kube.create`, `kube.get`, `kube.patch` of its own Node.
  * Answers: the Node as the API server has it, and whether this start made it.
- * Invariants: N1 it never gives up and never ends the agent. N2 an existing Node keeps what others set in it.
+ * Invariants:
+ *   N1 it never gives up and never ends the agent.
+ *   N2 an existing Node keeps what others set in it.
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 

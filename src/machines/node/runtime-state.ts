@@ -4,10 +4,12 @@
  * Decides: up or down, from what the runtime says of itself and from the health of PLEG.
  * Owns: the list of runtime errors and network errors.
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`;
- * `runtimeState.wanted` of `nodeStatus`, which is then told of each change.
- * Tells: the supervisor `runtimeState.up` and `runtimeState.down` on each change, and nothing between.
- * Invariants: T1 before the first status nothing is synchronised. T2 a missing network does not stop host-network pods:
- * only RuntimeReady and PLEG decide.
+ *   `runtimeState.wanted` of `nodeStatus`, which is then told of each change.
+ * Asks: nothing of the world.
+ * Sends: the supervisor `runtimeState.up` and `runtimeState.down` on each change, and nothing between.
+ * Invariants:
+ *   T1 before the first status nothing is synchronised.
+ *   T2 a missing network does not stop host-network pods: only RuntimeReady and PLEG decide.
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
 import { assign, line, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';

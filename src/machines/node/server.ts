@@ -5,9 +5,11 @@
  *   and one whose server was lost is opened anew.
  * Owns: one listening port.
  * Hears: `server.*` of its port.
- * Asks: `server.selfSign`, `server.serve`. Tells the supervisor `server.serving` and `server.failed`.
- * Invariants: V1 nothing is served before there is a certificate, or the word that one will come. V2 a file that
- *   changes and cannot be used is said, and what was in force stays.
+ * Asks: `server.selfSign`, `server.serve`.
+ * Sends: the supervisor `server.serving` and `server.failed`.
+ * Invariants:
+ *   V1 nothing is served before there is a certificate, or the word that one will come.
+ *   V2 a file that changes and cannot be used is said, and what was in force stays.
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */
 import { assign, line, type PlainError, pick, sendParent, setup } from '../../kernel/xstate.ts';

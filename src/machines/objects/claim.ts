@@ -4,11 +4,11 @@
  * Decides: whether the claim can be mounted on this node, and where it lies.
  * Owns: the version that was last told; the name of the bound volume.
  * Hears: `node.labels` of `objects`.
- * Asks: `kube.get` of the claim, again and again, for a node may not watch claims, and of the volume. Tells `objects`
- *   `object.observed`.
+ * Asks: `kube.get` of the claim, again and again, for a node may not watch claims, and of the volume.
+ * Sends: `objects` `object.observed`.
  * Invariants:
  *   A1 a claim is usable only while it is bound to its volume, and not deleted under those who use it; what uses it
- *   already keeps it.
+ *      already keeps it.
  *   A2 what this agent cannot mount is said by its kind, never left out.
  *   A3 of a volume that only some nodes can reach nothing is told before the labels of this one are known.
  */

@@ -4,7 +4,8 @@
  * Decides: how it is followed, by the strategy of the configuration; what of a change is news.
  * Owns: the version that was last told.
  * Hears: its reflector; `object.refresh`, `object.period` of `objects`.
- * Asks: `kube.get`, or its reflector's list and watch. Tells `objects` `object.observed`.
+ * Asks: `kube.get`, or its reflector's list and watch.
+ * Sends: `objects` `object.observed`.
  * Invariants:
  *   O1 what did not change is not told.
  *   O2 an immutable object that was found is not asked for again, but for a refresh.

@@ -1,11 +1,12 @@
 /**
  * The objects of the API server that pods use: one actor each, for as long as some pod uses it.
  *
- * Decides: which objects are followed. Owns: who wants what, what is known under each key, and who waits for it to be
- *   asked for anew.
+ * Decides: which objects are followed.
+ * Owns: who wants what, what is known under each key, and who waits for it to be asked for anew.
  * Hears: `objects.wanted`, `objects.released` of `pods`; `node.labels` of `nodeStatus`; `object.observed` of its
  *   actors.
- * Asks: nothing; its actors do. Tells `pods` `object.found`, and `objects.started` when it lost who wants what.
+ * Asks: nothing; its actors do.
+ * Sends: `pods` `object.found`, and `objects.started` when it lost who wants what.
  * Invariants:
  *   J1 an object is followed exactly as long as one pod wants it.
  *   J2 who wants an object is told what is known of it at once, and every change after that; where objects are not

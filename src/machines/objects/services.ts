@@ -4,7 +4,8 @@
  * Decides: which services a pod of a namespace may see, and what variables they make.
  * Owns: of each service its name, address and ports; which keys are wanted, and what was last told of them.
  * Hears: its reflector, `services.wanted` of `objects`.
- * Asks: its reflector. Tells `objects` `object.observed` for each wanted key.
+ * Asks: its reflector.
+ * Sends: `objects` `object.observed` for each wanted key.
  * Invariants:
  *   S1 nothing is told before the first complete list: a pod must not miss the address of the API server.
  *   S2 a service without an address of its own makes no variables.

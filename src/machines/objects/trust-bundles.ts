@@ -4,8 +4,8 @@
  * Decides: by which version of the API they are read; which anchors a query of a pod means.
  * Owns: the bundles, which keys are wanted, and what was last told of them.
  * Hears: its reflector, `trustBundles.wanted` of `objects`.
- * Asks: `kube.list` of one bundle, to find the version of the API; its reflector. Tells `objects` `object.observed` for
- *   each wanted key.
+ * Asks: `kube.list` of one bundle, to find the version of the API; its reflector.
+ * Sends: `objects` `object.observed` for each wanted key.
  * Invariants:
  *   Y1 nothing is told as missing before the first complete list.
  *   Y2 what did not change is not told.

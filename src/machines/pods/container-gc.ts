@@ -1,10 +1,10 @@
 /**
  * The garbage collector of containers: instances that ended and sandboxes that were replaced.
  *
- * Decides: what is old enough to count, and too much, by `containerGc` of the settings. Owns: by pod what is dead, as
- *   the pods' actors say it.
- * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers. Asks:
- *   `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
+ * Decides: what is old enough to count, and too much, by `containerGc` of the settings.
+ * Owns: by pod what is dead, as the pods' actors say it.
+ * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers.
+ * Asks: `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
  * Invariants:
  *   G1 nothing that runs is ever removed, and of each container at least the newest instances that the settings keep.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.

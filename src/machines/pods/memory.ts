@@ -1,12 +1,14 @@
 /**
  * The memory of this node: soft facts that the world does not keep, from one start of the agent to the next.
  *
- * Decides: when to write. Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what
- *   pods were given, who was refused and why, and what running instances have.
- * Hears: `memory.noted` and `memory.begun` of containers, `memory.pulled` of images, `memory.probed` and `memory.resized` of pods,
- *   `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` and `pods.known` of `pods`,
- *   `memory.wanted` of both.
- * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes. Tells the root and `pods` `memory.loaded`.
+ * Decides: when to write.
+ * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; what pods were given, who was
+ *   refused and why, and what running instances have.
+ * Hears: `memory.noted` and `memory.begun` of containers, `memory.pulled` of images, `memory.probed` and
+ *   `memory.resized` of pods, `memory.allocated` and `memory.rejected` of `allocation`, `memory.forgotten` and
+ *   `pods.known` of `pods`, `memory.wanted` of both.
+ * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes.
+ * Sends: the root and `pods` `memory.loaded`.
  * Invariants:
  *   M1 at most one write under way; what changes meanwhile is written by the next one.
  *   M2 a memory that cannot be read is an empty one: pods start, and it is said.

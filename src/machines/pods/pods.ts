@@ -4,9 +4,9 @@
  * Decides: who gets an actor, who waits for a predecessor of the same name, who is ended, what follows a crash.
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
  *   and Secrets. Never a pod: those live in their actors.
- * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of whoever
- *   may end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods
- *   `image.*`, `object.found`, `csi.*` and `allocation.*`, and that one of those who say so has started anew.
+ * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill` of whoever may
+ *   end pods; `memory.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods `image.*`,
+ *   `object.found`, `csi.*` and `allocation.*`, and that one of those who say so has started anew.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for what an agent that crashed has left; `podConfig` for a pod
  *   whose actor lost it; `memory` for what is remembered of containers; `objects` for what pods use.
  * Invariants:

@@ -1,7 +1,8 @@
 /**
  * The pods of the API server that this node may start without it (`rememberedPods`): one file a pod.
  *
- * Decides: when a file is written. Owns: by pod what is to be written, what is being written, the version that was.
+ * Decides: when a file is written.
+ * Owns: by pod what is to be written, what is being written, the version that was.
  * Hears: `pod.remembered`, `pod.forgotten` of pods.
  * Asks: `host.savePod`.
  * Invariants:

@@ -4,8 +4,8 @@
  * Decides: when it is known enough to end pods that nobody wants, and when to look after them again.
  * Owns: which sources have spoken, which pods they want (uids), whether the runtime was listed.
  * Hears: `config.*` of `podConfig`, `runtime.*` of `pleg`, `runtime.up`/`runtime.down` of the root, `pods.started`.
- * Asks: `podConfig` and `pleg` to tell everything again when it or `pods` lost it. Tells the root `syncLoop.started`,
- *   which answers with `runtime.up` when the runtime is up.
+ * Asks: `podConfig` and `pleg` to tell everything again when it or `pods` lost it.
+ * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up.
  * Invariants:
  *   L1 what is told of a pod goes on to `pods` in the order in which it came.
  *   L2 nothing is ended for being unwanted before every source has spoken and the runtime was listed once, both to the

@@ -3,8 +3,10 @@
  *
  * Decides: nothing; `logging` of the configuration in force, and the flags over it, is what is asked for.
  * Owns: nothing. The journal has every line, whatever is printed.
+ * Hears: nothing but the answers to what it asks.
  * Asks: `host.setLogVerbosity`. Starts again when the configuration changes.
- * Invariant: what cannot be set never keeps the node from starting.
+ * Invariants:
+ *   I1 what cannot be set never keeps the node from starting.
  * Seeds: S025.
  */
 import { line, pick, setup } from '../../kernel/xstate.ts';

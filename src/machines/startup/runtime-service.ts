@@ -2,15 +2,16 @@
  * Runtime service: the connection to the container runtime, from the first call to the last.
  *
  * Decides: which runtime is used (the configured endpoint, or the embedded one when there is no socket and nobody asked
- * for a certain one), and whether the runtime is up.
+ *   for a certain one), and whether the runtime is up.
  * Owns: the endpoint, the runtime's name and version, its last known conditions.
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` from its watch; `runtime.statusWanted` from `runtimeState`.
  * Asks: `runtime.exists`, `runtime.startEmbedded`, `runtime.connect`, `cri.runtimeConfig`, `cri.status`,
  *   `runtime.watchStatus`.
- * Tells: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
- * Invariants: R1 the embedded runtime is used only where no endpoint was named and no socket exists. R2 what the
- * runtime says of its cgroup driver wins over the configuration; three failures to say it end the start. R3 a runtime
- * that goes away later never ends the node.
+ * Sends: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
+ * Invariants:
+ *   R1 the embedded runtime is used only where no endpoint was named and no socket exists.
+ *   R2 what the runtime says of its cgroup driver wins over the configuration; three failures to say it end the start.
+ *   R3 a runtime that goes away later never ends the node.
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../kernel/xstate.ts';

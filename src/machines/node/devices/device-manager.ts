@@ -1,11 +1,12 @@
 /**
  * The device manager: which devices the plugins of this node offer.
  *
- * Decides: when a resource is over. Owns: the plugins that are connected, by resource, and their devices.
+ * Decides: when a resource is over.
+ * Owns: the plugins that are connected, by resource, and their devices.
  * Hears: `devices.registered` of its server and of the plugin manager, `devices.withdrawn` of the latter; `device.*` of
  *   its actors; `devices.held` and `devices.wanted` of `allocation`.
  * Asks: `devices.serveRegistration`, `host.readCheckpoints`, `devices.writeCheckpoint`.
- * Tells: `allocation` `devices.changed`; `nodeStatus` what the node has of them.
+ * Sends: `allocation` `devices.changed`; `nodeStatus` what the node has of them.
  * Invariants:
  *   R1 a resource has at most one plugin: the newest that registered.
  *   R2 devices of a plugin that is gone are not healthy; five minutes later the resource is none of this node's.

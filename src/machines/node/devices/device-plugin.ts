@@ -1,10 +1,13 @@
 /**
  * One device plugin while it is connected: the devices that it tells of.
  *
- * Decides: nothing; a plugin whose stream ends is over. Owns: its connection.
- * Hears: `devices.listed` of its stream. Asks: `devices.listAndWatch`.
- * Tells: the device manager `device.listed`, and once `device.stopped`.
- * Invariant: D1 what a plugin says after its end is not heard.
+ * Decides: nothing; a plugin whose stream ends is over.
+ * Owns: its connection.
+ * Hears: `devices.listed` of its stream.
+ * Asks: `devices.listAndWatch`.
+ * Sends: the device manager `device.listed`, and once `device.stopped`.
+ * Invariants:
+ *   D1 what a plugin says after its end is not heard.
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
 import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';

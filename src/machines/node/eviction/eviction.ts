@@ -5,8 +5,9 @@
  * Owns: thresholds, since when each is met, the node's pressure conditions, what it knows of pods.
  * Hears: `signals.*` of its watch, `node.podChanged` of pods, `storage.exceeded` of its children, `garbage.purged` of
  *   the collectors.
- * Asks: `stats.diskLayout`, `stats.watchSignals`, `stats.observe`. Tells `nodeStatus` and `allocation` the conditions
- *   when they changed; tells `pods` whom to kill, and the collectors to clear away what nobody needs.
+ * Asks: `stats.diskLayout`, `stats.watchSignals`, `stats.observe`.
+ * Sends: `nodeStatus` and `allocation` the conditions when they changed; `pods` which pod to kill, and the collectors
+ *   to clear away what nobody needs.
  * Invariants:
  *   E1 nothing is cleared and nobody goes without a look at the machine that is newer than whatever went before.
  *   E2 one pod a turn; the next turn begins when that pod is gone, or after 30 s.

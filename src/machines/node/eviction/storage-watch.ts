@@ -1,8 +1,13 @@
 /**
  * The watch over what one pod keeps on the node's disk (`storage-<uid>`), for pods that have a limit of it.
  *
- * Decides: nothing but to try again. Owns: nothing but the watch. Hears: `storage.changed`. Asks: `stats.watchStorage`.
- * Tells `eviction`: `storage.exceeded`, once for each limit that is exceeded.
+ * Decides: nothing but to try again.
+ * Owns: nothing but the watch.
+ * Hears: `storage.changed`.
+ * Asks: `stats.watchStorage`.
+ * Sends: `eviction` `storage.exceeded`, once for each limit that is exceeded.
+ * Invariants:
+ *   I1 a watch that fails is started again; the pod is not evicted for it.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
 import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';

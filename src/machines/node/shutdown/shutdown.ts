@@ -4,8 +4,8 @@
  * Decides: who ends when, and how long the machine waits for it.
  * Owns: the lock that delays the shutdown, the pods that may run, the group that ends now.
  * Hears: `shutdown.prepared` of logind, `node.podChanged` of pods.
- * Asks: `logind.*`. Tells `nodeStatus` and `allocation` that the node is shutting down, and no longer is; tells `pods`
- *   whom to end.
+ * Asks: `logind.*`.
+ * Sends: `nodeStatus` and `allocation` that the node is shutting down, and no longer is; `pods` which pods to end.
  * Invariants:
  *   D1 the lock is held from the first moment until the last group is over, and never longer.
  *   D2 a group begins when the one before is gone, or when its time is over.

@@ -2,20 +2,21 @@
  * The allocation manager: which pods this node takes, and which resources each was given.
  *
  * Decides: admission of new pods, preemption for critical ones, and whether a change of resources can be had now, later
- * or never.
+ *   or never.
  * Owns: by uid what a pod holds and was given; who was refused and why; who waits for more; who waits for room.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of whoever watches the node, `memory.loaded`,
  *   `resources.wanted` of `containerManager`, `devices.changed` of `deviceManager`, `devices.*` of its actors that talk
  *   with plugins.
- * Asks: `pods` to end the pods that a critical one displaces. Tells pods its answers (through `pods`), `memory` what
- *   must outlive the agent, `containerManager` the sums by QoS class, it and `deviceManager` what single containers hold.
+ * Asks: `pods` to end the pods that a critical one displaces.
+ * Sends: pods its answers (through `pods`), `memory` what must outlive the agent, `containerManager` the sums by QoS
+ *   class, it and `deviceManager` what single containers hold.
  * Invariants:
  *   A1 what was taken once stays taken over a restart of the agent, but where the Node's labels are no longer for it;
  *      what was refused stays refused. Not so what is in files: it begins anew after a shutdown, and when it was over.
  *   A2 the sum of what pods were given never exceeds what the node allows, but for pods taken before it shrank.
  *   A3 a pod that displaces others is told only when they have ended, or when they took too long.
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
- *   seen, and a pod with devices until their plugins have answered.
+ *      seen, and a pod with devices until their plugins have answered.
  */
 import { errorOf, line, now, sendTo, to } from '../../../kernel/xstate.ts';
 import type { Node } from '../../api/node.ts';

@@ -2,10 +2,13 @@
  * What device plugins are asked for one pod: which devices go well together, or what its containers need to have
  * theirs.
  *
- * Decides: nothing. Owns: the answers so far. Hears: nothing.
+ * Decides: nothing.
+ * Owns: the answers so far.
+ * Hears: nothing.
  * Asks: `devices.getPreferredAllocation`, or `devices.allocate` for one container and resource after the other.
- * Tells: `allocation` `devices.preferred`, `devices.allocated` or `devices.refused`, once.
- * Invariant: C1 the first plugin that refuses ends it; what others were asked for is not asked again.
+ * Sends: `allocation` `devices.preferred`, `devices.allocated` or `devices.refused`, once.
+ * Invariants:
+ *   C1 the first plugin that refuses ends it; what others were asked for is not asked again.
  * Upstream: devicemanager/manager.go (allocateContainerResources, callGetPreferredAllocationIfAvailable).
  */
 import { errorOf, outputOf, pick, sendParent, setup } from '../../../kernel/xstate.ts';

@@ -5,13 +5,13 @@
  * Owns: by pod what was last told; which pods are mirrors of static ones. Never a pod.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again. Its reflector asks the rest.
- * Tells: `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods` what the API server has;
+ * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `status` and `mirrorPods` what the API server has;
  *   `rememberedPods` which of them are gone since.
  * Invariants:
  *   K1 the source is ready when its first complete list is in; a list that fails takes nothing back.
  *   K2 a mirror pod is never told as a pod to run.
- *   K4 a pod that is remembered is told only while nothing else is known, and makes the source not ready.
  *   K3 what the API server sends and is no pod is said once and left alone.
+ *   K4 a pod that is remembered is told only while nothing else is known, and makes the source not ready.
  */
 import { line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod } from '../../api/pod.ts';

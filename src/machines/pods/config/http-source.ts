@@ -4,7 +4,8 @@
  * Decides: what was added, changed, was removed.
  * Owns: by pod what was last told, and the error that is known. Never a pod.
  * Hears: `manifests.fetched` of the stream, `config.wanted`.
- * Asks: `host.watchManifestUrl`. Tells `syncLoop` `config.pods` and `config.sourceReady`; `mirrorPods` its pods.
+ * Asks: `host.watchManifestUrl`.
+ * Sends: `syncLoop` `config.pods` and `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
  *   H1 what cannot be fetched takes nothing back, and does not make the source ready; nor does an answer of which one
  *      pod is invalid. An empty answer does both, though it is an error.

@@ -5,8 +5,8 @@
  * Decides: what was added, changed, is being deleted, was removed.
  * Owns: by pod and object the version that was last told, and the manifest errors that are known. Never a pod.
  * Hears: `manifests.changed` of the stream; `config.wanted` and `status.wanted` when somebody lost what was told.
- * Asks: `host.watchManifests`. Tells `syncLoop` `config.objects`, `config.pods` and
- *   `config.sourceReady`; `mirrorPods` the static pods.
+ * Asks: `host.watchManifests`.
+ * Sends: `syncLoop` `config.objects`, `config.pods` and `config.sourceReady`; `mirrorPods` the static pods.
  * Invariants:
  *   C1 within one change removals are told first, so that a pod whose file was rewritten leaves before it comes.
  *   C2 a manifest's error is said once, and once more when it is gone.

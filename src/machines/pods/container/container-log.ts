@@ -1,11 +1,13 @@
 /**
  * The log of one instance of a container that runs (`log-<name>`).
  *
- * Decides: what follows a rotation. Owns: nothing but the instance it was made for.
- * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch. Asks: `logs.keep`, `cri.reopenContainerLog`,
- *   `logs.restore`.
- * Invariant: a log that was moved aside and that the runtime does not open anew gets its name back, so that nothing
- * that the container writes is lost to who reads it by name.
+ * Decides: what follows a rotation.
+ * Owns: nothing but the instance it was made for.
+ * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch.
+ * Asks: `logs.keep`, `cri.reopenContainerLog`, `logs.restore`.
+ * Invariants:
+ *   I1 a log that was moved aside and that the runtime does not open anew gets its name back, so that nothing that the
+ *      container writes is lost to who reads it by name.
  */
 import { line, type PlainError, pick, setup } from '../../../kernel/xstate.ts';
 import { operations } from '../../operations/index.ts';

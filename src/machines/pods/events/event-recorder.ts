@@ -2,7 +2,8 @@
  * The event recorder: what people read about pods and the node (`kubectl describe`), as log lines and, on a node with
  * an API server, as Event objects.
  *
- * Decides: what is too much (`event-correlator.ts`). Owns: small counters by object, the writers that are at work.
+ * Decides: what is too much (`event-correlator.ts`).
+ * Owns: small counters by object, the writers that are at work.
  * Hears: `event.recorded` of everybody.
  * Asks: nothing; its writers do (`event-writer.ts`).
  * Invariants:

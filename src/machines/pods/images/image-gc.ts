@@ -1,8 +1,8 @@
 /**
  * The garbage collector of images.
  *
- * Decides: which images go, by use of the disk and by age. Owns: when each image was last given to a container, and
- * which images each pod's containers have.
+ * Decides: which images go, by use of the disk and by age.
+ * Owns: when each image was last given to a container, and which images each pod's containers have.
  * Hears: `images.inUse` of pods, `image.used` of images; `garbage.purge` of `eviction`, which it answers.
  * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when something may have to go `cri.listImages`, `cri.removeImage`;
  *   `images.pruneRecords` afterwards.

@@ -2,9 +2,12 @@
  * The origins of images (`imageOrigins`): what an agent that died in the middle of a pull has left.
  *
  * Decides: which images that are there were pulled by it. Such an image gets a record without credentials, so that
- * whoever wants it has to show one. Owns: the intents that it found.
- * Hears: nothing. Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when all is recorded.
- * Invariant: an intent whose image is not there stays: a later agent may still find it.
+ *   whoever wants it has to show one.
+ * Owns: the intents that it found.
+ * Hears: nothing.
+ * Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when all is recorded.
+ * Invariants:
+ *   I1 an intent whose image is not there stays: a later agent may still find it.
  */
 import { errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
 import type { Image } from '../../api/cri.ts';

@@ -5,12 +5,12 @@
  *   next; who may not ask again yet.
  * Owns: what is known of the image, who waits for it, the pull back-off of each pod.
  * Hears: `image.asked`, `image.mayPull` and `image.throttled` of `images`.
- * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls. Tells `pods`
- *   the answer for each container, `eventRecorder` what people see, `memory` the back-offs, `images` when it wants to
- *   pull and when it has.
+ * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls.
+ * Sends: `pods` the answer for each container, `eventRecorder` what people see, `memory` the back-offs, `images` when
+ *   it wants to pull and when it has.
  * Invariants:
- *   I1 one look and one pull at a time serve all who ask meanwhile with the same pull secrets (and, where
- *      plugins ask for it, of the same service account); nobody else.
+ *   I1 one look and one pull at a time serve all who ask meanwhile with the same pull secrets (and, where plugins ask
+ *      for it, of the same service account); nobody else.
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
  *   I3 policy Never never pulls; policy Always always does.
  *   I4 an image that needs a credential is given only to pods that have shown one (`images/verification.ts`).

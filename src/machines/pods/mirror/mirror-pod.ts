@@ -8,7 +8,7 @@
  * Asks: `kube.get` of the node that owns it, `kube.create`, `kube.delete`.
  * Invariants:
  *   I1 it carries the hash of its static pod; one with another hash, or that is being deleted, is deleted and made
- *   anew.
+ *      anew.
  *   I2 without a node object there is no mirror pod: it would belong to nobody.
  *   I3 the mirror of a static pod that ends stays until nothing of the pod is left, so that its end can be seen.
  *   I4 a delete names the uid that was seen.

@@ -3,10 +3,11 @@
  *
  * Decides: which static pod and which mirror pod belong together, and when a mirror pod that has no static pod may go.
  * Owns: the names.
- * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and
- *   `mirror.listed` of the API server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
+ * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and `mirror.listed` of the API
+ *   server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
  * Asks: nothing; its actors do. Asks `podConfig` to tell everything again when it starts anew.
- * Invariant: before every source has spoken no mirror pod is taken away for having no static pod.
+ * Invariants:
+ *   I1 before every source has spoken no mirror pod is taken away for having no static pod.
  */
 import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
 import type { NodeSettings } from '../../node-settings.ts';

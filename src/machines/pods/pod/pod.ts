@@ -2,12 +2,13 @@
  * One pod (`pod-<uid>`): from the first word about it until nothing of it is left.
  *
  * Decides: when its sandbox is made and made again, whose turn it is among its containers, when it is over, how it
- * ends.
+ *   ends.
  * Owns: what is known of it in the runtime (nobody else writes that), its sandbox, its containers' actors, its status.
  * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `image.*`, `allocation.*`, `object.found` and
  *   `csi.mounted` through `pods`; its containers, their probes, its volumes.
  * Asks: `cri.runPodSandbox`, `cri.podStatus` for looks at itself, `host.preparePod`, `users.map`, and what its end
- *   takes. Tells `status` each new status.
+ *   takes.
+ * Sends: `status` each new status.
  * Invariants:
  *   P1 nothing is made before it is known what the runtime has; what runs as wanted is never touched.
  *   P2 an observation that began before one of its own calls ended never overrides what that call did.

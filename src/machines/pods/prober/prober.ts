@@ -6,7 +6,7 @@
  * Owns: the verdict that holds.
  * Hears: `probe.judged` and `probe.reported` of its own watch.
  * Asks: `probe.watch`, which repeats the attempts and speaks only when something changed.
- *   Tells its pod each verdict; `eventRecorder` what people see.
+ * Sends: its pod each verdict; `eventRecorder` what people see.
  * Invariants:
  *   B1 a verdict names the instance that it is about.
  *   B2 after a failed liveness, or any verdict of startup, nothing is asked any more.

@@ -4,8 +4,8 @@
  *
  * Decides: what is worth a line, who needs a publisher.
  * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
- * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` and `pods.started` of `pods`,
- *   `status.observed` and `status.listed` of `apiSource`.
+ * Hears: `status.changed`, `status.reclaimed` of pods, `status.removed` and `pods.started` of `pods`, `status.observed`
+ *   and `status.listed` of `apiSource`.
  * Asks: everybody to tell again what they told, when it starts.
  * Invariants:
  *   T1 a summary exists exactly for the pods that have an actor and a configuration.

@@ -2,12 +2,13 @@
  * A certificate of a pod (`certificate-<n>` below it), for one `podCertificate` source of a projected volume.
  *
  * Decides: when a key is made and a certificate is requested, and again when the signer says so, a little later by
- * chance so that many pods do not come at once.
+ *   chance so that many pods do not come at once.
  * Owns: the request that is under way; since when the newest certificate should be another. Never the key: that is a
- * handle.
+ *   handle.
  * Hears: the reflector of its PodCertificateRequest.
  * Asks: `kube.get` of the service account and the Node for their uids, `certificate.podKey`, `kube.create` of the
- *   request. Tells its pod `object.found`; `eventRecorder` a refusal, and a certificate that became too old.
+ *   request.
+ * Sends: its pod `object.found`; `eventRecorder` a refusal, and a certificate that became too old.
  * Invariants:
  *   K1 a key is used for one request only, and is shown with its own certificate only.
  *   K2 the pod keeps the certificate that it has until there is another, whatever the signer answers.

@@ -2,9 +2,11 @@
  * A token of a pod's service account (`token-<n>` below its pod), for a projected volume.
  *
  * Decides: when a new one is asked for: when 80 % of its life or a day has passed, as upstream does, a little earlier
- * by chance so that many pods do not come at once.
+ *   by chance so that many pods do not come at once.
  * Owns: since when and until when the newest token is good. Never the token: that is a handle.
- * Asks: `kube.create` of `serviceaccounts/token`, bound to the pod. Tells its pod `object.found`.
+ * Hears: nothing but the answers to what it asks.
+ * Asks: `kube.create` of `serviceaccounts/token`, bound to the pod.
+ * Sends: its pod `object.found`.
  * Invariants:
  *   N1 the pod has a token as long as one is good, whatever the API server answers.
  *   N2 without a good token the pod hears why.

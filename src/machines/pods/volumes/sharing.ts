@@ -1,9 +1,13 @@
 /**
  * Volumes that are being given to a group for long already (`sharing`, of `volumes` and `mount-<n>`): how far each is.
  *
- * Decides: when the pod's user hears of one. Owns: when that was last. Hears: nothing; it ends with the set-up.
- * Asks: `volume.sharings`. Tells: `eventRecorder` `VolumePermissionChangeInProgress`.
- * Invariant: a volume is told of only after 30 s, and then once a minute.
+ * Decides: when the pod's user hears of one.
+ * Owns: when that was last.
+ * Hears: nothing; it ends with the set-up.
+ * Asks: `volume.sharings`.
+ * Sends: `eventRecorder` `VolumePermissionChangeInProgress`.
+ * Invariants:
+ *   I1 a volume is told of only after 30 s, and then once a minute.
  * Upstream: pkg/volume/volume_linux.go.
  */
 import { now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';

@@ -5,8 +5,8 @@
  * Owns: the plan, what of it failed, the back-off.
  * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed; of `csiVolumes`, through its
  *   pod, what drivers have published.
- * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long. Tells its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder`
- *   each failure of its own.
+ * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long.
+ * Sends: its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder` each failure of its own.
  * Invariants:
  *   V1 `volumes.mounted` is told only when every volume of the plan is set up; a later failure takes nothing back.
  *   V2 a plan that needs nothing of the node asks nothing of it.

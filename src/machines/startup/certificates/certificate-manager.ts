@@ -2,14 +2,14 @@
  * Certificate manager: keeps one certificate of this node valid, by asking the cluster to sign the next one in time.
  *
  * Decides: when the certificate is replaced, how long an answer is waited for, when to ask again, and when a node
- * without a valid client certificate has to end.
+ *   without a valid client certificate has to end.
  * Owns: the certificate in force (its facts), the request that is under way.
  * Hears: `certificate.namesChanged` with the names of a serving certificate.
  * Asks: `certificate.load`, `certificate.request`, `certificate.store`; `kube.create`, `kube.get` and `kube.watch` of a
  *   CertificateSigningRequest; `kube.closeConnections` after the client certificate was replaced.
- * Tells its parent: `certificate.loaded` when it knows what is on disk, `certificate.failed` when that is no good,
+ * Sends: its parent `certificate.loaded` when it knows what is on disk, `certificate.failed` when that is no good,
  *   `certificate.lost` when the node has to end.
- * Answers, when it is asked for one certificate only: its facts, or why there is none.
+ * Answers: its facts when it is asked for one certificate only, or why there is none.
  * Invariants:
  *   T1 a key is used for one request only, and never leaves the ports.
  *   T2 the certificate in force changes only when the next one is on disk.

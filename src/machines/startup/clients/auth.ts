@@ -3,8 +3,12 @@
  *
  * Decides: which authenticators and which authorizer the configuration asks for, and whether they can be had.
  * Owns: nothing after it has answered; the servers use the answer.
+ * Hears: nothing but the answers to what it asks.
+ * Asks: nothing of the world.
  * Answers: the attributes of authentication and authorization, or upstream's refusal.
- * Invariants: A1 a webhook without an API client is refused, never silently skipped. A2 an unknown mode is refused.
+ * Invariants:
+ *   A1 a webhook without an API client is refused, never silently skipped.
+ *   A2 an unknown mode is refused.
  * Seeds: S064, S065. Upstream: cmd/kubelet/app/auth.go.
  */
 import { setup } from '../../../kernel/xstate.ts';

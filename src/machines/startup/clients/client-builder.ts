@@ -2,10 +2,11 @@
  * Client builder: the three clients of the API server, or none.
  *
  * Decides: standalone (no `--kubeconfig`: KubeClient, EventClient and HeartbeatClient are all absent) or cluster; in a
- * cluster, whose credentials the clients speak with, and whether a certificate must be asked for first.
+ *   cluster, whose credentials the clients speak with, and whether a certificate must be asked for first.
  * Owns: nothing after it has answered.
+ * Hears: nothing but the answers to what it asks.
  * Asks: `kube.connect`, `certificate.checkKubeconfig`, `certificate.writeKubeconfig`; without rotation
- * `clientCertificate` (the certificate manager) asks once for the first certificate.
+ *   `clientCertificate` (the certificate manager) asks once for the first certificate.
  * Answers: the mode, or the reason why there are no clients, in upstream's words.
  * Invariants:
  *   B1 an empty `--kubeconfig` never touches the network.

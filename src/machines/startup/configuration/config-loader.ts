@@ -2,12 +2,14 @@
  * Config loader: from arguments and files to the configuration this node runs with.
  *
  * Decides: what flags, configuration file and drop-ins mean together, in upstream's order of steps; the rules
- * themselves are pure functions in `configuration/`.
+ *   themselves are pure functions in `configuration/`.
  * Owns: nothing after it has answered.
+ * Hears: nothing but the answers to what it asks.
  * Asks: `host.readConfiguration`, `host.readDropIns`, `host.cgroups` (two rules depend on the cgroup version).
  * Answers: flags, configuration and gates, or upstream's sentence why there is none.
- * Invariants: F1 flags win over drop-ins, drop-ins over the file, the file over the defaults. F2 nothing of the machine
- * is changed before the answer is accepted.
+ * Invariants:
+ *   F1 flags win over drop-ins, drop-ins over the file, the file over the defaults.
+ *   F2 nothing of the machine is changed before the answer is accepted.
  * Seeds: S006 to S025, S044, S045. Upstream: cmd/kubelet/app/server.go.
  */
 import { assign, enqueueActions, line, pick, setup } from '../../../kernel/xstate.ts';

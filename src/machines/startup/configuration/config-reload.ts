@@ -5,7 +5,7 @@
  * Owns: nothing of its own; the configuration in force is the supervisor's and comes with each start of this actor.
  * Hears: `reload.requested` from the supervisor (SIGHUP), `configuration.changed` from the watch of the files.
  * Asks: `host.watchConfiguration`, and the config loader, which reads everything and resolves it as at the start.
- * Tells: the supervisor `configReload.applied`; `eventRecorder` what was changed and what was refused.
+ * Sends: the supervisor `configReload.applied`; `eventRecorder` what was changed and what was refused.
  * Invariants:
  *   R1 what is in force is always whole and valid: a configuration that is refused changes nothing.
  *   R2 a field that cannot change while the node runs keeps its value and is named, once for each new content.

@@ -2,19 +2,22 @@
  * Container manager: the node's own resources and the cgroups that hold its pods and its daemons.
  *
  * Decides: whether this machine can be a node with this configuration (cgroup version, swap, reservations), what is
- * left for pods, and what the node's own groups are held to.
+ *   left for pods, and what the node's own groups are held to.
  * Owns: capacity and allocatable, the groups of all pods and of the QoS levels, the groups of kubelet and system, what
  *   active pods ask for in sum, the files that tell what single containers hold.
  * Hears: `containerManager.start` from the supervisor when the runtime is up for the first time; `qos.changed` and
  *   `resources.held` of `allocation`; `pods.known` of `pods`.
  * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,
  *   `cgroup.*`.
- * Tells the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; tells
+ * Sends: the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; tells
  *   `eventRecorder` what became of enforcing; asks `pods` which there are.
- * Invariants: M1 it refuses before anything of a pod exists. M2 it is created before RunKubelet and started only after
- * the runtime was up once. M3 started means that every group exists and is held to its limits once; after that they are
- * kept so, each minute, and a failure is said and tried again. M4 a runtime without cgroups gets none. M5 state files
- * of another policy or machine end starting before a pod runs; after that they follow what is held.
+ * Invariants:
+ *   M1 it refuses before anything of a pod exists.
+ *   M2 it is created before RunKubelet and started only after the runtime was up once.
+ *   M3 started means that every group exists and is held to its limits once; after that they are kept so, each minute,
+ *      and a failure is said and tried again.
+ *   M4 a runtime without cgroups gets none.
+ *   M5 state files of another policy or machine end starting before a pod runs; after that they follow what is held.
  * Seeds: S066 to S069, S075 to S102, S238. Upstream: pkg/kubelet/cm/container_manager_linux.go.
  */
 import { assign, line, sendParent, sendTo, to } from '../../../kernel/xstate.ts';

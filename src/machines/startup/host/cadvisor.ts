@@ -1,8 +1,13 @@
 /**
  * cAdvisor's part in starting: what machine is this.
  *
- * Decides: nothing. Asks `host.machineInfo` and answers it, once.
- * Owns: nothing after it has answered; usage is read from cgroups when somebody asks for it.
+ * Decides: nothing.
+ * Owns: nothing after it has answered; usage is read from cgroups on request.
+ * Hears: nothing but the answers to what it asks.
+ * Asks: `host.machineInfo`.
+ * Answers: the description of the machine, or why there is none.
+ * Invariants:
+ *   I1 the machine is described once, before anything is derived from it.
  * Seeds: S070, S072, S077, S164. Upstream: pkg/kubelet/cadvisor.
  */
 import { assign, pick, setup } from '../../../kernel/xstate.ts';

@@ -2,9 +2,11 @@
  * iptables: the few chains of the node that others look for, and the rule that keeps other hosts off the loopback.
  *
  * Decides: what is said of them. What the chains are is upstream's, and the port's work.
- * Owns: nothing. Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
+ * Owns: nothing.
+ * Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
  * Asks: `host.keepIptables`, which looks each minute whether somebody flushed the tables.
- * Invariant: a node without iptables is a node all the same.
+ * Invariants:
+ *   I1 a node without iptables is a node all the same.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
 import { line, pick, setup } from '../../../kernel/xstate.ts';

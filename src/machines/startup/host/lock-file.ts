@@ -5,9 +5,10 @@
  * Owns: the lock on `--lock-file`.
  * Hears: `lock.contended` from its watch, when another process opens or deletes the file.
  * Asks: `host.acquireLock`, `host.watchLock`.
- * Tells the supervisor: `lockFile.acquired`, `lockFile.failed`, `lockFile.contended`.
- * Invariants: L1 nothing else of the node starts before the lock is held. L2 contention ends the process only with
- * `--exit-on-lock-contention`.
+ * Sends: the supervisor `lockFile.acquired`, `lockFile.failed`, `lockFile.contended`.
+ * Invariants:
+ *   L1 nothing else of the node starts before the lock is held.
+ *   L2 contention ends the process only with `--exit-on-lock-contention`.
  * Seeds: S047 to S049. Upstream: cmd/kubelet/app/server.go, server_linux.go.
  */
 import { line, pick, sendParent, setup } from '../../../kernel/xstate.ts';

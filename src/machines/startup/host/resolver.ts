@@ -5,9 +5,10 @@
  * Owns: the content that is in force.
  * Hears: `configuration.changed` of the watch of the file.
  * Asks: `host.watchConfiguration`, `host.readFile`.
- * Tells: `eventRecorder` what exceeds a limit, once for each content; the supervisor `resolver.changed`.
- * Invariants: D1 a file that cannot be read any more leaves the last content in force. D2 an unchanged content is told
- *   to nobody.
+ * Sends: `eventRecorder` what exceeds a limit, once for each content; the supervisor `resolver.changed`.
+ * Invariants:
+ *   D1 a file that cannot be read any more leaves the last content in force.
+ *   D2 an unchanged content is told to nobody.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';

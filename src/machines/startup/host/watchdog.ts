@@ -6,9 +6,12 @@
  * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of the feeding.
  * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the loop that every turn runs in: a loop that
  *   hangs feeds nobody.
- * Tells the supervisor: `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
- * Invariants: W1 settings of another process are not ours. W2 it feeds twice within the time that it is given. W3 it
- *   stops when pods were not synchronised for so long that upstream's /healthz would fail, and goes on when they are.
+ * Sends: the supervisor `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
+ * Invariants:
+ *   W1 settings of another process are not ours.
+ *   W2 it feeds twice within the time that it is given.
+ *   W3 it stops when pods were not synchronised for so long that upstream's /healthz would fail, and goes on when they
+ *      are.
  * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
  */
 import { assign, line, pick, sendParent, setup } from '../../../kernel/xstate.ts';
