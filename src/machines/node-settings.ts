@@ -2,10 +2,33 @@
  * What the pods' machines need to know of this node: derived once, in startup, from flags, configuration, the runtime
  * and the machine. Plain JSON; durations in milliseconds.
  */
+
 import type { SecretHandle } from '../kernel/xstate.ts';
-import type { EvictionSettings } from './node/eviction/policy.ts';
-import type { ShutdownSettings } from './node/shutdown/policy.ts';
-import type { ResourceManagers } from './pods/allocation/resource-assignment.ts';
+import type { EvictionThreshold } from './operations/stats.ts';
+import type { ResourceManagers } from './resource-managers.ts';
+
+export interface ShutdownPeriod {
+  /** Pods from this priority on, up to the next group's. */
+  readonly priority: number;
+  readonly graceSeconds: number;
+}
+
+export interface ShutdownSettings {
+  /** Lowest priority first; never empty. */
+  readonly periods: readonly ShutdownPeriod[];
+  /** Where start and end of the last shutdown are kept. */
+  readonly stateFile: string;
+}
+
+export interface EvictionSettings {
+  readonly thresholds: readonly EvictionThreshold[];
+  /** How long a condition is reported after it was observed last. */
+  readonly transitionMs: number;
+  /** The grace of pods that go because of a soft threshold. */
+  readonly maxPodGraceSeconds: number;
+  /** Pods are held to their limits of local storage. */
+  readonly localStorage: boolean;
+}
 
 /** What of this node decides about pods. Amounts: thousandths of a CPU, whole units of everything else. */
 export interface AdmissionSettings extends ResourceManagers {

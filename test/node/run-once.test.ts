@@ -1,7 +1,8 @@
 /** `statelet run-once` as a process, on real containers: what it prints, how it ends, what it leaves. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readJournal } from '../../src/kernel/journal/index.ts';
-import type { PodResult } from '../../src/machines/startup/run-once.ts';
+import type { PodResult } from '../../src/machines/startup/types.ts';
 import { checkOrder, DOCUMENTS } from '../machines/startup/order/index.ts';
 import { SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';

@@ -1,9 +1,9 @@
 /** What single containers were given of the machine, as agents that monitor devices are told. */
 
 import type { NodeSettings } from '../../machines/node-settings.ts';
+import type { Holding, MemoryBlock } from '../../machines/operations/grants.ts';
 import type { Devices } from '../../machines/pods/allocation/device-state.ts';
-import { allocatableMemory, type MemoryBlock } from '../../machines/pods/allocation/memory-state.ts';
-import type { Holding } from '../../machines/pods/allocation/resource-assignment.ts';
+import { allocatableMemory } from '../../machines/pods/allocation/memory-state.ts';
 import type { NodeView } from './node-view.ts';
 
 const ALLOCATION = 'kubelet/allocation';

@@ -1,7 +1,8 @@
 /** The pods of this node and what else endpoints ask of it, as they see it: copies, between two turns of the kernel. */
+
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/api/pod.ts';
 import type { PodRuntimeStatus } from '../../machines/operations/cri.ts';
-import type { ExclusiveCpus } from '../../machines/pods/allocation/cpu-manager.ts';
+import type { ExclusiveCpus } from '../../machines/operations/grants.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';
 import type { ClaimPlaces } from '../stats/claim-stats.ts';
 

@@ -4,6 +4,7 @@
  * Owns nothing but the kernel that it looks at, and when its sync loop last went round. Hears `onTurn`. Requests read
  * between turns, so that they see the state at a turn's end; none becomes an input, and none keeps a turn waiting.
  */
+
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { Pod } from '../../machines/api/pod.ts';
@@ -11,8 +12,9 @@ import type { Context as MountContext } from '../../machines/csi/mount-setup.ts'
 import { mountPlace } from '../../machines/csi/places.ts';
 import { kubeletMachine } from '../../machines/kubelet.ts';
 import type { EvictionContext } from '../../machines/node/eviction/policy.ts';
-import { type StatsPlace, statsPlace } from '../../machines/node/stats-node.ts';
+import { statsPlace } from '../../machines/node/stats-node.ts';
 import type { MachineInfo } from '../../machines/operations/host.ts';
+import type { StatsPlace } from '../../machines/operations/stats.ts';
 import { allocatableCpus } from '../../machines/pods/allocation/cpu-manager.ts';
 import type { PodContext } from '../../machines/pods/pod/pod-policy.ts';
 import type { KubeletConfiguration } from '../../machines/startup/configuration/index.ts';

@@ -5,9 +5,10 @@
  * Invariants: no timer and no thread of its own; a missing source costs its own fields and nothing else; cgroups first,
  * the runtime's own numbers for containers that have none; a long list of pods never holds the event loop for long.
  */
+
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
-import type { StatsPlace } from '../../machines/node/stats-node.ts';
+import type { StatsPlace } from '../../machines/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
 import { readUsage } from './cgroup-usage.ts';
 import { type ClaimPlaces, claimStats } from './claim-stats.ts';

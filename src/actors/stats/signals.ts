@@ -10,7 +10,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import { metThresholds } from '../../machines/node/eviction/thresholds.ts';
-import type { StatsPlace } from '../../machines/node/stats-node.ts';
 import type {
   DiskLayout,
   DiskUse,
@@ -19,6 +18,7 @@ import type {
   Observations,
   PodUse,
   SignalObservation,
+  StatsPlace,
   statsOperations,
 } from '../../machines/operations/stats.ts';
 import { readUsage } from './cgroup-usage.ts';

@@ -123,3 +123,24 @@ export function isStaticPod(pod: Pod): boolean {
   const source = pod.metadata.annotations?.[CONFIG_SOURCE_ANNOTATION];
   return source !== undefined && source !== 'api';
 }
+
+/** What of a pod is enough to name it. */
+export interface PodRef {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** What an event or a status is about. */
+export interface ObjectReference {
+  readonly kind: 'Pod' | 'Node' | 'PersistentVolumeClaim';
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** The version that the agent knew, of an object of the API server. */
+  readonly resourceVersion?: string;
+  readonly fieldPath?: string;
+}
+
+/** `status.qosClass`. */
+export type QOSClass = 'Guaranteed' | 'Burstable' | 'BestEffort';

@@ -17,11 +17,13 @@
  *   I4 a pod is told `csi.unmounted` only when no record of its volumes is left.
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
+
 import { errorOf, line, outputOf, type PlainError, to } from '../../kernel/xstate.ts';
+import type { ObjectReference } from '../api/pod.ts';
 import type { CSIDriverSpec } from '../api/storage.ts';
 import type { CSIInventory } from '../operations/csi.ts';
 import type { KubeObject } from '../operations/kube.ts';
-import { eventRecorded, type ObjectReference, type PodKillWanted } from '../pods/messages.ts';
+import { eventRecorded, type PodKillWanted } from '../pods/messages.ts';
 import { podEvents, podMessages } from '../reasons.ts';
 import {
   type Context,

@@ -11,9 +11,11 @@
  *   I1 what the driver says again is no news.
  * Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
+
 import { pick, setup, to } from '../../kernel/xstate.ts';
+import type { ObjectReference } from '../api/pod.ts';
 import { csiOperations, type VolumeHealth } from '../operations/csi.ts';
-import { type Ended, eventRecorded, type ObjectReference } from '../pods/messages.ts';
+import { type Ended, eventRecorded } from '../pods/messages.ts';
 import { volumeEvents } from '../reasons.ts';
 
 interface HealthInput {

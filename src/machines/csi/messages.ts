@@ -1,6 +1,6 @@
 /** What pods, `csiVolumes` and its actors say to each other about volumes of CSI drivers. */
+import type { ObjectReference } from '../api/pod.ts';
 import type { CSIDriverSpec, SecretReference } from '../api/storage.ts';
-import type { ObjectReference } from '../pods/messages.ts';
 
 /** A volume of a pod that a CSI driver is to publish. */
 export interface CSIVolume {

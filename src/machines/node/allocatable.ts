@@ -14,8 +14,7 @@ import {
   parseQuantity,
   wholeUnits,
 } from '../pods/spec/quantity.ts';
-import type { KubeletConfiguration } from '../startup/configuration/index.ts';
-import type { StringMap } from '../startup/configuration/types.ts';
+import type { KubeletConfiguration, StringMap } from '../startup/configuration/types.ts';
 import { parseEvictionThresholds } from '../startup/configuration/validation/eviction-thresholds.ts';
 import { formatCpuSet, parseCpuSet } from '../startup/configuration/values/cpu-set.ts';
 import { type Parsed, quote } from '../startup/configuration/values/go-text.ts';

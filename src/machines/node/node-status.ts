@@ -18,16 +18,18 @@
  *      tried with each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
+
 import type { Json } from '../../kernel/json.ts';
 import { assign, errorOf, line, now, outputOf, pick, random, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { Node, NodeStatus } from '../api/node.ts';
 import type { NodeVolumes } from '../csi/messages.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import type { NodeLabels } from '../objects/messages.ts';
+import { namesOf } from '../operations/certificate.ts';
 import { criOperations, type WatchImagesItem } from '../operations/cri.ts';
 import { kubeOperations } from '../operations/kube.ts';
+import type { NodeKnown } from '../pods/allocation/messages.ts';
 import { type Ended, eventRecorded } from '../pods/messages.ts';
-import { namesOf } from '../startup/certificates/policy.ts';
 import { nodeRef } from './events.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { isUndecided, NOTHING_REPORTED, type NodeFacts, type NodeReports } from './object/facts.ts';
@@ -72,12 +74,6 @@ interface Context extends Omit<NodeStatusInput, 'reports'> {
 export interface NodeReported {
   readonly type: 'node.reported';
   readonly reports: Partial<NodeReports>;
-}
-
-/** The Node as the API server has it: labels, taints, pod CIDRs. */
-export interface NodeKnown {
-  readonly type: 'node.known';
-  readonly node: Node;
 }
 
 /** `allocation` starts anew and knows nothing of the Node. */

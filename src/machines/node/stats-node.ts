@@ -1,16 +1,8 @@
 /** Where this node's statistics are measured: a projection of its settings. */
-import type { NodeSettings } from '../node-settings.ts';
-import { nodeAllocatablePath } from './cgroups/names.ts';
 
-export interface StatsPlace {
-  readonly nodeName: string;
-  readonly rootDir: string;
-  readonly podLogsDir: string;
-  /** The cgroup of all pods; empty when pods have none of their own. */
-  readonly podsCgroup: string;
-  /** Empty: not configured. */
-  readonly systemCgroups: { readonly kubelet: string; readonly runtime: string; readonly misc: string };
-}
+import type { NodeSettings } from '../node-settings.ts';
+import type { StatsPlace } from '../operations/stats.ts';
+import { nodeAllocatablePath } from './cgroups/names.ts';
 
 type Settings = Pick<
   NodeSettings,

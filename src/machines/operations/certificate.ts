@@ -6,6 +6,8 @@
  */
 import { idempotent, once, query, type SecretHandle } from '../../kernel/xstate.ts';
 
+export type CertificatePurpose = 'client' | 'serving';
+
 /** What is known of a certificate without its key. */
 export interface CertificateFacts {
   /** Of the file that holds it. */
@@ -68,3 +70,18 @@ export const certificateOperations = {
 
 /** The link that names the pair in force. */
 export const currentPair = ({ directory, name }: CertificatePlace): string => `${directory}/${name}-current.pem`;
+
+/** Names under which a node is called. */
+export interface CertificateNames {
+  readonly dnsNames: readonly string[];
+  readonly ipAddresses: readonly string[];
+}
+
+/** A node's addresses, as its status has them, by what a certificate calls them. */
+export function namesOf(addresses: readonly { readonly type: string; readonly address: string }[]): CertificateNames {
+  const of = (...types: string[]) => addresses.filter(({ type }) => types.includes(type)).map(({ address }) => address);
+  return {
+    dnsNames: of('Hostname', 'InternalDNS', 'ExternalDNS'),
+    ipAddresses: of('InternalIP', 'ExternalIP'),
+  };
+}

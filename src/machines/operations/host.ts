@@ -2,9 +2,30 @@
 
 import type { Json } from '../../kernel/json.ts';
 import { idempotent, once, query, type SecretHandle, stream } from '../../kernel/xstate.ts';
-import type { Grant } from '../pods/allocation/messages.ts';
-import type { ConfigurationSource, DropInListing } from '../startup/configuration/source.ts';
+import type { Grant } from './grants.ts';
 import type { ConfigObject } from './volume.ts';
+
+export type ConfigurationSource =
+  | {
+      readonly kind: 'document';
+      /** Absolute. */
+      readonly path: string;
+      readonly value: Json;
+      /** The text of a document without `apiVersion` or `kind`, which upstream quotes; null of any other. */
+      readonly text: string | null;
+      /** What strict decoding says of keys that are set twice, in order. */
+      readonly duplicates: readonly string[];
+    }
+  | { readonly kind: 'empty'; readonly path: string }
+  /** Neither YAML nor JSON; `message` is the decoder's. */
+  | { readonly kind: 'malformed'; readonly path: string; readonly message: string }
+  /** `message` names operation, path and reason, as `open /x: no such file or directory`. */
+  | { readonly kind: 'unreadable'; readonly path: string; readonly message: string };
+
+/** The `*.conf` files below a directory in the order in which they apply. */
+export type DropInListing =
+  | { readonly kind: 'files'; readonly files: readonly ConfigurationSource[] }
+  | { readonly kind: 'unreadable'; readonly message: string };
 
 type Nothing = Record<string, never>;
 

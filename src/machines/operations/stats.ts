@@ -5,7 +5,16 @@
  * to port and never through a machine. Amounts are decimal text in bytes, inodes or processes.
  */
 import { query, stream } from '../../kernel/xstate.ts';
-import type { StatsPlace } from '../node/stats-node.ts';
+
+export interface StatsPlace {
+  readonly nodeName: string;
+  readonly rootDir: string;
+  readonly podLogsDir: string;
+  /** The cgroup of all pods; empty when pods have none of their own. */
+  readonly podsCgroup: string;
+  /** Empty: not configured. */
+  readonly systemCgroups: { readonly kubelet: string; readonly runtime: string; readonly misc: string };
+}
 
 export type EvictionSignal =
   | 'allocatableMemory.available'

@@ -1,6 +1,5 @@
 /** What those who follow the API server say of the pods that it has. As in `messages.ts`. */
-import type { Pod, PodStatus } from '../api/pod.ts';
-import type { PodRef } from './messages.ts';
+import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 
 /** What the API server has of a pod; `null`: nothing any more. A mirror pod is told under its static pod's uid. */
 export interface StatusObserved {

@@ -12,8 +12,8 @@
 import { errorOf, line, now, type PlainError, pick, sendTo, setup, to } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { operations } from '../operations/index.ts';
-import { type DeadContainer, type Ended, eventRecorded, type GarbageChanged, type GarbagePurge } from './messages.ts';
-import { milliseconds } from './runtime-facts.ts';
+import { type Ended, eventRecorded, type GarbagePurge } from './messages.ts';
+import { type DeadContainer, type GarbageChanged, milliseconds } from './runtime-facts.ts';
 
 /** As upstream: once a minute. */
 const CONTAINER_GC_MS = 60_000;

@@ -4,27 +4,22 @@
  * Invariants: plain JSON; past tense for facts, `wanted` for what one actor needs of another; a message about one pod
  * carries its `uid`.
  */
+
 import type { Image, PodSandboxConfig } from '../api/cri.ts';
-import type { Container, Pod, PodStatus, RestartPolicy } from '../api/pod.ts';
+import type { Container, ObjectReference, Pod, PodRef, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
-import type { SoftState } from '../operations/host.ts';
+import type { Grant } from '../operations/grants.ts';
+import type { RememberedPod, SoftState } from '../operations/host.ts';
+import type { Header } from '../operations/probe.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons.ts';
-import type { Grant, PodsKnown } from './allocation/messages.ts';
+import type { PodsKnown } from './allocation/messages.ts';
 import type { Rejection } from './allocation/predicates.ts';
 import type { StatusListed, StatusObserved } from './api-messages.ts';
-import type { HttpRequest } from './prober/prober-policy.ts';
 import type { PodStage } from './status/pod-status.ts';
 import type { ConfigObjects } from './volumes/objects.ts';
 
 export type Source = 'file' | 'http' | 'api';
-
-/** What of a pod is enough to name it. */
-export interface PodRef {
-  readonly uid: string;
-  readonly namespace: string;
-  readonly name: string;
-}
 
 // ---- podConfig -> syncLoop -> pods ----------------------------------------------------------------------------------
 
@@ -180,25 +175,6 @@ export type ContainerReport =
       readonly ref: ObjectReference;
     };
 
-/** What the pod agent needs to know of one instance in the runtime. */
-export interface ContainerFacts {
-  readonly id: string;
-  readonly restartCount: number;
-  readonly state: 'created' | 'running' | 'exited' | 'unknown';
-  /** Hash of the definition it was made from; empty when the runtime does not know. */
-  readonly hash: string;
-  readonly exitCode: number;
-  readonly reason: string;
-  readonly startedAtMs: number;
-  readonly finishedAtMs: number;
-  /** The runtime gave its start up because who asked for it went away: it never ran, and not by a fault of its own. */
-  readonly cutOff: boolean;
-  /** Where it may have left its last words; empty when nowhere. */
-  readonly messageFile: string;
-  /** The log to read when the file is empty; empty unless the policy says so. */
-  readonly messageLog: string;
-}
-
 /** What a container is meant to be. */
 export interface ContainerWanted {
   readonly image: string;
@@ -210,6 +186,16 @@ export interface ContainerWanted {
   readonly graceSeconds: number;
   readonly postStart: Hook | null;
   readonly preStop: Hook | null;
+}
+
+/** A GET as the spec wants it; only the address of the pod is still open. */
+export interface HttpRequest {
+  readonly scheme: string;
+  /** Empty: the pod's address. */
+  readonly host: string;
+  readonly port: number;
+  readonly path: string;
+  readonly headers: readonly Header[];
 }
 
 /** A lifecycle hook, as far as it can be run. */
@@ -273,17 +259,7 @@ export const imageFacts = (image: Image): ImageFacts => ({
   username: image.username,
 });
 
-// ---- anybody -> eventRecorder, status, memory -----------------------------------------------------------------------
-
-export interface ObjectReference {
-  readonly kind: 'Pod' | 'Node' | 'PersistentVolumeClaim';
-  readonly namespace: string;
-  readonly name: string;
-  readonly uid: string;
-  /** The version that the agent knew, of an object of the API server. */
-  readonly resourceVersion?: string;
-  readonly fieldPath?: string;
-}
+// ---- any actor -> eventRecorder -------------------------------------------------------------------------------------
 
 export interface EventRecorded {
   readonly type: 'event.recorded';
@@ -338,37 +314,11 @@ export type MemoryMessage =
   | PodsKnown
   | { readonly type: 'memory.wanted' };
 
-// ---- pod -> containerGC, imageGC -----------------------------------------------------------------------------------
+// ---- pod -> containerGC, imageGC, rememberedPods --------------------------------------------------------------------
 
-export interface DeadContainer {
-  readonly id: string;
-  readonly name: string;
-  readonly restartCount: number;
-  /** Nanoseconds since the epoch, decimal. */
-  readonly createdAt: string;
-  /** Where it has written; empty when that is not known. */
-  readonly logPath: string;
-  /** The name of the link to it. */
-  readonly linkName: string;
-}
-
-/** Everything of one pod that no longer runs and that somebody may want to clear away; empty when there is nothing. */
-export interface GarbageChanged {
-  readonly type: 'garbage.changed';
-  readonly uid: string;
-  readonly dead: readonly DeadContainer[];
-  /** Sandboxes that were replaced and hold no container of their own any more. */
-  readonly sandboxes: readonly string[];
-  /** Nothing of the pod runs. */
-  readonly over: boolean;
-}
-
-/** The images of all containers that the runtime has of one pod, dead ones included; empty when there are none. */
-export interface ImagesInUse {
-  readonly type: 'images.inUse';
-  readonly uid: string;
-  readonly refs: readonly string[];
-}
+export type RememberedPodsMessage =
+  | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
+  | { readonly type: 'pod.forgotten'; readonly uid: string };
 
 /** A container was given this image just now. */
 export interface ImageUsed {

@@ -1,6 +1,6 @@
 /** The vocabulary of the pod workers' machine: its records, its events, how it speaks to its pods. See `pods.ts`. */
 import { type AnyActorRef, pick, setup } from '../../kernel/xstate.ts';
-import type { Pod } from '../api/pod.ts';
+import type { Pod, PodRef } from '../api/pod.ts';
 import type { CSIReport } from '../csi/messages.ts';
 import type { NodeChanged, NodeSettings } from '../node-settings.ts';
 import type { ObjectFound, ObjectsStarted } from '../objects/messages.ts';
@@ -16,7 +16,6 @@ import type {
   PodKill,
   PodKillWanted,
   PodMessage,
-  PodRef,
   PodsMessage,
   RuntimeMessage,
   StatusWanted,

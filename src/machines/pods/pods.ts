@@ -18,7 +18,7 @@
  *   W5 whoever was told what a memory has is told then which of its pods there are.
  */
 import { errorOf, line, now, outputOf, to } from '../../kernel/xstate.ts';
-import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../api/pod.ts';
+import { isMirrorPod, isStaticPod, type Pod, type PodRef, podFullName } from '../api/pod.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../back-off.ts';
 import type { CSIReport } from '../csi/messages.ts';
 import { neededKeys } from '../objects/keys.ts';
@@ -26,7 +26,7 @@ import type { ObjectsReleased } from '../objects/messages.ts';
 import type { SoftState } from '../operations/host.ts';
 import type { AllocationReport, PodsKnown } from './allocation/messages.ts';
 import type { MirrorMessage } from './api-messages.ts';
-import type { Ended, GarbageWanted, ImageReport, PodKill, PodRef } from './messages.ts';
+import type { Ended, GarbageWanted, ImageReport, PodKill } from './messages.ts';
 import type { PodInput } from './pod/pod-policy.ts';
 import { forwardObject, takeObjects, tellObjects, wantObjects, wantObjectsAgain } from './pods-objects.ts';
 import {

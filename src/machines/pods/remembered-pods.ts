@@ -14,13 +14,9 @@ import { line, type PlainError, pick, setup } from '../../kernel/xstate.ts';
 import type { NodeSettings } from '../node-settings.ts';
 import { versionOf } from '../objects/from-api.ts';
 import { hostOperations, type RememberedPod } from '../operations/host.ts';
-import type { Ended } from './messages.ts';
+import type { Ended, RememberedPodsMessage } from './messages.ts';
 
 export type RememberedPodsInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir'>;
-
-export type RememberedPodsMessage =
-  | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
-  | { readonly type: 'pod.forgotten'; readonly uid: string };
 
 /** `null`: its file goes. */
 type ToWrite = RememberedPod | null;

@@ -8,8 +8,57 @@
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { memoize } from './memoize.ts';
-import type { ContainerFacts, GarbageChanged, ImagesInUse } from './messages.ts';
 import { legacyLogName } from './spec/index.ts';
+
+/** A container that no longer runs, as `containerGC` needs it. */
+export interface DeadContainer {
+  readonly id: string;
+  readonly name: string;
+  readonly restartCount: number;
+  /** Nanoseconds since the epoch, decimal. */
+  readonly createdAt: string;
+  /** Where it has written; empty when that is not known. */
+  readonly logPath: string;
+  /** The name of the link to it. */
+  readonly linkName: string;
+}
+
+/** From a pod to `containerGC`: everything of it that no longer runs and may be removed; empty where nothing may. */
+export interface GarbageChanged {
+  readonly type: 'garbage.changed';
+  readonly uid: string;
+  readonly dead: readonly DeadContainer[];
+  /** Sandboxes that were replaced and hold no container of their own any more. */
+  readonly sandboxes: readonly string[];
+  /** Nothing of the pod runs. */
+  readonly over: boolean;
+}
+
+/** From a pod to `imageGC`: the images of all its containers, dead ones included; empty when there are none. */
+export interface ImagesInUse {
+  readonly type: 'images.inUse';
+  readonly uid: string;
+  readonly refs: readonly string[];
+}
+
+/** What the pod agent needs to know of one instance in the runtime. */
+export interface ContainerFacts {
+  readonly id: string;
+  readonly restartCount: number;
+  readonly state: 'created' | 'running' | 'exited' | 'unknown';
+  /** Hash of the definition it was made from; empty when the runtime does not know. */
+  readonly hash: string;
+  readonly exitCode: number;
+  readonly reason: string;
+  readonly startedAtMs: number;
+  readonly finishedAtMs: number;
+  /** The runtime gave its start up because who asked for it went away: it never ran, and not by a fault of its own. */
+  readonly cutOff: boolean;
+  /** Where it may have left its last words; empty when nowhere. */
+  readonly messageFile: string;
+  /** The log to read when the file is empty; empty unless the policy says so. */
+  readonly messageLog: string;
+}
 
 const HASH = 'io.kubernetes.container.hash';
 const RESTART_COUNT = 'io.kubernetes.container.restartCount';

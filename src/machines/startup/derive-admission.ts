@@ -1,15 +1,15 @@
 /**
  * What of this node decides about pods: from flags, configuration and machine to the settings of `allocation`. Pure.
  */
+
 import type { NodeResources } from '../node/allocatable.ts';
 import type { AdmissionSettings } from '../node-settings.ts';
 import type { MachineInfo } from '../operations/host.ts';
 import { reservedCpus } from '../pods/allocation/cpu-manager.ts';
 import { memorySettings, numaNodesOf } from '../pods/allocation/memory-state.ts';
 import { units } from '../pods/allocation/request.ts';
-import type { ResourceManagers } from '../pods/allocation/resource-assignment.ts';
-import type { TopologyPolicy } from '../pods/allocation/topology-manager.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../pods/spec/quantity.ts';
+import type { ResourceManagers, TopologyPolicy } from '../resource-managers.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
 import type { StringMap } from './configuration/types.ts';
 import { isOptionOn } from './configuration/validation/cpu-manager-options.ts';

@@ -13,17 +13,18 @@
  *   O3 it ends: with a verdict on every pod, or when upstream's retries would be over.
  * Seeds: S112, S131. Upstream, until 1.23: pkg/kubelet/runonce.go.
  */
+
 import { line, now, sendParent, setup, to } from '../../kernel/xstate.ts';
-import type { Pod, PodStatus } from '../api/pod.ts';
+import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 import type {
   ConfigMessage,
   ObjectsTold,
-  PodRef,
   PodsMessage,
   RuntimeMessage,
   SourceReady,
   StatusMessage,
 } from '../pods/messages.ts';
+import type { ContainerResult, PodResult, RunOnceFinished } from './types.ts';
 
 /** Upstream's number of looks at a pod after the first. */
 export const RUN_ONCE_RETRIES = 10;
@@ -42,33 +43,6 @@ export const deadlineOf = (retries: number): number => RETRY_DELAY_MS * (2 ** re
 export interface RunOnceInput {
   readonly staticPodPath: string;
   readonly retries: number;
-}
-
-interface ContainerResult {
-  readonly name: string;
-  readonly state: 'waiting' | 'running' | 'terminated';
-  /** Why it waits or ended; empty where the runtime did not say. */
-  readonly reason: string;
-  /** `null` while it has not ended. */
-  readonly exitCode: number | null;
-  readonly restarts: number;
-}
-
-/** What became of one pod. */
-export interface PodResult extends PodRef {
-  readonly result: 'Ready' | 'Succeeded' | 'Failed' | 'TimedOut';
-  /** Why it did not come so far; empty where it did. */
-  readonly message: string;
-  readonly containers: readonly ContainerResult[];
-  /** Milliseconds from the first list to the verdict. */
-  readonly tookMs: number;
-}
-
-export interface RunOnceFinished {
-  readonly type: 'runOnce.finished';
-  readonly results: readonly PodResult[];
-  /** Upstream's words; empty when every pod came as far as it should. */
-  readonly error: string;
 }
 
 interface Awaited extends PodRef {

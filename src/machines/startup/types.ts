@@ -1,15 +1,14 @@
 /** What the supervisor is told, what it knows, and what it hears. */
 
 import type { AgentFault } from '../../kernel/xstate.ts';
+import type { PodRef } from '../api/pod.ts';
 import type { NodeResources } from '../node/allocatable.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../node-settings.ts';
+import type { CertificatePurpose } from '../operations/certificate.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../operations/host.ts';
 import type { Failure } from './answers.ts';
-import type { CertificateReport } from './certificates/setup.ts';
-import type { KubeClients } from './clients/client-builder.ts';
-import type { ConfigReloadApplied } from './configuration/config-reload.ts';
 import type { KubeletConfiguration, KubeletFlags } from './configuration/index.ts';
-import type { PodResult, RunOnceFinished } from './run-once.ts';
+import type { ConfigurationChange } from './configuration/reloadable.ts';
 
 /** Input of the root machine: what the process was given. It is in the journal's header. */
 export interface KubeletInput {
@@ -115,3 +114,44 @@ export type KubeletEvent =
   | { readonly type: `reload.${string}` }
   /** Raised by a phase: this subsystem may start now. */
   | { readonly type: `create.${string}` };
+
+export type CertificateReport =
+  | { readonly type: 'certificate.loaded'; readonly purpose: CertificatePurpose }
+  | { readonly type: 'certificate.failed'; readonly purpose: CertificatePurpose; readonly message: string }
+  | { readonly type: 'certificate.lost'; readonly message: string };
+
+/** Which clients there are. */
+export type KubeClients =
+  | { readonly mode: 'standalone' }
+  | { readonly mode: 'cluster'; readonly server: string; readonly rotates: boolean };
+
+export interface ContainerResult {
+  readonly name: string;
+  readonly state: 'waiting' | 'running' | 'terminated';
+  /** Why it waits or ended; empty where the runtime did not say. */
+  readonly reason: string;
+  /** `null` while it has not ended. */
+  readonly exitCode: number | null;
+  readonly restarts: number;
+}
+
+/** What became of one pod. */
+export interface PodResult extends PodRef {
+  readonly result: 'Ready' | 'Succeeded' | 'Failed' | 'TimedOut';
+  /** Why it did not come so far; empty where it did. */
+  readonly message: string;
+  readonly containers: readonly ContainerResult[];
+  /** Milliseconds from the first list to the verdict. */
+  readonly tookMs: number;
+}
+
+export interface RunOnceFinished {
+  readonly type: 'runOnce.finished';
+  readonly results: readonly PodResult[];
+  /** Upstream's words; empty when every pod came as far as it should. */
+  readonly error: string;
+}
+
+export interface ConfigReloadApplied extends Omit<ConfigurationChange, 'refused'> {
+  readonly type: 'configReload.applied';
+}

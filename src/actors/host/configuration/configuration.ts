@@ -5,12 +5,13 @@
  * a map sorts them; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state.
  * Invariant: a file that cannot be read or decoded is an answer, not a failure.
  */
+
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { LineCounter, parseAllDocuments } from 'yaml';
 import { type Json, toPlainError } from '../../../kernel/json.ts';
+import type { ConfigurationSource, DropInListing } from '../../../machines/operations/host.ts';
 import { isObject } from '../../../machines/startup/configuration/decode.ts';
-import type { ConfigurationSource, DropInListing } from '../../../machines/startup/configuration/source.ts';
 import { reasonOf } from '../go-error.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';
 import { decodeJson } from './json-document.ts';

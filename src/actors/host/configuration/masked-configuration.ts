@@ -7,9 +7,10 @@
  * words; the same text elsewhere in the document (a YAML anchor) is masked, too; the raw text of a document that names
  * the field is never handed on, because a value can be spelt in many ways.
  */
+
 import type { Json } from '../../../kernel/json.ts';
+import type { ConfigurationSource, DropInListing } from '../../../machines/operations/host.ts';
 import { isObject } from '../../../machines/startup/configuration/decode.ts';
-import type { ConfigurationSource, DropInListing } from '../../../machines/startup/configuration/source.ts';
 import { MASKED } from '../../../machines/startup/configuration/versioned.ts';
 import { hasLogin, withLogin } from '../../url-login.ts';
 

@@ -14,10 +14,12 @@
  *   R4 one plugin that hangs or lies keeps no other from registering.
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
+
 import { errorOf, line, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { deviceOperations, type RegistrationItem } from '../../operations/devices.ts';
+import type { DeviceHoldings } from '../../operations/grants.ts';
 import { hostOperations } from '../../operations/host.ts';
-import { type DeviceHoldings, deviceAmounts } from '../../pods/allocation/device-state.ts';
+import { deviceAmounts } from '../../pods/allocation/device-state.ts';
 import type { Ended } from '../../pods/messages.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 import {

@@ -3,8 +3,10 @@
  *
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
+
 import type { Device, DeviceEntry, DevicePluginOptions } from '../../operations/devices.ts';
-import { type DeviceHoldings, type Devices, entriesOf } from '../../pods/allocation/device-state.ts';
+import type { DeviceHoldings } from '../../operations/grants.ts';
+import { type Devices, entriesOf } from '../../pods/allocation/device-state.ts';
 import { isExtendedResource } from '../../pods/allocation/wishes.ts';
 import { isQualifiedName } from '../../pods/validation/field.ts';
 import { decoded, isRecord } from '../state-files/checkpoint.ts';

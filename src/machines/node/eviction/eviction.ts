@@ -24,6 +24,7 @@ import { nodeRef } from '../events.ts';
 import { statsPlace } from '../stats-node.ts';
 import type { NodePodChanged } from './facts.ts';
 import {
+  type ConditionsChanged,
   candidates,
   clears,
   counted,
@@ -41,7 +42,7 @@ import {
 import { type Candidate, evictionGrace, evictionMessage, IMMEDIATE_GRACE_SECONDS, thresholdEvent } from './ranking.ts';
 import { storageMessage } from './storage.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';
-import { type PressureCondition, resourceOf } from './thresholds.ts';
+import { resourceOf } from './thresholds.ts';
 
 /** How long a pod that was evicted may take before the next one is looked at; as upstream. */
 const POD_CLEANUP_MS = 30_000;
@@ -55,11 +56,6 @@ const STORAGE_SIGNALS = {
   pod: 'ephemeralpodfs.limit',
   container: 'ephemeralcontainerfs.limit',
 } as const;
-
-interface ConditionsChanged {
-  readonly type: 'eviction.conditions';
-  readonly conditions: readonly PressureCondition[];
-}
 
 type Event =
   | { readonly type: 'signals.changed'; readonly observations: Observations }

@@ -1,6 +1,6 @@
 /** What the eviction manager knows, and the pure rules by which it decides. See `eviction.ts`. */
-import type { DiskLayout, EvictionThreshold, Observations, PodUse } from '../../operations/stats.ts';
-import type { StatsPlace } from '../stats-node.ts';
+import type { EvictionSettings } from '../../node-settings.ts';
+import type { DiskLayout, EvictionThreshold, Observations, PodUse, StatsPlace } from '../../operations/stats.ts';
 import type { NodePod } from './facts.ts';
 import { type Candidate, rankedForEviction, reclaimable } from './ranking.ts';
 import {
@@ -15,16 +15,6 @@ import {
   shortageOf,
   withContainerFs,
 } from './thresholds.ts';
-
-export interface EvictionSettings {
-  readonly thresholds: readonly EvictionThreshold[];
-  /** How long a condition is reported after it was observed last. */
-  readonly transitionMs: number;
-  /** The grace of pods that go because of a soft threshold. */
-  readonly maxPodGraceSeconds: number;
-  /** Pods are held to their limits of local storage. */
-  readonly localStorage: boolean;
-}
 
 export interface EvictionContext {
   readonly settings: EvictionSettings;
@@ -139,3 +129,9 @@ export const counted = (evictions: EvictionContext['evictions'], signal: string)
   ...evictions,
   [signal]: (evictions[signal] ?? 0) + 1,
 });
+
+/** To `nodeStatus` and `allocation`. */
+export interface ConditionsChanged {
+  readonly type: 'eviction.conditions';
+  readonly conditions: readonly PressureCondition[];
+}

@@ -11,8 +11,7 @@
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
 import { line, type PlainError, pick, sendParent, setup } from '../../../kernel/xstate.ts';
-import { type StorageExceeded, type StorageLimits, statsOperations } from '../../operations/stats.ts';
-import type { StatsPlace } from '../stats-node.ts';
+import { type StatsPlace, type StorageExceeded, type StorageLimits, statsOperations } from '../../operations/stats.ts';
 
 /** As upstream's monitoring interval. A folder that takes long to measure is measured less often. */
 export const MONITORING_MS = 10_000;

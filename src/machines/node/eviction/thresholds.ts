@@ -13,7 +13,7 @@ import type {
   ThresholdValue,
 } from '../../operations/stats.ts';
 import { formatBinary, formatDecimal, fromWhole, parseQuantity, wholeUnits } from '../../pods/spec/quantity.ts';
-import type { KubeletConfiguration } from '../../startup/configuration/index.ts';
+import type { KubeletConfiguration } from '../../startup/configuration/types.ts';
 import { parseEvictionThresholds } from '../../startup/configuration/validation/eviction-thresholds.ts';
 import { millisecondsOf } from '../../startup/configuration/values/duration.ts';
 

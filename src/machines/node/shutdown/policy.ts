@@ -4,22 +4,10 @@
  * Pure. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager.go.
  */
 
-import type { KubeletConfiguration } from '../../startup/configuration/index.ts';
+import type { ShutdownPeriod } from '../../node-settings.ts';
+import type { KubeletConfiguration } from '../../startup/configuration/types.ts';
 import { millisecondsOf } from '../../startup/configuration/values/duration.ts';
 import { type NodePod, SYSTEM_CRITICAL_PRIORITY } from '../eviction/facts.ts';
-
-export interface ShutdownPeriod {
-  /** Pods from this priority on, up to the next group's. */
-  readonly priority: number;
-  readonly graceSeconds: number;
-}
-
-export interface ShutdownSettings {
-  /** Lowest priority first; never empty. */
-  readonly periods: readonly ShutdownPeriod[];
-  /** Where start and end of the last shutdown are kept. */
-  readonly stateFile: string;
-}
 
 type Settings = Pick<
   KubeletConfiguration,

@@ -13,13 +13,13 @@
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
 import { errorIn, line, now, outputOf, pick, setup, stateIn, to } from '../../../kernel/xstate.ts';
-import type { NodeSettings } from '../../node-settings.ts';
+import type { NodeSettings, ShutdownSettings } from '../../node-settings.ts';
 import { logindOperations } from '../../operations/logind.ts';
 import { type Ended, eventRecorded, type PodKillWanted } from '../../pods/messages.ts';
 import { podMessages, podReasons } from '../../reasons.ts';
 import { nodeRef } from '../events.ts';
 import type { NodePod, NodePodChanged } from '../eviction/facts.ts';
-import { graceOf, periodRequestedSeconds, podsOfGroup, type ShutdownSettings } from './policy.ts';
+import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
 
 /** Before a bus or a lock that was lost is asked for again; as upstream. */
 const RECONNECT_MS = 1_000;

@@ -2,7 +2,9 @@
  * `cpu_manager_state`: which CPUs single containers have, as the kubelet writes it. A projection of what `allocation`
  * gave. Pure. Upstream: cpumanager/state/checkpoint.go (form 2) and policy_static.go (validateState).
  */
-import type { CpuManagerSettings, ExclusiveCpus } from '../../pods/allocation/cpu-manager.ts';
+
+import type { ExclusiveCpus } from '../../operations/grants.ts';
+import type { CpuManagerSettings } from '../../resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../../startup/configuration/values/cpu-set.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct, isRecord } from './checkpoint.ts';
 

@@ -1,7 +1,7 @@
 /** What single containers hold, as `allocation` tells it, and the files that say so. Pure. */
-import type { ExclusiveCpus } from '../../pods/allocation/cpu-manager.ts';
-import type { MemoryBlocks } from '../../pods/allocation/memory-state.ts';
-import type { ResourceManagers } from '../../pods/allocation/resource-assignment.ts';
+
+import type { ExclusiveCpus, MemoryBlocks } from '../../operations/grants.ts';
+import type { ResourceManagers } from '../../resource-managers.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { cpuStateProblem, cpuStateText } from './cpu-state.ts';
 import { memoryMismatch, memoryState, memoryStateProblem, memoryStateText } from './memory-state-file.ts';

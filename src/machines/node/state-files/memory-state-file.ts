@@ -2,14 +2,10 @@
  * `memory_manager_state`: which NUMA nodes containers have their memory from, as the kubelet writes it. A projection of
  * what `allocation` gave. Pure. Upstream: memorymanager/state/checkpoint.go and policy_static.go (validateState).
  */
-import {
-  type MachineMemory,
-  type MemoryBlock,
-  type MemoryBlocks,
-  type MemoryManagerSettings,
-  type MemoryTable,
-  machineMemory,
-} from '../../pods/allocation/memory-state.ts';
+
+import type { MemoryBlock, MemoryBlocks } from '../../operations/grants.ts';
+import { type MachineMemory, type MemoryTable, machineMemory } from '../../pods/allocation/memory-state.ts';
+import type { MemoryManagerSettings } from '../../resource-managers.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goList, goMap, goPointer, goStruct, isRecord } from './checkpoint.ts';
 
 /** Kubelets since 1.36 print the type with its number; they take the older name, too. */

@@ -5,9 +5,10 @@
  * for now.
  */
 
+import type { PodDemand } from '../../operations/grants.ts';
 import { judge, type NodeView, outOf, type Rejection } from './predicates.ts';
 import { type Candidate, choose } from './preemption.ts';
-import type { AdmissionRequest, PodDemand } from './request.ts';
+import type { AdmissionRequest } from './request.ts';
 
 export type Admission =
   | { readonly rejection: Rejection; readonly victims?: undefined; readonly shortOf?: undefined }

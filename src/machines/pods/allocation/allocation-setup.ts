@@ -1,18 +1,20 @@
 /** The vocabulary of the allocation manager: its books, its events, how it speaks. The chart is in `allocation.ts`. */
+
 import { setup, to } from '../../../kernel/xstate.ts';
+import type { Node } from '../../api/node.ts';
 import type { QOSDemand } from '../../node/cgroups/node-groups.ts';
 import type { NodeSettings } from '../../node-settings.ts';
+import type { Allocation, Grant, Holding } from '../../operations/grants.ts';
 import type { SoftState } from '../../operations/host.ts';
 import type { EventText } from '../../reasons.ts';
 import { type Ended, eventRecorded } from '../messages.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
 import type { DeviceAnswers } from './device-manager.ts';
 import type { Devices } from './device-state.ts';
-import type { AllocationMessage, AllocationReport, Grant } from './messages.ts';
+import type { AllocationMessage, AllocationReport } from './messages.ts';
 import type { NodeView, Rejection, Taint } from './predicates.ts';
 import type { Candidate } from './preemption.ts';
-import type { AdmissionRequest, Allocation } from './request.ts';
-import type { Holding } from './resource-assignment.ts';
+import type { AdmissionRequest } from './request.ts';
 import { demandOf, devicesHeldBy, heldBy } from './resource-grants.ts';
 
 export interface AllocationInput {
@@ -189,3 +191,10 @@ export const without = <Value>(
   const { [uid]: _gone, ...rest } = table;
   return rest;
 };
+
+/** What a Node of the API server changes for admission. */
+export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
+  labels: metadata?.labels ?? {},
+  taints: spec?.taints ?? [],
+  isNodeKnown: true,
+});

@@ -18,9 +18,10 @@
  *   A4 an answer comes in the same turn as the question; only a refusal for labels or taints waits until the Node was
  *      seen, and a pod with devices until their plugins have answered.
  */
+
 import { errorOf, line, now, sendTo, to } from '../../../kernel/xstate.ts';
-import type { Node } from '../../api/node.ts';
 import { NO_DEMAND } from '../../node/cgroups/node-groups.ts';
+import type { Grant, Holding } from '../../operations/grants.ts';
 import { podEvents, podMessages, podReasons } from '../../reasons.ts';
 import type { PodKillWanted } from '../messages.ts';
 import { admit, byUrgency, resize } from './admit.ts';
@@ -32,6 +33,7 @@ import {
   isSame,
   keeping,
   noteEnd,
+  observed,
   recalledOf,
   remember,
   reply,
@@ -44,11 +46,11 @@ import {
 import type { DeviceCallsInput } from './device-calls.ts';
 import { type DeviceAnswers, unasked, unexpected, withAnswer, withResponses } from './device-manager.ts';
 import { type Devices, deviceHealth } from './device-state.ts';
-import type { AllocationReport, Grant } from './messages.ts';
+import type { AllocationReport } from './messages.ts';
 import { isOfThisStart, type Rejection } from './predicates.ts';
 import { judgeRecalled } from './recalled.ts';
 import type { AdmissionRequest } from './request.ts';
-import type { Assignment, Holding } from './resource-assignment.ts';
+import type { Assignment } from './resource-assignment.ts';
 import { assignedTo, devicesHeldBy, heldBy, pinnedResize, podShares } from './resource-grants.ts';
 
 const s = allocationSetup;
@@ -304,12 +306,6 @@ const forgetOthers = keeping((w) => {
     w.books.over = without(w.books.over, uid);
     w.books.rejections = without(w.books.rejections, uid);
   }
-});
-
-const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
-  labels: metadata?.labels ?? {},
-  taints: spec?.taints ?? [],
-  isNodeKnown: true,
 });
 
 const observe = s.assign(({ context, event }): Partial<Context> => {

@@ -4,26 +4,14 @@
  * Upstream: cpumanager/policy_static.go. Invariants: no CPU is of two pods; reserved CPUs are of none; what an init
  * container had is used again by those after it.
  */
-import type { Container, Pod } from '../../api/pod.ts';
+
+import type { ExclusiveCpus, NumaSet } from '../../operations/grants.ts';
+import type { Cpu, CpuManagerSettings } from '../../resource-managers.ts';
 import { formatCpuSet, parseCpuSet } from '../../startup/configuration/values/cpu-set.ts';
-import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
-import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
-import { type Cpu, coreOf, pack } from './cpu-packing.ts';
-import { type NumaHint, type NumaSet, subsetsOf } from './numa.ts';
+import { MILLI } from '../spec/quantity.ts';
+import { coreOf, pack } from './cpu-packing.ts';
+import { type NumaHint, subsetsOf } from './numa.ts';
 import type { Rejection } from './predicates.ts';
-
-export interface CpuManagerSettings {
-  readonly cpus: readonly Cpu[];
-  /** Kept for the system: shared by pods, unless `isReservationStrict`, and never of one alone. */
-  readonly reserved: readonly number[];
-  /** `full-pcpus-only`: no core is shared by two containers. */
-  readonly wholeCores: boolean;
-  /** `strict-cpu-reservation`. */
-  readonly isReservationStrict: boolean;
-}
-
-/** By container, a list of CPUs such as `1-2,5`. */
-export type ExclusiveCpus = Readonly<Record<string, string>>;
 
 /** The CPUs of a pod: of single containers, and of the rest of them. */
 export interface PodCpus {
@@ -34,15 +22,6 @@ export interface PodCpus {
 /** What a container runs on; empty: on all. */
 export const cpusOf = (cpus: PodCpus | null, container: string): string =>
   cpus === null ? '' : (cpus.exclusive[container] ?? cpus.shared);
-
-const MILLI = 1_000n;
-
-/** How many CPUs of its own a container is to have; 0: it shares. */
-export function exclusiveCount(pod: Pod, { resources }: Container): number {
-  if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return 0;
-  const amount = parseQuantity(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
-  return wholeUnits(amount) * MILLI === milliUnits(amount) ? Number(wholeUnits(amount)) : 0;
-}
 
 interface Granted {
   readonly cpus?: ExclusiveCpus;

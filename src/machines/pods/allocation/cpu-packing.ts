@@ -4,9 +4,7 @@
  *
  * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
  */
-import type { MachineTopology } from '../../operations/host.ts';
-
-export type Cpu = MachineTopology['cpus'][number];
+import type { Cpu } from '../../resource-managers.ts';
 
 /** The part of the machine that a CPU belongs to. */
 type Part = (cpu: Cpu) => string;

@@ -4,18 +4,11 @@
  * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is of two pods;
  * a device that is not healthy is given to nobody; what an init container had is used again by those after it.
  */
+
 import type { DeviceQuestion, DeviceResponse } from '../../operations/devices.ts';
-import {
-  type DeviceHolding,
-  type DeviceHoldings,
-  type DeviceResource,
-  type Devices,
-  healthyIds,
-  heldIds,
-  holdingOf,
-  idsOf,
-} from './device-state.ts';
-import { type NumaHint, type NumaSet, subsetsOf } from './numa.ts';
+import type { DeviceHolding, DeviceHoldings, NumaSet } from '../../operations/grants.ts';
+import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsOf } from './device-state.ts';
+import { type NumaHint, subsetsOf } from './numa.ts';
 import type { Rejection } from './predicates.ts';
 import type { ProviderHints } from './topology-manager.ts';
 

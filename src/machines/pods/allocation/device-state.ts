@@ -1,5 +1,7 @@
 /** What device plugins offer, and what containers hold of it. Pure. */
+
 import type { Device, DeviceEntry, DeviceResponse } from '../../operations/devices.ts';
+import type { DeviceHolding, DeviceHoldings } from '../../operations/grants.ts';
 
 /** What a plugin offers of one resource. */
 export interface DeviceResource {
@@ -10,17 +12,6 @@ export interface DeviceResource {
 
 /** By resource: those that are registered, or were until lately. */
 export type Devices = Readonly<Record<string, DeviceResource>>;
-
-/** What a container holds of one resource. */
-export interface DeviceHolding {
-  /** Ids by NUMA node, `-1` where there is none, as upstream keeps them. */
-  readonly nodes: Readonly<Record<string, readonly string[]>>;
-  /** What the plugin said that the container needs; `null` while it was not asked. */
-  readonly response: DeviceResponse | null;
-}
-
-/** By container and resource. */
-export type DeviceHoldings = Readonly<Record<string, Readonly<Record<string, DeviceHolding>>>>;
 
 const NO_NODE = '-1';
 

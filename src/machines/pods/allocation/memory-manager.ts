@@ -6,13 +6,16 @@
  * serves containers alone or in one group with others, never both; what an init container had is used again by those
  * after it.
  */
+
 import type { Container, Pod } from '../../api/pod.ts';
+import type { MemoryBlock, MemoryBlocks, NumaSet } from '../../operations/grants.ts';
+import type { MemoryManagerSettings } from '../../resource-managers.ts';
 import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { wholeUnits } from '../spec/quantity.ts';
 import { requestsOf } from '../spec/resources.ts';
-import type { MemoryBlock, MemoryBlocks, MemoryManagerSettings, NodeMemory } from './memory-state.ts';
+import type { NodeMemory } from './memory-state.ts';
 import { isFree, machineMemory } from './memory-state.ts';
-import { contains, isNarrower, isSameSet, type NumaHint, type NumaSet, subsetsOf } from './numa.ts';
+import { contains, isNarrower, isSameSet, type NumaHint, subsetsOf } from './numa.ts';
 import type { Rejection } from './predicates.ts';
 
 type Amounts = Readonly<Record<string, string>>;

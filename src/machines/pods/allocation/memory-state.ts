@@ -4,28 +4,11 @@
  * Upstream: memorymanager/state. Invariant: the state follows from what pods were given, in the order in which they
  * were given it, and from nothing else.
  */
+
+import type { MemoryBlock, MemoryBlocks, NumaSet } from '../../operations/grants.ts';
 import type { MachineInfo } from '../../operations/host.ts';
-import { isSameSet, type NumaSet } from './numa.ts';
-
-/** Bytes of one node, by resource: all of it, and what is kept for the system. */
-interface NumaMemory {
-  readonly id: number;
-  readonly memory: Readonly<Record<string, { readonly total: string; readonly systemReserved: string }>>;
-}
-
-export interface MemoryManagerSettings {
-  readonly nodes: readonly NumaMemory[];
-}
-
-/** Bytes of one resource that come from these nodes. */
-export interface MemoryBlock {
-  readonly numaAffinity: NumaSet;
-  readonly type: string;
-  readonly size: string;
-}
-
-/** By container. */
-export type MemoryBlocks = Readonly<Record<string, readonly MemoryBlock[]>>;
+import type { MemoryManagerSettings, NumaMemory } from '../../resource-managers.ts';
+import { isSameSet } from './numa.ts';
 
 export interface MemoryTable {
   readonly total: bigint;

@@ -1,19 +1,12 @@
 /** What the actors of pods and `allocation` say to each other. */
-import type { NodeKnown } from '../../node/node-status.ts';
+
+import type { Node } from '../../api/node.ts';
+import type { Allocation } from '../../operations/grants.ts';
 import type { ResizeRefusal } from './admit.ts';
 import type { DeviceHealth } from './device-state.ts';
 import type { Rejection } from './predicates.ts';
-import type { AdmissionRequest, Allocation, PodDemand } from './request.ts';
-import type { Holding } from './resource-assignment.ts';
+import type { AdmissionRequest } from './request.ts';
 import type { PodShares } from './resource-grants.ts';
-
-/** What a pod was given, for the next incarnation. */
-export interface Grant extends Holding {
-  readonly demand: PodDemand;
-  readonly allocation: Allocation;
-  /** The pod is over: it holds nothing any more. */
-  readonly ended?: true;
-}
 
 /** All pods that are on this node, now that it is known. */
 export interface PodsKnown {
@@ -76,3 +69,9 @@ export type AllocationReport =
   | { readonly type: 'allocation.shared'; readonly shared: string }
   /** `allocation` starts anew: say again what you want. */
   | { readonly type: 'allocation.started' };
+
+/** The Node as the API server has it: labels, taints, pod CIDRs. */
+export interface NodeKnown {
+  readonly type: 'node.known';
+  readonly node: Node;
+}

@@ -1,7 +1,5 @@
 /** Sets of NUMA nodes and what is hinted about them. Pure. Upstream: topologymanager/bitmask. */
-
-/** Ids, ascending. */
-export type NumaSet = readonly number[];
+import type { NumaSet } from '../../operations/grants.ts';
 
 /** Where resources could come from. `nodes: null`: from anywhere. */
 export interface NumaHint {

@@ -3,15 +3,10 @@
  *
  * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
  */
+
 import type { Toleration } from '../../api/pod.ts';
-import {
-  type AdmissionRequest,
-  ANY_ADDRESS,
-  type HostPort,
-  type NodeRequirement,
-  type NodeTerm,
-  type PodDemand,
-} from './request.ts';
+import type { HostPort, PodDemand } from '../../operations/grants.ts';
+import { type AdmissionRequest, ANY_ADDRESS, type NodeRequirement, type NodeTerm } from './request.ts';
 import { forbiddenSysctl, type SysctlSettings } from './sysctls.ts';
 
 export interface Taint {

@@ -2,9 +2,10 @@
  * Whom a critical pod displaces when the node has too little: as few pods as possible, best-effort ones first, of those
  * the ones that come closest to what is missing. Pure. Upstream: pkg/kubelet/preemption.
  */
-import type { QOSClass } from '../spec/qos.ts';
+
+import type { QOSClass } from '../../api/pod.ts';
+import type { PodDemand } from '../../operations/grants.ts';
 import type { Shortage } from './predicates.ts';
-import type { PodDemand } from './request.ts';
 
 export interface Candidate {
   readonly uid: string;

@@ -4,34 +4,23 @@
  * A request is small enough to be told; the pod itself stays with its actor. Amounts are decimal text: thousandths of a
  * CPU, whole units of everything else.
  */
-import { isMirrorPod, isStaticPod, type Pod, type ResourceRequirements, type Toleration } from '../../api/pod.ts';
+
+import {
+  isMirrorPod,
+  isStaticPod,
+  type Pod,
+  type PodRef,
+  type ResourceRequirements,
+  type Toleration,
+} from '../../api/pod.ts';
 import type { AdmissionSettings, NodeSettings } from '../../node-settings.ts';
-import type { PodRef } from '../messages.ts';
+import type { Allocation, HostPort, PodDemand } from '../../operations/grants.ts';
 import { wantsAppArmor } from '../spec/app-armor.ts';
-import { hasPodLevelResources, podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
+import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
 import { milliUnits, type Nano, wholeUnits } from '../spec/quantity.ts';
 import { isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
 import { mayRestartAll } from '../status/restart.ts';
 import { type ContainerWish, containerWishes } from './wishes.ts';
-
-export type Amounts = Readonly<Record<string, string>>;
-
-export interface HostPort {
-  readonly ip: string;
-  readonly protocol: string;
-  readonly port: number;
-}
-
-/** What a pod holds while it is on the node. */
-export interface PodDemand {
-  readonly requests: Amounts;
-  readonly ports: readonly HostPort[];
-  readonly qos: QOSClass;
-  /** `null`: it has none, and no other pod's is lower. */
-  readonly priority: number | null;
-  /** Static, mirror, or of a critical priority: never evicted for want of resources. */
-  readonly isCritical: boolean;
-}
 
 /** What a pod asks of the node beyond resources. */
 export interface PodRules {
@@ -166,9 +155,6 @@ function rulesOf(pod: Pod): PodRules {
     wantsStrictGroups: spec.securityContext?.supplementalGroupsPolicy === 'Strict',
   };
 }
-
-/** What a resize may change: resources by container, and of the pod as a whole under the empty name. */
-export type Allocation = Readonly<Record<string, ResourceRequirements>>;
 
 export const WHOLE_POD = '';
 

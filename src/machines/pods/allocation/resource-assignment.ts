@@ -4,13 +4,9 @@
  */
 
 import type { DeviceQuestion } from '../../operations/devices.ts';
-import {
-  allocateCpus,
-  type CpuManagerSettings,
-  type CpuProgress,
-  cpuHints,
-  type ExclusiveCpus,
-} from './cpu-manager.ts';
+import type { Holding } from '../../operations/grants.ts';
+import type { ResourceManagers } from '../../resource-managers.ts';
+import { allocateCpus, type CpuProgress, cpuHints } from './cpu-manager.ts';
 import {
   allocateDevices,
   type DeviceAnswers,
@@ -18,30 +14,12 @@ import {
   type DeviceProgress,
   deviceHints,
 } from './device-manager.ts';
-import type { DeviceHoldings, Devices } from './device-state.ts';
+import type { Devices } from './device-state.ts';
 import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
-import type { MemoryBlocks, MemoryManagerSettings } from './memory-state.ts';
 import type { NumaHint } from './numa.ts';
 import type { Rejection } from './predicates.ts';
-import { align, type ProviderHints, type TopologySettings } from './topology-manager.ts';
+import { align, type ProviderHints } from './topology-manager.ts';
 import type { ContainerWish } from './wishes.ts';
-
-/** What of the node is given to single containers; absent: it is everybody's. */
-export interface ResourceManagers {
-  readonly cpuManager?: CpuManagerSettings;
-  readonly memoryManager?: MemoryManagerSettings;
-  /** What of it should come from the same place; absent: nothing has to. */
-  readonly topology?: TopologySettings;
-}
-
-/** What a pod was given. */
-export interface Holding {
-  /** CPUs that are of its containers alone. */
-  readonly cpus?: ExclusiveCpus;
-  /** Memory that its containers have from chosen nodes. */
-  readonly memory?: MemoryBlocks;
-  readonly devices?: DeviceHoldings;
-}
 
 /** What is known of devices; nothing where there are no plugins. */
 export interface DeviceKnowledge {

@@ -1,19 +1,17 @@
 /** What `allocation` has given to single containers, where the node keeps resources apart. Pure. */
 
-import type { ResourceRequirements } from '../../api/pod.ts';
+import type { QOSClass, ResourceRequirements } from '../../api/pod.ts';
 import type { QOSDemand } from '../../node/cgroups/node-groups.ts';
 import type { ResourcesHeld } from '../../node/state-files/held.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { DeviceResponse } from '../../operations/devices.ts';
-import type { QOSClass } from '../spec/qos.ts';
+import type { Allocation, Grant, Holding, MemoryBlock } from '../../operations/grants.ts';
 import { parseQuantity } from '../spec/quantity.ts';
 import { infeasible, type ResizeRefusal } from './admit.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
 import { deviceSetup, idsOf } from './device-state.ts';
-import type { MemoryBlock } from './memory-state.ts';
-import type { Grant } from './messages.ts';
-import type { AdmissionRequest, Allocation } from './request.ts';
-import { type Assignment, assign, type DeviceKnowledge, type Holding } from './resource-assignment.ts';
+import type { AdmissionRequest } from './request.ts';
+import { type Assignment, assign, type DeviceKnowledge } from './resource-assignment.ts';
 
 type Settings = Pick<NodeSettings, 'admission'>;
 type Grants = Readonly<Record<string, Grant>>;

@@ -5,20 +5,11 @@
  * Upstream: topologymanager/policy.go (HintMerger). Invariants: a preferred answer is one on which all agree; of two
  * answers of one quality the one with fewer and lower nodes is taken, whatever the order of the hints.
  */
-import { isLess, isNarrower, type NumaHint, type NumaSet } from './numa.ts';
+
+import type { NumaSet } from '../../operations/grants.ts';
+import type { TopologySettings } from '../../resource-managers.ts';
+import { isLess, isNarrower, type NumaHint } from './numa.ts';
 import type { Rejection } from './predicates.ts';
-
-export type TopologyPolicy = 'best-effort' | 'restricted' | 'single-numa-node';
-
-export interface TopologySettings {
-  readonly policy: TopologyPolicy;
-  /** What is aligned: each container by itself, or all of a pod together. */
-  readonly scope: 'container' | 'pod';
-  /** Ids of the NUMA nodes of the machine. */
-  readonly nodes: NumaSet;
-  /** With `prefer-closest-numa-nodes`: by node, how far it is from each of `nodes`, in their order. */
-  readonly distances?: readonly (readonly number[])[];
-}
 
 /** What one manager hints, by resource. `null`: it does not care; no hint: it cannot. Without a resource: nothing. */
 export type ProviderHints = Readonly<Record<string, readonly NumaHint[] | null>>;

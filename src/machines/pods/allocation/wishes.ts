@@ -3,8 +3,7 @@ import type { Container, Pod } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { podContainers } from '../spec/qos.ts';
 import { parseQuantity, wholeUnits } from '../spec/quantity.ts';
-import { isSidecar } from '../spec/resources.ts';
-import { exclusiveCount } from './cpu-manager.ts';
+import { exclusiveCount, isSidecar } from '../spec/resources.ts';
 import { pinnedMemory } from './memory-manager.ts';
 
 export interface ContainerWish {

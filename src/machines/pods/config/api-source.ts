@@ -14,7 +14,7 @@
  *   K4 a pod that is remembered is told only while nothing else is known, and makes the source not ready.
  */
 import { line, now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
-import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod } from '../../api/pod.ts';
+import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../api/pod.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { ObjectFound, ObjectState } from '../../objects/messages.ts';
@@ -22,7 +22,7 @@ import { hostOperations, type RememberedPod } from '../../operations/host.ts';
 import type { KubeObject } from '../../operations/kube.ts';
 import type { ConfigObject } from '../../operations/volume.ts';
 import type { MirrorListed, MirrorSeen, StatusListed, StatusObserved } from '../api-messages.ts';
-import type { ConfigWanted, Ended, PodRef, SourceReady, StatusWanted } from '../messages.ts';
+import type { ConfigWanted, Ended, SourceReady, StatusWanted } from '../messages.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
 import { differences, forgotten, goneFrom, type ToldPods, toldOf, withSource } from './pod-source.ts';
 

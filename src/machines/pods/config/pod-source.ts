@@ -4,9 +4,9 @@
  * Invariants: within one telling removals come first, so that a pod that was rewritten leaves before it comes; what did
  * not change is not told; a pod that is being deleted is told so once.
  */
-import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod } from '../../api/pod.ts';
+import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../api/pod.ts';
 import type { UnseenField } from '../../node-settings.ts';
-import type { ConfigMessage, PodRef, Source } from '../messages.ts';
+import type { ConfigMessage, Source } from '../messages.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { isForeignCondition } from '../status/conditions.ts';
 import { isTerminalPhase } from '../status/phase.ts';

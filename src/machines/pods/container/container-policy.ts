@@ -1,7 +1,9 @@
 /**
  * What the machine of a container knows and the pure rules by which it decides. See `container.ts`.
  */
+
 import type { OutputOf } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../api/pod.ts';
 import { type BackOff, pauseMs } from '../../back-off.ts';
 import type { Operations } from '../../operations/index.ts';
 import {
@@ -13,15 +15,14 @@ import {
   waitingReasons,
 } from '../../reasons.ts';
 import type {
-  ContainerFacts,
   ContainerKind,
   ContainerMemory,
   ContainerView,
   ContainerWanted,
   ContainerWish,
   ImageFacts,
-  ObjectReference,
 } from '../messages.ts';
+import type { ContainerFacts } from '../runtime-facts.ts';
 import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../status/index.ts';
 
 export interface ContainerInput {

@@ -1,4 +1,5 @@
 /** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
+
 import {
   errorOf,
   now,
@@ -16,7 +17,6 @@ import type { ContainerConfig, PodSandboxConfig } from '../../api/cri.ts';
 import { operations } from '../../operations/index.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../reasons.ts';
 import {
-  type ContainerFacts,
   type ContainerReport,
   type ContainerView,
   type ContainerWanted,
@@ -27,6 +27,7 @@ import {
   type MemoryMessage,
 } from '../messages.ts';
 import { urlOf } from '../prober/prober-policy.ts';
+import type { ContainerFacts } from '../runtime-facts.ts';
 import {
   anew,
   anotherStart as anotherStartOf,

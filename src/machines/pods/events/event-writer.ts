@@ -12,8 +12,9 @@
 
 import type { Json } from '../../../kernel/json.ts';
 import { errorOf, line, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../api/pod.ts';
 import { kubeOperations } from '../../operations/kube.ts';
-import type { Ended, ObjectReference } from '../messages.ts';
+import type { Ended } from '../messages.ts';
 
 /** As upstream's recorder. */
 const TRIES_MAX = 12;

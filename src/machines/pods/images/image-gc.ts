@@ -12,12 +12,14 @@
  *      used less than the minimum age ago.
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
+
 import { errorOf, line, now, outputOf, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import type { Image } from '../../api/cri.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { operations } from '../../operations/index.ts';
 import { aggregate } from '../../startup/configuration/values/go-text.ts';
-import { type Ended, eventRecorded, type GarbagePurge, type ImagesInUse, type ImageUsed } from '../messages.ts';
+import { type Ended, eventRecorded, type GarbagePurge, type ImageUsed } from '../messages.ts';
+import type { ImagesInUse } from '../runtime-facts.ts';
 
 /** As upstream: every five minutes. */
 const IMAGE_GC_MS = 300_000;

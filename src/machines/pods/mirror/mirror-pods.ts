@@ -9,10 +9,12 @@
  * Invariants:
  *   I1 before every source has spoken no mirror pod is taken away for having no static pod.
  */
+
 import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
+import type { PodRef } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { MirrorMessage } from '../api-messages.ts';
-import type { Ended, PodRef } from '../messages.ts';
+import type { Ended } from '../messages.ts';
 import { mirrorPodMachine } from './mirror-pod.ts';
 
 export type MirrorPodsInput = Pick<NodeSettings, 'nodeName' | 'staticPodURL'>;

@@ -1,7 +1,7 @@
 /** What a container's actor starts from: its definition, what the runtime has of it, whether its turn is over. Pure. */
 import type { ContainerInput } from '../container/container-policy.ts';
-import type { ContainerFacts, ContainerMemory } from '../messages.ts';
-import { factsOf, hasBegunInSandbox } from '../runtime-facts.ts';
+import type { ContainerMemory } from '../messages.ts';
+import { type ContainerFacts, factsOf, hasBegunInSandbox } from '../runtime-facts.ts';
 import {
   addressesOf,
   anyReadySandbox,

@@ -3,15 +3,22 @@
  *
  * Upstream: pkg/kubelet/cm/helpers_linux.go (ResourceConfigForPod), pod_container_manager_linux.go.
  */
-import type { Pod } from '../../api/pod.ts';
+import type { Pod, QOSClass } from '../../api/pod.ts';
 import { nodeAllocatablePath, podPath, type QOSLevel } from '../../node/cgroups/names.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { CgroupDriver, CgroupResources, CgroupWish } from '../../operations/cgroup.ts';
-import { exclusiveCount } from '../allocation/cpu-manager.ts';
 import { reservedMemory } from '../spec/memory-qos.ts';
-import { podContainers, podQOS, type QOSClass } from '../spec/qos.ts';
+import { podContainers, podQOS } from '../spec/qos.ts';
 import { milliUnits, type Nano, parseQuantity, wholeUnits } from '../spec/quantity.ts';
-import { cpuQuota, cpuShares, pageSizeName, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
+import {
+  cpuQuota,
+  cpuShares,
+  exclusiveCount,
+  pageSizeName,
+  podLimits,
+  podOverhead,
+  podRequests,
+} from '../spec/resources.ts';
 
 const LEAST_SHARES = '2';
 const HUGE_PAGES = 'hugepages-';

@@ -6,24 +6,25 @@ import {
   type Container,
   isStaticPod,
   type LifecycleHandler,
+  type ObjectReference,
   type Pod,
+  type PodRef,
   type PodStatus,
   type RestartPolicy,
 } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
+import type { Allocation } from '../../operations/grants.ts';
 import type { UserMapping } from '../../operations/users.ts';
 import type { FileValues } from '../../operations/volume.ts';
 import type { ResizeRefusal } from '../allocation/admit.ts';
 import type { PodCpus } from '../allocation/cpu-manager.ts';
 import type { DeviceHealth } from '../allocation/device-state.ts';
 import type { Rejection } from '../allocation/predicates.ts';
-import type { Allocation } from '../allocation/request.ts';
 import type { ContainerDevices } from '../allocation/resource-grants.ts';
 import { runsInOrder } from '../container/container-policy.ts';
 import { memoize } from '../memoize.ts';
 import type {
-  ContainerFacts,
   ContainerKind,
   ContainerMemory,
   ContainerView,
@@ -31,14 +32,12 @@ import type {
   ContainerWish,
   Hook,
   ImageFacts,
-  ObjectReference,
   PodKill,
-  PodRef,
   ProbedInstance,
   PullMemory,
 } from '../messages.ts';
 import { httpRequest, type ProbedState } from '../prober/prober-policy.ts';
-import { factsOf, isAlive, milliseconds } from '../runtime-facts.ts';
+import { type ContainerFacts, factsOf, isAlive, milliseconds } from '../runtime-facts.ts';
 import { isSame } from '../same.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../spec/index.ts';
 import { type PodStage, podIPs } from '../status/index.ts';

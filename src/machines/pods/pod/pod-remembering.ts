@@ -1,9 +1,10 @@
 /** A pod that may start without the API server is remembered with the objects that it uses. Part of `pod.ts`. */
+
 import { to } from '../../../kernel/xstate.ts';
 import { isStaticPod, type Pod } from '../../api/pod.ts';
 import { awaitedKeys, idOf } from '../../objects/keys.ts';
 import type { RememberedPod } from '../../operations/host.ts';
-import type { RememberedPodsMessage } from '../remembered-pods.ts';
+import type { RememberedPodsMessage } from '../messages.ts';
 import { certificatesOf } from '../volumes/certificates.ts';
 import { tokensOf } from '../volumes/tokens.ts';
 import type { PodContext } from './pod-policy.ts';

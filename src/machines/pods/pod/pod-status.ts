@@ -5,9 +5,9 @@
 import { isStaticPod, type PodStatus } from '../../api/pod.ts';
 import type { PodRuntimeStatus } from '../../operations/cri.ts';
 import { waitingReasons } from '../../reasons.ts';
-import type { ContainerFacts, ContainerView } from '../messages.ts';
+import type { ContainerView } from '../messages.ts';
 import { probeResults } from '../prober/probe-plan.ts';
-import { factsOf } from '../runtime-facts.ts';
+import { type ContainerFacts, factsOf } from '../runtime-facts.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../status/index.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import type { PodContext } from './pod-policy.ts';

@@ -4,12 +4,14 @@
  *
  * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
  */
+
 import type { LinuxContainerResources } from '../../api/cri.ts';
 import type { Container, Pod, ResourceList, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import type { CgroupResources } from '../../operations/cgroup.ts';
+import type { Allocation } from '../../operations/grants.ts';
 import { byBytes } from '../../startup/configuration/values/go-text.ts';
-import { type Allocation, WHOLE_POD, withAllocation } from '../allocation/request.ts';
+import { WHOLE_POD, withAllocation } from '../allocation/request.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../spec/quantity.ts';
 import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../spec/resources.ts';
 import { podGroup } from './pod-cgroup.ts';

@@ -1,8 +1,7 @@
 /** What the rules of `prober-policy.ts` come to for one pod: who probes, and what the status says of it. Pure. */
 import type { Container, Pod } from '../../api/pod.ts';
-import type { ContainerFacts } from '../messages.ts';
 import type { PodContext } from '../pod/pod-policy.ts';
-import { factsOf } from '../runtime-facts.ts';
+import { type ContainerFacts, factsOf } from '../runtime-facts.ts';
 import { isSidecar } from '../spec/index.ts';
 import { activeKinds, hasProbes, initialState, isStarted, type ProbedState, type ProbeKind } from './prober-policy.ts';
 

@@ -9,9 +9,11 @@
  *   R4 nothing is invented after a restart of the agent: an instance keeps what was known of it, else it is not ready
  *      (and not started) until a probe says so.
  */
+
 import type { Container, HTTPGetAction, Pod, Probe } from '../../api/pod.ts';
-import type { Header, ProbeHandler, ProbeWatch, Verdict } from '../../operations/probe.ts';
-import type { ContainerFacts, ContainerView, ProbedInstance } from '../messages.ts';
+import type { ProbeHandler, ProbeWatch, Verdict } from '../../operations/probe.ts';
+import type { ContainerView, HttpRequest, ProbedInstance } from '../messages.ts';
+import type { ContainerFacts } from '../runtime-facts.ts';
 import { ExpansionRoom, expand } from '../spec/expansion.ts';
 import { writtenHandles } from '../spec/written-handles.ts';
 
@@ -121,16 +123,6 @@ function httpHandler(action: HTTPGetAction, container: Container, podIP: string)
   const request = httpRequest(action, container);
   if ('error' in request) return request;
   return { handler: { kind: 'httpGet', url: urlOf(request, podIP), headers: request.headers } };
-}
-
-/** A GET as the spec wants it; only the address of the pod is still open. */
-export interface HttpRequest {
-  readonly scheme: string;
-  /** Empty: the pod's address. */
-  readonly host: string;
-  readonly port: number;
-  readonly path: string;
-  readonly headers: readonly Header[];
 }
 
 export function httpRequest(

@@ -11,10 +11,12 @@
  *   B1 a verdict names the instance that it is about.
  *   B2 after a failed liveness, or any verdict of startup, nothing is asked any more.
  */
+
 import { line, type PlainError, pick, sendTo, setup, to } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../api/pod.ts';
 import { type ProbeJudged, type ProbeReport, type ProbeWatch, probeOperations } from '../../operations/probe.ts';
 import { containerEvents, type ProbeName } from '../../reasons.ts';
-import { type Ended, eventRecorded, type ObjectReference, type ProberReport } from '../messages.ts';
+import { type Ended, eventRecorded, type ProberReport } from '../messages.ts';
 import type { Asked, ProbeKind } from './prober-policy.ts';
 
 /** Before a watch that ended or failed is begun again. */

@@ -1,4 +1,6 @@
 /** Everything that turns a Pod into requests to the runtime and files on the node. Pure functions. */
+
+export type { QOSClass } from '../../api/pod.ts';
 export { containerAnnotationKeys } from './annotations.ts';
 export { claimRefusal } from './claims.ts';
 export {
@@ -20,7 +22,7 @@ export {
   podLogDirectory,
   terminationLogFile,
 } from './paths.ts';
-export { cgroupParent, podQOS, type QOSClass } from './qos.ts';
+export { cgroupParent, podQOS } from './qos.ts';
 export { isSidecar, oomScoreAdj } from './resources.ts';
 export { sandboxConfig } from './sandbox.ts';
 export { usersRefusal } from './security.ts';

@@ -4,8 +4,8 @@
  *
  * Upstream: KEP-2570. Invariant: without the gate, or with hierarchies of version 1, nothing.
  */
+import type { QOSClass } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import type { QOSClass } from './qos.ts';
 import { type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 
 type Unified = Readonly<Record<string, string>>;

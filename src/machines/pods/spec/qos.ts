@@ -5,12 +5,10 @@
  * server has set is the same value.
  */
 
-import type { Container, Pod, ResourceRequirements } from '../../api/pod.ts';
+import type { Container, Pod, QOSClass, ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
 import { memoize } from '../memoize.ts';
 import { parseQuantity } from './quantity.ts';
-
-export type QOSClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
 
 /** Only these two decide the class. */
 const QOS_RESOURCES = ['cpu', 'memory'] as const;

@@ -39,3 +39,5 @@ export const formatDecimal = (nano: Nano): string => formatQuantity({ nano, form
 
 /** `64Mi`: how bytes are written. */
 export const formatBinary = (nano: Nano): string => formatQuantity({ nano, format: 'binarySI' });
+
+export const MILLI = 1_000n;

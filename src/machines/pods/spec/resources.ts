@@ -7,11 +7,10 @@
 import type { HugepageLimit, LinuxContainerResources } from '../../api/cri.ts';
 import { type Container, isMirrorPod, isStaticPod, type Pod, type ResourceRequirements } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import { exclusiveCount } from '../allocation/cpu-manager.ts';
 import { memoize } from '../memoize.ts';
 import { reservedMemory, throttledMemory } from './memory-qos.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
-import { milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
+import { MILLI, milliUnits, type Nano, parseQuantity, wholeUnits } from './quantity.ts';
 
 /** Bounds of `cpu.shares`; one CPU is 1024. */
 const MIN_SHARES = 2n;
@@ -263,4 +262,11 @@ function sharedRequest(pod: Pod): bigint {
   if (podLevel === undefined) return 0n;
   const rest = wholeUnits(parseQuantity(podLevel)) - wholeUnits(aggregate(pod, requestsOf).memory ?? 0n);
   return rest > 0n ? rest / BigInt(podContainers(pod).length) : 0n;
+}
+
+/** How many CPUs of its own a container is to have; 0: it shares. */
+export function exclusiveCount(pod: Pod, { resources }: Container): number {
+  if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return 0;
+  const amount = parseQuantity(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
+  return wholeUnits(amount) * MILLI === milliUnits(amount) ? Number(wholeUnits(amount)) : 0;
 }

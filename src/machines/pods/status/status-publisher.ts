@@ -16,11 +16,11 @@
  *      news of the pod.
  */
 import { errorOf, now, outputOf, type PlainError, pick, random, setup } from '../../../kernel/xstate.ts';
-import type { PodStatus } from '../../api/pod.ts';
+import type { PodRef, PodStatus } from '../../api/pod.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../back-off.ts';
 import { kubeOperations } from '../../operations/kube.ts';
 import type { SeenPod } from '../api-messages.ts';
-import type { Ended, PodRef, StatusMessage } from '../messages.ts';
+import type { Ended, StatusMessage } from '../messages.ts';
 import { isTerminalPhase } from './phase.ts';
 import type { PodStage } from './pod-status.ts';
 import { statusPatch, type Urgency, urgencyOf } from './publication.ts';

@@ -12,9 +12,9 @@
  *   T2 a publisher lives from the first word about its pod, of the node or of the API server, until neither has it.
  */
 import { type AnyActorRef, errorOf, line, setup, to } from '../../../kernel/xstate.ts';
-import type { PodStatus } from '../../api/pod.ts';
+import type { PodRef, PodStatus } from '../../api/pod.ts';
 import type { NodeSettings } from '../../node-settings.ts';
-import type { Ended, PodRef, PodsMessage, StatusMessage } from '../messages.ts';
+import type { Ended, PodsMessage, StatusMessage } from '../messages.ts';
 import { statusPublisherMachine } from './status-publisher.ts';
 
 export interface PodSummary extends PodRef {

@@ -15,6 +15,7 @@
  *   K3 a request that was denied or failed is never repeated: the pod hears why.
  * Upstream: pkg/kubelet/podcertificate/podcertificatemanager.go.
  */
+
 import {
   assign,
   errorIn,
@@ -27,6 +28,7 @@ import {
   setup,
   to,
 } from '../../../kernel/xstate.ts';
+import type { ObjectReference, PodRef } from '../../api/pod.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 import { versionOf } from '../../objects/from-api.ts';
@@ -35,7 +37,7 @@ import { certificatesPem, pemBlocks } from '../../objects/pem.ts';
 import { certificateOperations } from '../../operations/certificate.ts';
 import { type KubeObject, kubeOperations } from '../../operations/kube.ts';
 import { podEvents } from '../../reasons.ts';
-import { type Ended, eventRecorded, type ObjectReference, type PodRef } from '../messages.ts';
+import { type Ended, eventRecorded } from '../messages.ts';
 import { isRecord } from '../validation/schema.ts';
 import { type CertificateSource, NOT_ISSUED } from './certificates.ts';
 

@@ -11,11 +11,13 @@
  *   N1 the pod has a token as long as one is good, whatever the API server answers.
  *   N2 without a good token the pod hears why.
  */
+
 import { errorOf, now, outputOf, pick, random, type SecretHandle, sendParent, setup } from '../../../kernel/xstate.ts';
+import type { PodRef } from '../../api/pod.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { ObjectFound } from '../../objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../operations/kube.ts';
-import type { Ended, PodRef } from '../messages.ts';
+import type { Ended } from '../messages.ts';
 import { serviceAccountTokenRequest, type TokenSource } from './tokens.ts';
 
 const REFRESH_SHARE = 0.8;

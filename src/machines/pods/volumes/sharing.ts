@@ -10,10 +10,12 @@
  *   I1 a volume is told of only after 30 s, and then once a minute.
  * Upstream: pkg/volume/volume_linux.go.
  */
+
 import { now, outputOf, pick, setup, to } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../api/pod.ts';
 import { type Sharing, volumeOperations } from '../../operations/volume.ts';
 import { volumeEvents } from '../../reasons.ts';
-import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts';
+import { type Ended, eventRecorded } from '../messages.ts';
 
 /** A set-up that takes less is not looked at. */
 export const SLOW_SHARING_MS = 30_000;

@@ -1,6 +1,5 @@
 /** The service account tokens that a pod's projected volumes ask for. Pure. */
-import type { Pod, VolumeProjection } from '../../api/pod.ts';
-import type { PodRef } from '../messages.ts';
+import type { Pod, PodRef, VolumeProjection } from '../../api/pod.ts';
 import { objectKey } from './objects.ts';
 
 /** Upstream's default where the API's defaults say nothing. */

@@ -12,12 +12,14 @@
  *   V2 a plan that needs nothing of the node asks nothing of it.
  *   V3 a change of the plan ends a back-off: what was missing may be there.
  */
+
 import { errorOf, line, now, outputOf, pick, sendParent, setup, to } from '../../../kernel/xstate.ts';
+import type { ObjectReference } from '../../api/pod.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../back-off.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../csi/messages.ts';
 import { type VolumeFailure, type VolumeSetUp, type VolumesSetUp, volumeOperations } from '../../operations/volume.ts';
 import { podEvents, volumeEvents } from '../../reasons.ts';
-import { type Ended, eventRecorded, type ObjectReference } from '../messages.ts';
+import { type Ended, eventRecorded } from '../messages.ts';
 import type { MountedVolumes } from '../spec/volumes.ts';
 import type { VolumePlan } from './plan.ts';
 import { SLOW_SHARING_MS, sharingMachine } from './sharing.ts';

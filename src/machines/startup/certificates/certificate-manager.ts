@@ -19,12 +19,13 @@
  *   T5 a request for names that the node no longer has is not waited for.
  * Upstream: client-go util/certificate/certificate_manager.go, pkg/kubelet/certificate.
  */
+
 import { assign, errorOf, line, now, sendParent } from '../../../kernel/xstate.ts';
-import type { CertificateFacts } from '../../operations/certificate.ts';
+import type { CertificateFacts, CertificatePurpose } from '../../operations/certificate.ts';
 import type { Answer } from '../answers.ts';
-import { type CertificatePurpose, csrObject, verdictOf } from './policy.ts';
+import type { CertificateReport } from '../types.ts';
+import { csrObject, verdictOf } from './policy.ts';
 import {
-  type CertificateReport,
   csrOf,
   failed,
   inForce,

@@ -1,21 +1,19 @@
 /** What a node asks the cluster's signers for, when it asks again, and what their answers mean. Pure. */
 import type { Json } from '../../../kernel/json.ts';
-import type { CertificateFacts, CertificatePlace, CertificateTemplate } from '../../operations/certificate.ts';
+import type {
+  CertificateFacts,
+  CertificateNames,
+  CertificatePlace,
+  CertificatePurpose,
+  CertificateTemplate,
+} from '../../operations/certificate.ts';
 import type { KubeObject, KubeTarget } from '../../operations/kube.ts';
 
 export const CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 export const SERVING_SIGNER = 'kubernetes.io/kubelet-serving';
 
-export type CertificatePurpose = 'client' | 'serving';
-
 export const clientPlace = (directory: string): CertificatePlace => ({ directory, name: 'kubelet-client' });
 export const servingPlace = (directory: string): CertificatePlace => ({ directory, name: 'kubelet-server' });
-
-/** Names under which a node is called. */
-export interface CertificateNames {
-  readonly dnsNames: readonly string[];
-  readonly ipAddresses: readonly string[];
-}
 
 export const nodeTemplate = (nodeName: string, names: CertificateNames): CertificateTemplate => ({
   commonName: `system:node:${nodeName}`,
@@ -23,15 +21,6 @@ export const nodeTemplate = (nodeName: string, names: CertificateNames): Certifi
   dnsNames: [...new Set(names.dnsNames)].toSorted(),
   ipAddresses: [...new Set(names.ipAddresses)].toSorted(),
 });
-
-/** A node's addresses, as its status has them, by what a certificate calls them. */
-export function namesOf(addresses: readonly { readonly type: string; readonly address: string }[]): CertificateNames {
-  const of = (...types: string[]) => addresses.filter(({ type }) => types.includes(type)).map(({ address }) => address);
-  return {
-    dnsNames: of('Hostname', 'InternalDNS', 'ExternalDNS'),
-    ipAddresses: of('InternalIP', 'ExternalIP'),
-  };
-}
 
 export const csrTarget = (client: KubeTarget['client'], name?: string): KubeTarget => ({
   client,

@@ -6,22 +6,16 @@ import { errorOf, line, now, outputOf, pick, random, setup } from '../../../kern
 import { type BackOff, pauseMs } from '../../back-off.ts';
 import {
   type CertificateFacts,
+  type CertificateNames,
   type CertificatePlace,
+  type CertificatePurpose,
   type CertificateTemplate,
   certificateOperations,
 } from '../../operations/certificate.ts';
 import { type KubeObject, type KubeTarget, kubeOperations } from '../../operations/kube.ts';
 import type { Ended } from '../../pods/messages.ts';
 import type { Answer } from '../answers.ts';
-import {
-  type CertificateNames,
-  type CertificatePurpose,
-  csrTarget,
-  missingIn,
-  nodeTemplate,
-  rotationDeadline,
-  verdictOf,
-} from './policy.ts';
+import { csrTarget, missingIn, nodeTemplate, rotationDeadline, verdictOf } from './policy.ts';
 
 export interface CertificateManagerInput {
   readonly purpose: CertificatePurpose;
@@ -36,11 +30,6 @@ export interface CertificateManagerInput {
   /** A serving certificate may be for names alone (gate AllowDNSOnlyNodeCSR); absent: there has to be an address. */
   readonly mayLackAddresses?: boolean;
 }
-
-export type CertificateReport =
-  | { readonly type: 'certificate.loaded'; readonly purpose: CertificatePurpose }
-  | { readonly type: 'certificate.failed'; readonly purpose: CertificatePurpose; readonly message: string }
-  | { readonly type: 'certificate.lost'; readonly message: string };
 
 /** A person may have to approve. Upstream's times. */
 export const SIGNED_TIMEOUT_MS = 900_000;

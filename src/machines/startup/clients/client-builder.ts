@@ -14,6 +14,7 @@
  *      without rotation, which cannot go on without its answer.
  * Seeds: S052, S056 to S063. Upstream: cmd/kubelet/app/server.go, pkg/kubelet/certificate/bootstrap.
  */
+
 import { assign, errorOf, line, outputOf, pick, setup } from '../../../kernel/xstate.ts';
 import { certificateOperations, currentPair } from '../../operations/certificate.ts';
 import { type KubeSettings, kubeOperations } from '../../operations/kube.ts';
@@ -21,6 +22,7 @@ import type { Answer } from '../answers.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
 import { CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/policy.ts';
 import type { CertificateManagerInput } from '../certificates/setup.ts';
+import type { KubeClients } from '../types.ts';
 
 export interface ClientBuilderInput {
   readonly kubeconfig: string;
@@ -37,11 +39,6 @@ export interface ClientBuilderInput {
   readonly nodeStatusUpdateFrequencyMs: number;
   readonly nodeLeaseDurationSeconds: number;
 }
-
-/** Which clients there are. */
-export type KubeClients =
-  | { readonly mode: 'standalone' }
-  | { readonly mode: 'cluster'; readonly server: string; readonly rotates: boolean };
 
 interface ClientBuilderContext extends ClientBuilderInput {
   readonly server: string;

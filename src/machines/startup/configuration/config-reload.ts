@@ -12,9 +12,11 @@
  *   R3 flags win over the files, as at the start.
  * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
  */
+
 import { assign, line, pick, sendParent, sendTo, setup, to } from '../../../kernel/xstate.ts';
 import { configurationChanged, configurationRefused, nodeRef } from '../../node/events.ts';
 import { operations } from '../../operations/index.ts';
+import type { ConfigReloadApplied } from '../types.ts';
 import { configLoaderMachine } from './config-loader.ts';
 import type { KubeletConfiguration } from './index.ts';
 import { type ConfigurationChange, changeOf } from './reloadable.ts';
@@ -27,10 +29,6 @@ export interface ConfigReloadInput {
   readonly paths: readonly string[];
   /** In force now. */
   readonly config: KubeletConfiguration;
-}
-
-export interface ConfigReloadApplied extends Omit<ConfigurationChange, 'refused'> {
-  readonly type: 'configReload.applied';
 }
 
 interface Context extends ConfigReloadInput {

@@ -5,14 +5,14 @@
  * duration or quantity ends it at once. Invariant: keys are read in the document's order, so the first error is
  * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
  */
+
 import type { Json } from '../../../kernel/json.ts';
 import { type Field, type FieldType, goName, type StructType, zeroOf } from './field-types.ts';
 import { kubeletConfigurationType } from './fields.ts';
+import type { JsonObject } from './types.ts';
 import { formatDuration, parseDuration } from './values/duration.ts';
 import { quote } from './values/go-text.ts';
 import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from './values/quantity.ts';
-
-export type JsonObject = { readonly [key: string]: Json | undefined };
 
 /** What a document sets: typed, canonical, without defaults. */
 export type SparseConfiguration = JsonObject;

@@ -6,12 +6,12 @@
  * field that a flag has changed since.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { isObject, type JsonObject, type SparseConfiguration } from './decode.ts';
+import { isObject, type SparseConfiguration } from './decode.ts';
 import type { FeatureSettings } from './feature-gates.ts';
 import { isEnabled } from './feature-gates.ts';
 import { type Field, isZero, type StructType, zeroOf } from './field-types.ts';
 import { kubeletConfigurationType } from './fields.ts';
-import { asConfiguration, type KubeletConfiguration, type StringMap } from './types.ts';
+import { asConfiguration, type JsonObject, type KubeletConfiguration, type StringMap } from './types.ts';
 
 /** Hard eviction thresholds of Linux, where the configuration names none. */
 const DEFAULT_EVICTION_HARD: StringMap = {

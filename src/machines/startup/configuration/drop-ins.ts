@@ -4,13 +4,15 @@
  * Invariants: files apply in the order of their paths; an object is merged key by key, anything else replaced, `null`
  * takes away; defaults are set once, after the last file. Relative paths stay as they are, as upstream leaves them.
  */
+
 import type { Json } from '../../../kernel/json.ts';
-import { decodeMerged, isObject, type JsonObject } from './decode.ts';
+import type { ConfigurationSource, DropInListing } from '../../operations/host.ts';
+import { decodeMerged, isObject } from './decode.ts';
 import type { FeatureSettings } from './feature-gates.ts';
 import { API_VERSION, KIND } from './fields.ts';
 import { completeConfiguration, type Loaded } from './load.ts';
-import { type ConfigurationSource, type DropInListing, emptyFile, printKind, readDropInMeta } from './source.ts';
-import type { KubeletConfiguration } from './types.ts';
+import { emptyFile, printKind, readDropInMeta } from './source.ts';
+import type { JsonObject, KubeletConfiguration } from './types.ts';
 import { byBytes, quote } from './values/go-text.ts';
 import { toVersioned } from './versioned.ts';
 

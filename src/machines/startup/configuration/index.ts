@@ -5,6 +5,8 @@
  * ({@link ConfigurationSource}, {@link DropInListing}), and calls {@link resolveConfiguration}. Everything is JSON in
  * and JSON out; every refusal is upstream's text. {@link valuesWithOrigin} says where each value came from.
  */
+
+export type { ConfigurationSource, DropInListing } from '../../operations/host.ts';
 export { applyDefaults, flagDefaults } from './defaults.ts';
 export { mergeDropIns } from './drop-ins.ts';
 export { decideFeatures, type FeatureSettings, isEnabled } from './feature-gates.ts';
@@ -12,7 +14,6 @@ export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine 
 export { loadConfiguration } from './load.ts';
 export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
 export { type ConfigurationFiles, commandFailed, type Resolution, resolveConfiguration } from './resolve.ts';
-export type { ConfigurationSource, DropInListing } from './source.ts';
 export type { KubeletConfiguration } from './types.ts';
 export { millisecondsOf } from './values/duration.ts';
 export { MASKED, toMasked, toVersioned } from './versioned.ts';

@@ -4,13 +4,15 @@
  * Owns the kinds that are known, strict decoding and its lenient fallback, and where relative paths lead. Invariant: a
  * file replaces the defaults of the command line entirely.
  */
+
 import type { Json } from '../../../kernel/json.ts';
-import { decodeConfiguration, isObject, type JsonObject } from './decode.ts';
+import type { ConfigurationSource } from '../../operations/host.ts';
+import { decodeConfiguration, isObject } from './decode.ts';
 import { applyDefaults, evictionHardOf } from './defaults.ts';
 import { decideFeatures, type FeatureSettings } from './feature-gates.ts';
 import { API_VERSION, KIND } from './fields.ts';
-import { type ConfigurationSource, emptyFile, type GroupVersionKind, printKind, readTypeMeta } from './source.ts';
-import type { KubeletConfiguration } from './types.ts';
+import { emptyFile, type GroupVersionKind, printKind, readTypeMeta } from './source.ts';
+import type { JsonObject, KubeletConfiguration } from './types.ts';
 import { logLines, quote } from './values/go-text.ts';
 import { directoryOf, joinPath } from './values/paths.ts';
 

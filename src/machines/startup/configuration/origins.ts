@@ -4,15 +4,16 @@
  * Owns the answer to "why is it 110?". Invariants: the same order of precedence as in `resolve.ts`; a value that a file
  * sets to zero where zero means unset is a default; header values are masked.
  */
+
 import type { Json } from '../../../kernel/json.ts';
-import { isObject, type JsonObject } from './decode.ts';
+import type { ConfigurationSource } from '../../operations/host.ts';
+import { isObject } from './decode.ts';
 import { type Field, isZero, type StructType } from './field-types.ts';
 import { kubeletConfigurationType } from './fields.ts';
 import { FLAGS } from './flags/flag-table.ts';
 import type { GivenFlags } from './flags/flags.ts';
 import type { ConfigurationFiles } from './resolve.ts';
-import type { ConfigurationSource } from './source.ts';
-import type { KubeletConfiguration } from './types.ts';
+import type { JsonObject, KubeletConfiguration } from './types.ts';
 import { toMasked } from './versioned.ts';
 
 export interface OriginatedValue {

@@ -6,6 +6,7 @@
  * Invariant: pure; the first step that fails ends it, and what was warned about before is still told.
  */
 
+import type { ConfigurationSource, DropInListing } from '../../operations/host.ts';
 import { flagDefaults } from './defaults.ts';
 import { mergeDropIns } from './drop-ins.ts';
 import { decideFeatures, type FeatureSettings } from './feature-gates.ts';
@@ -13,7 +14,6 @@ import { applyFlags, featureFlags, withServingCertificate } from './flags/apply-
 import type { GivenFlags, KubeletFlags } from './flags/flags.ts';
 import { warningsWithoutEffect } from './gates-without-effect.ts';
 import { type Loaded, loadConfiguration } from './load.ts';
-import type { ConfigurationSource, DropInListing } from './source.ts';
 import type { KubeletConfiguration } from './types.ts';
 import type { ConfigurationHost } from './validation/rule.ts';
 import { settingsError } from './validation/settings.ts';

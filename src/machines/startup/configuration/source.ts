@@ -3,31 +3,11 @@
  *
  * The host decodes YAML and JSON, because that is a library's work; which document is acceptable is decided here.
  */
+
 import type { Json } from '../../../kernel/json.ts';
-import { isObject, type JsonObject, wordFor } from './decode.ts';
+import { isObject, wordFor } from './decode.ts';
+import type { JsonObject } from './types.ts';
 import { quote } from './values/go-text.ts';
-
-export type ConfigurationSource =
-  | {
-      readonly kind: 'document';
-      /** Absolute. */
-      readonly path: string;
-      readonly value: Json;
-      /** The text of a document without `apiVersion` or `kind`, which upstream quotes; null of any other. */
-      readonly text: string | null;
-      /** What strict decoding says of keys that are set twice, in order. */
-      readonly duplicates: readonly string[];
-    }
-  | { readonly kind: 'empty'; readonly path: string }
-  /** Neither YAML nor JSON; `message` is the decoder's. */
-  | { readonly kind: 'malformed'; readonly path: string; readonly message: string }
-  /** `message` names operation, path and reason, as `open /x: no such file or directory`. */
-  | { readonly kind: 'unreadable'; readonly path: string; readonly message: string };
-
-/** The `*.conf` files below a directory in the order in which they apply. */
-export type DropInListing =
-  | { readonly kind: 'files'; readonly files: readonly ConfigurationSource[] }
-  | { readonly kind: 'unreadable'; readonly message: string };
 
 export interface GroupVersionKind {
   readonly apiVersion: string;

@@ -5,19 +5,16 @@
  * missing. Optional properties are those that upstream can tell from unset. Type aliases, not interfaces, so that a
  * configuration is JSON to the compiler, too.
  */
-import type { JsonObject } from './decode.ts';
+
+import type { Json } from '../../../kernel/json.ts';
+import type { Taint } from './values/labels.ts';
+
+export type JsonObject = { readonly [key: string]: Json | undefined };
 
 export type StringMap = Readonly<Record<string, string>>;
 
 /** A duration as Go prints it. */
 export type Duration = string;
-
-export type Taint = {
-  readonly key: string;
-  readonly value?: string;
-  readonly effect: string;
-  readonly timeAdded?: string;
-};
 
 export type VModuleItem = {
   readonly filePattern: string;

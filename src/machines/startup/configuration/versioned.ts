@@ -5,10 +5,10 @@
  * Invariant: what upstream leaves out when it is zero is left out here.
  */
 import type { Json } from '../../../kernel/json.ts';
-import { isObject, type JsonObject } from './decode.ts';
+import { isObject } from './decode.ts';
 import { type Field, type FieldType, isZero, type StructType } from './field-types.ts';
 import { API_VERSION, KIND, kubeletConfigurationType } from './fields.ts';
-import type { KubeletConfiguration } from './types.ts';
+import type { JsonObject, KubeletConfiguration } from './types.ts';
 
 export const MASKED = '<masked>';
 

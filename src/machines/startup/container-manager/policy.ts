@@ -1,4 +1,5 @@
 /** What the container manager is told, and the pure rules by which it accepts a machine and names its groups. */
+
 import { type NodeFacts, type NodeResources, nodeResources } from '../../node/allocatable.ts';
 import { configuredPath, nodeAllocatablePath } from '../../node/cgroups/names.ts';
 import {
@@ -10,7 +11,7 @@ import {
 import type { CgroupWish } from '../../operations/cgroup.ts';
 import type { MachineInfo } from '../../operations/host.ts';
 import { numaNodesOf } from '../../pods/allocation/memory-state.ts';
-import type { ResourceManagers } from '../../pods/allocation/resource-assignment.ts';
+import type { ResourceManagers } from '../../resource-managers.ts';
 import { unbuiltCpuOptions } from '../configuration/validation/cpu-manager-options.ts';
 import { parseQosReserved } from '../configuration/validation/reserved-resources.ts';
 import { memoryManagerError } from '../configuration/validation/resource-managers.ts';

@@ -1,8 +1,9 @@
 /** Proves E1 to E4 of the eviction manager. */
+
 import { describe, expect, test } from 'vitest';
 import { evictionMachine } from '../../../../src/machines/node/eviction/eviction.ts';
 import type { NodePod } from '../../../../src/machines/node/eviction/facts.ts';
-import type { EvictionSettings } from '../../../../src/machines/node/eviction/policy.ts';
+import type { EvictionSettings } from '../../../../src/machines/node-settings.ts';
 import type {
   EvictionSignal,
   EvictionThreshold,

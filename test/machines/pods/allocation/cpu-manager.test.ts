@@ -1,15 +1,13 @@
 /** Which CPUs containers get, held against what the Go kubelet's static policy gives on the same machines. */
+
 import { describe, expect, it } from 'vitest';
 import type { Pod } from '../../../../src/machines/api/pod.ts';
-import {
-  allocatableCpus,
-  type CpuManagerSettings,
-  reservedCpus,
-  sharedCpus,
-} from '../../../../src/machines/pods/allocation/cpu-manager.ts';
-import { type Cpu, pack } from '../../../../src/machines/pods/allocation/cpu-packing.ts';
-import { assign, type Holding } from '../../../../src/machines/pods/allocation/resource-assignment.ts';
+import type { Holding } from '../../../../src/machines/operations/grants.ts';
+import { allocatableCpus, reservedCpus, sharedCpus } from '../../../../src/machines/pods/allocation/cpu-manager.ts';
+import { pack } from '../../../../src/machines/pods/allocation/cpu-packing.ts';
+import { assign } from '../../../../src/machines/pods/allocation/resource-assignment.ts';
 import { type ContainerWish, containerWishes } from '../../../../src/machines/pods/allocation/wishes.ts';
+import type { Cpu, CpuManagerSettings } from '../../../../src/machines/resource-managers.ts';
 
 /** As the kernel numbers them: first one thread of each core, socket by turns, then the second threads. */
 function machine(sockets: number, cores: number, threads: number): readonly Cpu[] {

@@ -1,22 +1,14 @@
 /** Which devices containers get, and what their plugins are asked, held against the Go kubelet's device manager. */
+
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../../../../src/machines/operations/devices.ts';
+import type { DeviceHoldings, NumaSet } from '../../../../src/machines/operations/grants.ts';
 import { deviceCallsMachine } from '../../../../src/machines/pods/allocation/device-calls.ts';
 import { withAnswer } from '../../../../src/machines/pods/allocation/device-manager.ts';
-import {
-  type DeviceHoldings,
-  type Devices,
-  deviceHealth,
-  deviceSetup,
-} from '../../../../src/machines/pods/allocation/device-state.ts';
-import type { NumaSet } from '../../../../src/machines/pods/allocation/numa.ts';
-import {
-  assign,
-  type DeviceKnowledge,
-  type ResourceManagers,
-} from '../../../../src/machines/pods/allocation/resource-assignment.ts';
-import type { TopologyPolicy } from '../../../../src/machines/pods/allocation/topology-manager.ts';
+import { type Devices, deviceHealth, deviceSetup } from '../../../../src/machines/pods/allocation/device-state.ts';
+import { assign, type DeviceKnowledge } from '../../../../src/machines/pods/allocation/resource-assignment.ts';
 import { type ContainerWish, containerWishes } from '../../../../src/machines/pods/allocation/wishes.ts';
+import type { ResourceManagers, TopologyPolicy } from '../../../../src/machines/resource-managers.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const GPU = 'example.com/gpu';

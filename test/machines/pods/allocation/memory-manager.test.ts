@@ -1,16 +1,17 @@
 /** From which NUMA nodes containers get their memory, held against the Go kubelet's static policy. */
+
 import { describe, expect, it } from 'vitest';
 import type { Pod } from '../../../../src/machines/api/pod.ts';
+import type { Holding, MemoryBlock } from '../../../../src/machines/operations/grants.ts';
 import {
   allocatableMemory,
-  type MemoryBlock,
-  type MemoryManagerSettings,
   machineMemory,
   memorySettings,
 } from '../../../../src/machines/pods/allocation/memory-state.ts';
 import { isNarrower, subsetsOf } from '../../../../src/machines/pods/allocation/numa.ts';
-import { assign, type Holding } from '../../../../src/machines/pods/allocation/resource-assignment.ts';
+import { assign } from '../../../../src/machines/pods/allocation/resource-assignment.ts';
 import { containerWishes } from '../../../../src/machines/pods/allocation/wishes.ts';
+import type { MemoryManagerSettings } from '../../../../src/machines/resource-managers.ts';
 import { MACHINE_INFO } from '../../startup/boot-node.ts';
 
 const GIB = 1_024n ** 3n;

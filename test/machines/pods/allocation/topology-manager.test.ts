@@ -1,20 +1,18 @@
 /** How hints become NUMA nodes, held against what the Go kubelet's topology manager makes of the same hints. */
+
 import { describe, expect, it } from 'vitest';
-import { type CpuManagerSettings, cpuHints } from '../../../../src/machines/pods/allocation/cpu-manager.ts';
-import type { NumaHint, NumaSet } from '../../../../src/machines/pods/allocation/numa.ts';
-import {
-  assign,
-  type Holding,
-  type ResourceManagers,
-} from '../../../../src/machines/pods/allocation/resource-assignment.ts';
-import {
-  align,
-  MISALIGNED,
-  type ProviderHints,
-  type TopologyPolicy,
-  type TopologySettings,
-} from '../../../../src/machines/pods/allocation/topology-manager.ts';
+import type { Holding, NumaSet } from '../../../../src/machines/operations/grants.ts';
+import { cpuHints } from '../../../../src/machines/pods/allocation/cpu-manager.ts';
+import type { NumaHint } from '../../../../src/machines/pods/allocation/numa.ts';
+import { assign } from '../../../../src/machines/pods/allocation/resource-assignment.ts';
+import { align, MISALIGNED, type ProviderHints } from '../../../../src/machines/pods/allocation/topology-manager.ts';
 import type { ContainerWish } from '../../../../src/machines/pods/allocation/wishes.ts';
+import type {
+  CpuManagerSettings,
+  ResourceManagers,
+  TopologyPolicy,
+  TopologySettings,
+} from '../../../../src/machines/resource-managers.ts';
 
 const REFUSED = { rejection: MISALIGNED };
 const yes = (...nodes: number[]): NumaHint => ({ nodes, preferred: true });

@@ -1,10 +1,11 @@
 /** In-place resize: proves R1 to R3 of `pod-resize.ts`, and what is said of it, as it was recorded. */
+
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Pod, ResourceRequirements } from '../../../../src/machines/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/node-settings.ts';
-import type { Allocation } from '../../../../src/machines/pods/allocation/request.ts';
+import type { Allocation } from '../../../../src/machines/operations/grants.ts';
 import { changesOf, resizeSteps } from '../../../../src/machines/pods/pod/resize-policy.ts';
 import { apiPod, bootCountingNode, removePod, tellPods } from '../../../support/counting-node.ts';
 import { manifest, settings as nodeSettings, PodsNode } from '../../../support/pods-node.ts';

@@ -1,7 +1,7 @@
 /** The rules of probing as tables: see `prober-policy.ts`. */
+
 import { describe, expect, it } from 'vitest';
 import type { Container, Probe } from '../../../../src/machines/api/pod.ts';
-import type { ContainerFacts } from '../../../../src/machines/pods/messages.ts';
 import {
   activeKinds,
   firstDelay,
@@ -9,6 +9,7 @@ import {
   handlerOf,
   initialState,
 } from '../../../../src/machines/pods/prober/prober-policy.ts';
+import type { ContainerFacts } from '../../../../src/machines/pods/runtime-facts.ts';
 import { container, pod } from '../support.ts';
 
 const EXEC: Probe = { exec: { command: ['x'] } };

@@ -1,12 +1,12 @@
 /** When a certificate is asked for, waited for, replaced and given up, in virtual time. */
+
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
+import { type CertificateNames, namesOf } from '../../../../src/machines/operations/certificate.ts';
 import type { KubeObject } from '../../../../src/machines/operations/kube.ts';
 import { certificateManagerMachine } from '../../../../src/machines/startup/certificates/certificate-manager.ts';
 import {
-  type CertificateNames,
   missingIn,
-  namesOf,
   nodeTemplate,
   rotationDeadline,
   verdictOf,

@@ -2,11 +2,12 @@
  * What pods asked for in the place of what they were given: by container and resource, whether it can be had, and how
  * long it took to be made so.
  */
+
 import type { Registry } from 'prom-client';
 import type { KernelRecord, MessageRecord } from '../../../../kernel/records.ts';
 import type { ResourceRequirements } from '../../../../machines/api/pod.ts';
+import type { Allocation } from '../../../../machines/operations/grants.ts';
 import type { ResizeRefusal } from '../../../../machines/pods/allocation/admit.ts';
-import type { Allocation } from '../../../../machines/pods/allocation/request.ts';
 import { parseQuantity } from '../../../../machines/pods/spec/quantity.ts';
 import { counter, histogram } from '../instruments.ts';
 import { type Projection, podUidAt, type Seen } from '../projection.ts';

@@ -5,9 +5,9 @@
  * is a flag with a fixed default, so that a file cannot set it.
  */
 import type { Json } from '../../../../kernel/json.ts';
-import { isObject, type JsonObject } from '../decode.ts';
+import { isObject } from '../decode.ts';
 import { type FeatureSettings, mergeFeatureSettings } from '../feature-gates.ts';
-import { asConfiguration, type KubeletConfiguration } from '../types.ts';
+import { asConfiguration, type JsonObject, type KubeletConfiguration } from '../types.ts';
 import { joinPath } from '../values/paths.ts';
 import { FLAGS } from './flag-table.ts';
 import type { GivenFlags, KubeletFlags } from './flags.ts';

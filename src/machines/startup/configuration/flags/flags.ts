@@ -5,8 +5,7 @@
  * the same in a name; the result says which flags were given, because those win over every configuration file.
  */
 import type { Json } from '../../../../kernel/json.ts';
-import type { JsonObject } from '../decode.ts';
-import type { StringMap } from '../types.ts';
+import type { JsonObject, StringMap } from '../types.ts';
 import { parseBool, quote } from '../values/go-text.ts';
 import { versionError } from '../values/version.ts';
 import type { FlagSpec } from './flag-spec.ts';

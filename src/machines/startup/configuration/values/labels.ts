@@ -4,8 +4,14 @@
  * Invariant: each check gives every reason it finds, in upstream's order.
  */
 
-import type { Taint } from '../types.ts';
 import type { Parsed } from './go-text.ts';
+
+export type Taint = {
+  readonly key: string;
+  readonly value?: string;
+  readonly effect: string;
+  readonly timeAdded?: string;
+};
 
 const NAME_LENGTH = 63;
 const SUBDOMAIN_LENGTH = 253;
